@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rlox.errors import MissingExtraError
 from rlox.offline.foreign.bounds import Damage, require_column
@@ -76,11 +75,6 @@ class Group:
         require_column(where, found.dtype, found.shape, stored)
         if found.chunks and found.dtype.itemsize * np.prod(found.chunks, dtype=float) > CHUNK:
             raise Damage(f"{where} has chunks of {found.chunks}: more than {CHUNK >> 20} MiB each")
-        return found
-
-    def whole(self, name: str) -> NDArray[Any]:
-        """All rows of a column."""
-        found: NDArray[Any] = self.column(name)[()]
         return found
 
     def _linked(self, name: str) -> Any:

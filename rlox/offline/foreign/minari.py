@@ -14,7 +14,7 @@ from rlox.envs.actions import ActionCodec
 from rlox.envs.space_text import space_of
 from rlox.envs.spaces import ObservationCodec
 from rlox.errors import ConfigError
-from rlox.offline.foreign.bounds import Damage, document, parsed
+from rlox.offline.foreign.bounds import Damage, document, parsed, rows_at_once
 from rlox.offline.foreign.hdf5 import Group, opened
 from rlox.offline.foreign.kinds import MINARI_FILES, Raw, minari_folder
 
@@ -73,27 +73,36 @@ def _said(metadata: dict[str, Any]) -> dict[str, Any]:
 def _episodes(
     root: Group, names: list[str], obs_codec: ObservationCodec, act_codec: ActionCodec
 ) -> Iterator[Raw]:
-    for name in sorted(names, key=lambda name: (len(name), name)):  # by number
+    at_once = rows_at_once(2 * obs_codec.row_bytes + act_codec.row_bytes)
+    ordered = sorted(names, key=lambda name: (len(name), name))  # by number
+    for name in ordered:
         episode = root.group(name)
-        rewards = episode.whole("rewards")
+        rewards = episode.column("rewards")
         steps = len(rewards)
-        flags = [episode.whole(flag) for flag in ("terminations", "truncations")]
+        flags = [episode.column(flag) for flag in ("terminations", "truncations")]
         if not steps or any(len(flag) != steps for flag in flags):
             raise Damage(f"{name} has {steps} rewards and {[len(f) for f in flags]} flags")
-        rows = obs_codec.encode_batch(_tree(episode, "observations", obs_codec.space, steps + 1))
+        seen = _tree(episode, "observations", obs_codec.space, steps + 1)
         taken = _tree(episode, "actions", act_codec.space, steps)
-        yield {
-            "obs": rows[:-1],
-            "next_obs": rows[1:],
-            "actions": act_codec.of_env(taken, steps),
-            "rewards": rewards,
-            "terminated": flags[0],
-            "truncated": flags[1],
-        }
+        for first in range(0, steps, at_once):
+            part = slice(first, min(first + at_once, steps))
+            rows = obs_codec.encode_batch(_part(seen, slice(first, part.stop + 1)))
+            terminated, truncated = (flag[part] for flag in flags)
+            # what is another episode does not go on in the next one; the last may go on
+            if part.stop == steps and name != ordered[-1] and not np.any(terminated[-1]):
+                truncated[-1] = True
+            yield {
+                "obs": rows[:-1],
+                "next_obs": rows[1:],
+                "actions": act_codec.of_env(_part(taken, part), part.stop - first),
+                "rewards": rewards[part],
+                "terminated": terminated,
+                "truncated": truncated,
+            }
 
 
 def _tree(group: Group, name: str, space: spaces.Space[Any], rows: int) -> Any:
-    """A batch of a space, as its parts are stored."""
+    """The columns of the parts of a space, each with so many rows."""
     if isinstance(space, spaces.Dict):
         inside = group.group(name)
         return {key: _tree(inside, key, part, rows) for key, part in space.spaces.items()}
@@ -101,9 +110,18 @@ def _tree(group: Group, name: str, space: spaces.Space[Any], rows: int) -> Any:
         inside = group.group(name)
         parts = enumerate(space.spaces)
         return tuple(_tree(inside, f"_index_{i}", part, rows) for i, part in parts)
-    found = group.whole(name)
+    found = group.column(name)
     shape = (rows, *(space.shape or ()))
     if found.shape != shape:
         hint = "; JPEG images are not read" if found.dtype.kind == "O" or found.ndim == 2 else ""
         raise Damage(f"{group.name}/{name} has shape {found.shape}, expected {shape}{hint}")
-    return np.asarray(found)
+    return found
+
+
+def _part(tree: Any, rows: slice) -> Any:
+    """Those rows of all columns, as a batch of the space."""
+    if isinstance(tree, dict):
+        return {key: _part(column, rows) for key, column in tree.items()}
+    if isinstance(tree, tuple):
+        return tuple(_part(column, rows) for column in tree)
+    return np.asarray(tree[rows])

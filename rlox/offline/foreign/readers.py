@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -143,7 +143,6 @@ def read_parquet(path: Path) -> Reading:
     note = (schema.metadata or {}).get(NOTE.encode())
     about = {} if note is None else parsed(note, f"{path}, metadata {NOTE}")
     size = path.stat().st_size
-    rows = max(1, footer.num_rows)
     groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
     total = sum(group.total_byte_size for group in groups)
     if total > 1100 * size or footer.num_rows < 0:
@@ -152,7 +151,8 @@ def read_parquet(path: Path) -> Reading:
         raise Damage(f"{path} has row groups of more than 1 GiB; write it with smaller ones")
 
     def blocks() -> Iterator[Raw]:
-        at_once = min(rows_at_once(total // rows), 1 << 16)
+        each = max((_row_bytes(group, schema, names.values()) for group in groups), default=1)
+        at_once = min(rows_at_once(each), 1 << 16)
         try:
             for batch in file.iter_batches(
                 at_once, columns=list(names.values()), use_threads=False
@@ -162,6 +162,23 @@ def read_parquet(path: Path) -> Reading:
             raise Damage(f"{path} is damaged: {error}") from error
 
     return Reading(about, blocks())
+
+
+def _row_bytes(group: Any, schema: Any, names: Collection[str]) -> int:
+    """Of a row when it is decoded; what it takes in the file may be next to nothing."""
+    import pyarrow as arrow
+
+    found = 0
+    for i in range(group.num_columns):
+        column = group.column(i)
+        name = column.path_in_schema.split(".")[0]
+        if name in names:
+            kind = schema.field(name).type
+            while arrow.types.is_nested(kind) and kind.num_fields == 1:
+                kind = kind.field(0).type
+            bits = kind.bit_width if arrow.types.is_primitive(kind) else 64
+            found += column.num_values * max(1, bits // 8)
+    return int(found) // max(1, int(group.num_rows))
 
 
 def _of_arrow(name: str, array: Any) -> Any:

@@ -22,7 +22,7 @@ from minari import MinariDataset
 from rlox.envs.spaces import ObservationCodec
 from rlox.errors import CheckpointError, ConfigError, MissingExtraError, ShapeError
 from rlox.offline import Conversion, converted, exported
-from rlox.offline.foreign import receiving
+from rlox.offline.foreign import bounds, minari, readers, receiving
 from rlox.offline.foreign.kinds import format_of
 from rlox.runs.record import dataset_of
 from rlox.sources import file_columns
@@ -124,6 +124,50 @@ def test_parts_of_minaris_observations_are_joined_as_policies_see_them(tmp_path:
     found = arrays(converted(tmp_path / "m", tmp_path / "b"))
     assert found["obs"].shape == (120, 5)
     np.testing.assert_array_equal(found["obs"][30], [0, 1, 0, *rows["obs"][30, :2]])
+
+
+def test_an_episode_of_minari_without_an_end_does_not_go_on_in_the_next_one(tmp_path: Path) -> None:
+    exported(dataset(tmp_path / "a"), tmp_path / "m", "minari")
+    meta = tmp_path / "m/data/metadata.json"
+    said = json.loads(meta.read_text())
+    del said["rlox"]
+    meta.write_text(json.dumps(said))
+    with h5py.File(tmp_path / "m/data/main_data.hdf5", "a") as file:
+        for number, flag in ((0, "terminations"), (1, "truncations")):
+            file[f"episode_{number}/{flag}"][24] = False
+    found = arrays(converted(tmp_path / "m", tmp_path / "b"))
+    assert np.flatnonzero(found["truncated"]).tolist() == [24, 49, 99]
+    assert np.flatnonzero(found["terminated"]).tolist() == [74]  # and the last episode goes on
+
+
+def test_a_long_episode_of_minari_is_read_part_by_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exported(dataset(tmp_path / "a", n=100), tmp_path / "m", "minari")
+    _, whole = minari.read_minari(tmp_path / "m")
+    expected = list(whole)
+    monkeypatch.setattr(bounds, "AT_ONCE", 7 * (2 * 12 + 8))
+    _, blocks = minari.read_minari(tmp_path / "m")
+    parts = list(blocks)
+    assert [len(part["rewards"]) for part in parts[:4]] == [7, 7, 7, 4]
+    for name in expected[0]:
+        one, other = (np.concatenate([b[name] for b in part]) for part in (expected, parts))
+        np.testing.assert_array_equal(one, other, err_msg=name)
+
+
+def test_rows_of_parquet_that_are_read_at_a_time_are_as_large_as_they_are_decoded(
+    tmp_path: Path,
+) -> None:
+    n, width = 400, 28_000
+    frames = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(n * width, "u1")), width)
+    lists = frames.cast(pa.list_(pa.uint8()))
+    rest = {name: column for name, column in raw(n).items() if name != "observations"}
+    table = {"observations": lists, "next_observations": frames, "unread": lists}
+    table |= {name: pa.array(column.tolist()) for name, column in rest.items()}
+    pq.write_table(pa.table(table), tmp_path / "x.parquet")
+    sizes = [len(b["rewards"]) for b in readers.read_parquet(tmp_path / "x.parquet").blocks]
+    assert sum(sizes) == n
+    assert 100 < max(sizes) <= bounds.AT_ONCE // (2 * width)
 
 
 def d4rl(path: Path, **given: Any) -> Path:
