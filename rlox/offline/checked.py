@@ -76,7 +76,7 @@ def _next_obs(columns: Columns, about: Mapping[str, Any]) -> Iterator[Finding]:
 def _apart(led: NDArray[Any], seen: NDArray[Any]) -> NDArray[np.bool_]:
     """In which rows these are not the same; NaN is NaN."""
     same = (led == seen) | ((led != led) & (seen != seen))
-    apart: NDArray[np.bool_] = ~same.reshape(len(led), -1).all(1)
+    apart: NDArray[np.bool_] = ~same.all(axis=tuple(range(1, same.ndim)))
     return apart
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from rlox.offline.checked import findings
 from rlox.offline.description import Returns, described
+from rlox.sources import file_columns
 from rlox.sources.prepared import complete_returns
 
 
@@ -86,6 +87,18 @@ def test_what_is_no_number_in_both_is_not_another_observation_besides() -> None:
     given = columns()
     given["obs"][4] = given["next_obs"][3] = np.nan
     assert [code for code, _ in codes(given)] == ["not_finite", "not_finite"]
+
+
+def test_one_transition_and_rows_larger_than_a_block_are_checked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert codes(columns((1,))) == []
+    monkeypatch.setattr(file_columns, "AT_ONCE", 1)
+    assert codes(columns()) == []
+    given = columns()
+    given["next_obs"][3] += 1.0
+    (found,) = findings(given, {})
+    assert "the first is row 3" in found.message
 
 
 def test_both_flags_constant_actions_and_no_end_are_warned_of() -> None:
