@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Generator, Iterator
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,14 +40,15 @@ def converted(path: Path | str, folder: Path | str, how: Conversion | None = Non
     raw = _own(path, about) if kind == "rlox" else received(kind, path, about)
     rows = _told(transitions(raw, str(path), how.time_limit, about), about, path, kind, how)
     try:
-        return written(rows, about, folder)
+        with closing(raw):  # else its process lives as long as an error that refers to it
+            return written(rows, about, folder)
     finally:
         if fresh:
             with suppress(OSError):  # something is in it: a dataset, if all went well
                 folder.rmdir()
 
 
-def _own(path: Path, about: dict[str, Any]) -> Iterator[Raw]:
+def _own(path: Path, about: dict[str, Any]) -> Generator[Raw]:
     dataset = read_dataset(path, most=0)
     about.update(dataset.about, digest=dataset.digest)
     columns = dataset.columns

@@ -7,7 +7,7 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ SAID = 4096  # bytes of what a reader says last that are kept
 READER = (sys.executable, "-P", "-m", "rlox.offline.foreign.reader")
 
 
-def received(kind: str, path: Path, about: dict[str, Any]) -> Iterator[Raw]:
+def received(kind: str, path: Path, about: dict[str, Any]) -> Generator[Raw]:
     """The blocks of a file, read by a process of its own; what it says of itself goes into `about` before.
 
     `CheckpointError` for a file that is damaged, ends the reader or keeps it busy for ever; `ConfigError`

@@ -391,6 +391,23 @@ def test_a_reader_that_ends_what_it_sends_and_not_itself_is_not_waited_for(
         converted(path, tmp_path / "a")
 
 
+def test_a_reader_ends_with_the_conversion_whoever_keeps_its_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = npz(tmp_path / "x.npz", **(raw(1_000_000) | {"rewards": np.full(1_000_000, 1e300)}))
+    program = (
+        "import os, sys; from pathlib import Path; from rlox.offline.foreign.reader import send\n"
+        f"Path({str(tmp_path / 'pid')!r}).write_text(str(os.getpid()))\n"
+        "send(sys.stdout.buffer, sys.argv[1], Path(sys.argv[2]))\n"
+    )
+    monkeypatch.setattr(receiving, "READER", (sys.executable, "-c", program))
+    with pytest.raises(CheckpointError, match="beyond float32") as caught:
+        converted(path, tmp_path / "a")
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+    assert caught.value.__traceback__ is not None
+
+
 def test_a_missing_package_is_named_with_the_extra(tmp_path: Path) -> None:
     path = npz(tmp_path / "x.npz", **raw())
     hidden = tmp_path / "hidden"
