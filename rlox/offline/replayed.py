@@ -27,9 +27,11 @@ def replayed_columns(algorithm: Algorithm) -> dict[str, NDArray[Any]]:
     an end (a run that was resumed, a worker that failed): their returns are not known.
     """
     memory = require_replay(algorithm)
+    # with fewer rows than steps it may have been filled anew, from the midst of an episode on
+    anew = memory.buffer.n_pushed < algorithm.clock.env_steps
     parts = [
         columns
-        for env, begins in enumerate(_begins(memory.buffer))
+        for env, begins in enumerate(_begins(memory.buffer, anew))
         if (columns := _rows_of(memory.buffer, env, begins)) is not None
     ]
     if not parts:
@@ -85,8 +87,10 @@ def _rows_of(buffer: Any, env: int, begins: NDArray[np.int64]) -> dict[str, NDAr
     return {name: column if kept.all() else column[kept] for name, column in columns.items()}
 
 
-def _begins(buffer: Any) -> Iterator[NDArray[np.int64]]:
+def _begins(buffer: Any, anew: bool) -> Iterator[NDArray[np.int64]]:
     """Where each environment's episodes begin that have all their rows, and behind its newest row.
+
+    Where rows may be missing before the first, `anew`, the episode at position 0 is not one of them.
 
     Flags do not say it: an episode that is broken off has none at its last row. Only the state of the
     buffer does; its rows, which come with it, are not kept.
@@ -99,4 +103,4 @@ def _begins(buffer: Any) -> Iterator[NDArray[np.int64]]:
         begins = episodes[at : at + count].astype(np.int64)
         at += count
         # the newest row may wait for its next observation, which is to come
-        yield np.append(begins[begins >= start], pushed - waits)
+        yield np.append(begins[begins >= max(start, int(anew))], pushed - waits)

@@ -213,6 +213,15 @@ def test_an_episode_that_was_broken_off_is_not_joined_to_the_one_behind_it(tmp_p
     assert complete_returns(columns).tolist() == [sum(range(1, 51)) + 12.5] * 4
 
 
+def test_an_episode_in_whose_midst_a_buffer_was_filled_anew_is_left_out(tmp_path: Path) -> None:
+    first = SAC("Pendulum-v1", buffer_size=1_000, max_episode_steps=50, **SMALL)
+    first.train(120)
+    first.save(tmp_path / "saved")
+    resumed = SAC.from_checkpoint(tmp_path / "saved", replay=False)
+    resumed.train(220)  # rows of steps 121 to 220; the first episode began at 101
+    assert np.flatnonzero(replayed_columns(resumed)["truncated"]).tolist() == [49]
+
+
 def test_steps_of_a_worker_that_failed_are_left_out_with_the_rest_of_their_episode() -> None:
     algorithm = DQN("CartPole-v1", n_envs=2, buffer_size=90, **SMALL)
     memory = require_replay(algorithm)
