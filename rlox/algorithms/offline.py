@@ -18,7 +18,7 @@ from rlox.algorithms.encoding import Encoding, encoding_of, require_actions
 from rlox.configs import DecisionTransformerConfig, OfflineConfig, RunConfig
 from rlox.configs.offline import NO_ENV, OfflineAlgorithmConfig, OfflineNetworksConfig
 from rlox.configs.offline_critics import OfflineCriticsConfig
-from rlox.envs.actions import ActionCodec, UnitCodec
+from rlox.envs.actions import TOLERANCE, ActionCodec, UnitCodec
 from rlox.envs.make import EnvSource, Stages, single_factory
 from rlox.envs.space_text import space_of
 from rlox.envs.spaces import ObservationCodec
@@ -47,8 +47,6 @@ __all__ = [
     "require_env",
     "require_taken",
 ]
-
-TOLERANCE = 1e-5  # of its width: how far beyond a bound rounding may have taken an action
 
 Spaces = tuple[ObservationCodec, ActionCodec]
 Composed = tuple[Any, Learner[Any]]  # a policy and what it learns by
@@ -167,6 +165,7 @@ def _spaces(config: RunConfig, algo: OfflineAlgorithmConfig, tools: Tools) -> Sp
         )
     if algo.bounded and actions.kind == "Box":
         actions = actions.unit(config.env.id, algo.name)
+        _require_high(algo, actions)
     return observations, actions
 
 
@@ -231,12 +230,20 @@ def _require_sizes(
     for key, (given, there) in pairs.items():
         if given is not None and given != there:
             raise ConfigError(f"algo.{key}={given}: the environment has {there}")
+
+
+def _require_high(algo: OfflineAlgorithmConfig, actions: UnitCodec) -> None:
+    """A run that learned without an environment has the bounds still when it is given one."""
     high = _act_high(algo)
-    if high is not None:
+    if high is None:
+        return
+    try:
+        actions.require_bounds(np.full(actions.size, -high), np.full(actions.size, high))
+    except ConfigError as error:
         raise ConfigError(
-            f"algo.act_high={high:g}: the environment says itself what bounds its actions have; leave "
-            "algo.act_high out"
-        )
+            f"algo.act_high={high:g}: the environment says itself what bounds its actions have, "
+            f"{actions.reach}; leave algo.act_high out, or take another environment for a run that learned so"
+        ) from error
 
 
 def _act_dim(actions: ActionCodec) -> int:

@@ -28,10 +28,11 @@ from rlox.envs.action_parts import (
     taken_apart,
 )
 from rlox.envs.spaces import short
-from rlox.errors import ShapeError, UnsupportedSpaceError
+from rlox.errors import ConfigError, ShapeError, UnsupportedSpaceError
 
-__all__ = ["ActionCodec", "UnitCodec"]
+__all__ = ["TOLERANCE", "ActionCodec", "UnitCodec"]
 
+TOLERANCE = 1e-5  # of its width: how far beyond a bound rounding may have taken an action
 EXACT = 1 << 24  # float32 has all whole numbers until here
 
 
@@ -172,6 +173,22 @@ class UnitCodec(ActionCodec):
     low: NDArray[Any]  # [size]
     high: NDArray[Any]
 
+    def require_bounds(self, low: Any, high: Any) -> None:
+        """`ConfigError` unless these are the bounds, `[size]` each, up to rounding."""
+        there = np.array([np.ravel(low), np.ravel(high)], np.float64)
+        here, room = np.stack([self.low, self.high]), TOLERANCE * (self.high - self.low)
+        if there.shape != here.shape or not (np.abs(there - here) <= room).all():
+            raise ConfigError(
+                f"its policy learned to act {_reach(*there)}, actions here are {self.reach} and would be "
+                "others; take an environment with its bounds, or train it with these (env=..., or "
+                "algo.act_high where there is none)"
+            )
+
+    @property
+    def reach(self) -> str:
+        """The bounds in words."""
+        return _reach(self.low, self.high)
+
     def stretched(self, actions: NDArray[Any]) -> NDArray[Any]:
         """Actions `[N, size]` in [-1, 1] as an environment's rows `[N, size]`, within its bounds."""
         rows = self.low + 0.5 * (actions + 1.0) * (self.high - self.low)
@@ -239,6 +256,12 @@ def _bounds(space: gym.Space[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
 
     boxes = [box for _, box in leaves(space) if isinstance(box, spaces.Box)]
     return joined(box.low for box in boxes), joined(box.high for box in boxes)
+
+
+def _reach(*ends: NDArray[Any]) -> str:
+    """Bounds in words, `[size]` each; one number where all are alike."""
+    low, high = (f"{end[0]:g}" if np.ptp(end) == 0 else str(end.tolist()) for end in ends)
+    return f"from {low} to {high}"
 
 
 def _each(space: gym.Space[Any], actions: Any) -> Sequence[Any]:

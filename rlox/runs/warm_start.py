@@ -11,6 +11,7 @@ import numpy as np
 
 from rlox.configs import RunConfig, make_run
 from rlox.configs.offline_critics import OfflineCriticsConfig
+from rlox.envs.actions import UnitCodec
 from rlox.envs.normalize import EPSILON, FixedNormalizer, ObservationNormalizer
 from rlox.errors import CheckpointError, ConfigError
 from rlox.runs.checkpoint import Checkpoint, read_checkpoint, resolve_checkpoint
@@ -46,6 +47,7 @@ def warm_start(
     if wrong := config.algo.other_function(trained.algo):
         raise ConfigError(f"init_from={path}: its policy has {wrong}")
     try:
+        _require_bounds(saved, actor)
         _require_rewards(trained, config)
         _take_moments(saved, actor)
         learner.begin_from(saved.weights)
@@ -76,6 +78,13 @@ def _require_same(
             raise ConfigError(
                 f"init_from={path}: {other}{name} is {shapes[0]} there and {shapes[1]} here\n  {WHOLE}"
             )
+
+
+def _require_bounds(saved: Checkpoint, actor: ActorOf[Any]) -> None:
+    """What learned from a dataset says over which bounds its actions were stretched."""
+    source, actions = saved.state["source"], actor.actions
+    if "act_low" in source and isinstance(actions, UnitCodec):
+        actions.require_bounds(source["act_low"], source["act_high"])
 
 
 def _require_rewards(trained: RunConfig, config: RunConfig) -> None:

@@ -100,8 +100,14 @@ class DatasetSource:
         """A dataset learns nothing."""
 
     def save(self, store: Store) -> dict[str, Any]:
-        """How many batches were drawn, of which dataset, and the moments it standardises by."""
-        return {"batches": self.batches, "digest": self._digest, **self.normalizer.state()}
+        """How many batches were drawn, of which dataset, and what it was prepared by.
+
+        That is the moments it standardises by, and the bounds that [-1, 1] stood for.
+        """
+        bounds = self._prepared.actions
+        ends = {} if bounds is None else {"act_low": bounds.low, "act_high": bounds.high}
+        moments = self.normalizer.state()
+        return {"batches": self.batches, "digest": self._digest, **moments, **ends}
 
     def restore(self, state: Mapping[str, Any], store: Store) -> None:
         """Continue from what `save` returned, with the same dataset."""
@@ -111,6 +117,8 @@ class DatasetSource:
             self._digest = state["digest"]
         else:
             _require_same(state["digest"], self._digest)
+        if self._prepared.actions is not None and "act_low" in state:  # not of earlier versions
+            self._prepared.actions.require_bounds(state["act_low"], state["act_high"])
         self.normalizer.restore(state)
         self.batches = int(state["batches"])
 

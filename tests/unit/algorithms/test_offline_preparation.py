@@ -11,7 +11,8 @@ import pytest
 from rlox import OfflineDatasetBuffer
 from rlox.algorithms import ALGORITHMS, BC, CQL, IQL, TD3BC
 from rlox.envs.actions import ActionCodec
-from rlox.errors import ConfigError, ShapeError, UnsupportedSpaceError
+from rlox.errors import CheckpointError, ConfigError, ShapeError, UnsupportedSpaceError
+from rlox.runs.checkpoint import write_checkpoint
 from rlox.sources.prepared import factor_of
 from rlox.types import Clock
 
@@ -109,10 +110,43 @@ def test_actions_beyond_their_bounds_are_refused_by_number(kind: Any) -> None:
 
 
 def test_an_environment_says_itself_what_bounds_its_actions() -> None:
-    with pytest.raises(ConfigError, match=r"algo\.act_high=2: the environment says itself"):
-        TD3BC(PENDULUM, env_id="Pendulum-v1", act_high=2.0)
-    batch, _ = batch_of(TD3BC(PENDULUM, env_id="Pendulum-v1"))
-    assert 0.5 < float(batch.actions.abs().max()) <= 1.0  # torques to 2
+    with pytest.raises(
+        ConfigError, match=r"act_high=3: the environment says itself.* from -2 to 2;"
+    ):
+        TD3BC(PENDULUM, env_id="Pendulum-v1", act_high=3.0)
+    for agreeing in (None, 2.0):
+        batch, _ = batch_of(TD3BC(PENDULUM, env_id="Pendulum-v1", act_high=agreeing))
+        assert 0.5 < float(batch.actions.abs().max()) <= 1.0  # torques to 2
+
+
+@pytest.mark.parametrize("kind", OFFLINE)
+def test_bounds_that_a_policy_learned_with_are_those_of_an_environment_it_is_given_later(
+    kind: Any, tmp_path: Path
+) -> None:
+    given = columns()
+    data = OfflineDatasetBuffer(**{**given, "actions": given["actions"][:, :1] / 3})
+    plain: dict[str, Any] = {"hidden": 4, "standardize_obs": False}
+    sizes = {**SIZES, "act_dim": 1, **plain}
+    for high, folder in ((None, tmp_path / "1"), (2.0, tmp_path / "2")):
+        kind(data, act_high=high, **sizes).save(folder)
+    alone, right = kind.from_checkpoint(tmp_path / "2", replay=False), {"env_id": "Pendulum-v1"}
+    played = kind.from_checkpoint(tmp_path / "2", replay=False, **right)
+    assert played.predict(given["obs"][0]) == alone.predict(given["obs"][0])
+    with pytest.raises(CheckpointError, match=r"learned to act from -1 to 1, .* are from -2 to 2"):
+        kind.from_checkpoint(tmp_path / "1", replay=False, **right)
+    with pytest.raises(ConfigError, match=r"init_from=.*learned to act from -1 to 1, .* -2 to 2"):
+        kind(PENDULUM, init_from=tmp_path / "1", **plain, **right)
+    kind(PENDULUM, init_from=tmp_path / "2", **plain, **right)
+
+
+def test_a_checkpoint_of_an_earlier_version_says_no_bounds_and_is_loaded(tmp_path: Path) -> None:
+    algorithm = IQL(OfflineDatasetBuffer(**columns()), act_high=3.0, **SIZES)
+    saved = algorithm.checkpoint()
+    for name in ("act_low", "act_high"):
+        del saved.state["source"][name]
+    algorithm.restore(saved)
+    write_checkpoint(tmp_path / "saved", saved)
+    IQL(OfflineDatasetBuffer(**columns()), act_high=4.0, init_from=tmp_path / "saved", **SIZES)
 
 
 def test_rewards_are_multiplied_by_what_is_given_or_by_the_returns_of_complete_episodes() -> None:
