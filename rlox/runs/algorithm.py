@@ -243,7 +243,7 @@ class Algorithm(ABC):
     def begin_from(self, path: str) -> None:
         """Begin with the weights in a run or checkpoint folder, in place of the initial ones."""
         self.config = replace(self.config, init_from=path)
-        self.origin = warm_start(path, self.config, self.learner, self.parts.actor)
+        self.origin = warm_start(path, self.config, self.parts)
 
     def aim(self, total_steps: int) -> None:
         """Set where the run ends, rounded up to whole batches; schedules stretch to it."""

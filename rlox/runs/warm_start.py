@@ -5,19 +5,23 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from rlox.configs import RunConfig, make_run
+from rlox.configs.offline import OfflineAlgorithmConfig
 from rlox.configs.offline_critics import OfflineCriticsConfig
 from rlox.envs.actions import UnitCodec
 from rlox.envs.normalize import EPSILON, FixedNormalizer, ObservationNormalizer
 from rlox.errors import CheckpointError, ConfigError
 from rlox.runs.checkpoint import Checkpoint, read_checkpoint, resolve_checkpoint
 from rlox.training.actor import ActorOf
-from rlox.training.loop import Learner
+from rlox.training.parts import Parts
 from rlox.training.setup import first_line
+
+if TYPE_CHECKING:  # a run of the native engine imports no torch
+    from rlox.sources.dataset import DatasetSource
 
 __all__ = ["warm_start"]
 
@@ -27,9 +31,7 @@ WHOLE = (
 )
 
 
-def warm_start(
-    path: str, config: RunConfig, learner: Learner[Any], actor: ActorOf[Any]
-) -> dict[str, Any]:
+def warm_start(path: str, config: RunConfig, parts: Parts) -> dict[str, Any]:
     """Give a learner that has not learned yet the weights in a run or checkpoint folder.
 
     With them come the moments of its observations, or of its dataset's. Optimizer, counters, random
@@ -43,14 +45,14 @@ def warm_start(
     except (CheckpointError, ConfigError) as error:
         raise ConfigError(f"init_from={path}: {error}") from error
     kinds = (trained.algo.name, config.algo.name)
-    _require_same(path, kinds, saved.weights, actor.policy.state_dict())
+    _require_same(path, kinds, saved.weights, parts.actor.policy.state_dict())
     if wrong := config.algo.other_function(trained.algo):
         raise ConfigError(f"init_from={path}: its policy has {wrong}")
     try:
-        _require_bounds(saved, actor)
-        _require_rewards(trained, config)
-        _take_moments(saved, actor)
-        learner.begin_from(saved.weights)
+        _require_bounds(saved, parts.actor)
+        _require_rewards(trained, config, saved, parts)
+        _take_moments(saved, config, parts)
+        parts.learner.begin_from(saved.weights)
     except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         if isinstance(error, ConfigError):
             raise ConfigError(f"init_from={path}: {error}") from error
@@ -87,47 +89,68 @@ def _require_bounds(saved: Checkpoint, actor: ActorOf[Any]) -> None:
         actions.require_bounds(source["act_low"], source["act_high"])
 
 
-def _require_rewards(trained: RunConfig, config: RunConfig) -> None:
-    """Critics that learned offline expect rewards as large as they were there."""
-    there, here = trained.algo, config.algo
-    if not isinstance(there, OfflineCriticsConfig) or isinstance(here, OfflineCriticsConfig):
+def _require_rewards(
+    trained: RunConfig, config: RunConfig, saved: Checkpoint, parts: Parts
+) -> None:
+    """Critics that learned offline, or go on offline, expect rewards as large as they were there."""
+    offline = [isinstance(run.algo, OfflineCriticsConfig) for run in (trained, config)]
+    if not any(offline):
         return
-    if there.reward_factor is None:
+    there, here = _factor(trained), _factor(config)
+    if there is None and not offline[1]:
         raise ConfigError(
             "its critics learned from rewards of algo.scale_rewards=returns, which no environment pays; "
             "train with a number"
         )
-    if there.reward_factor != config.env.reward_scale:
+    if (
+        there is None
+        and here is None
+        and saved.state["source"]["digest"] != cast("DatasetSource", parts.source).digest
+    ):
         raise ConfigError(
-            f"its critics learned from {there.reward_factor:g} times the rewards; set "
-            f"env.reward_scale={there.reward_factor:g}"
+            "its critics learned from rewards of algo.scale_rewards=returns, which are others of this "
+            "dataset; train both with a number"
         )
+    if there != here:
+        key = "algo.scale_rewards" if offline[1] else "env.reward_scale"
+        times, value = ("those of returns", "returns") if there is None else (f"{there:g}",) * 2
+        raise ConfigError(f"its critics learned from {times} times the rewards; set {key}={value}")
 
 
-def _moments_of(saved: Checkpoint) -> dict[str, Any] | None:
-    """What a running normaliser goes on with.
+def _factor(run: RunConfig) -> float | None:
+    """What rewards are multiplied by; None: by the returns of the dataset."""
+    algo = run.algo
+    return algo.reward_factor if isinstance(algo, OfflineCriticsConfig) else run.env.reward_scale
 
-    Those of a dataset count as much as the rows that were drawn from it: they stay nearly as they are.
-    """
-    source = saved.state["source"]
-    fixed = FixedNormalizer()
+
+def _take_moments(saved: Checkpoint, config: RunConfig, parts: Parts) -> None:
+    """What its policy saw observations standardised by; `ConfigError` where that is not done here."""
+    source, fixed = saved.state["source"], FixedNormalizer()
     fixed.restore(source)
-    if fixed.moments is None:
-        found: dict[str, Any] | None = source.get("obs_normalizer")
-        return found
-    mean, _ = fixed.moments
-    return {
-        "count": max(1, saved.clock["samples"]),
-        "mean": mean,
-        "var": np.square(fixed.scale) - EPSILON,
-    }
-
-
-def _take_moments(saved: Checkpoint, actor: ActorOf[Any]) -> None:
-    moments, normalizer = _moments_of(saved), actor.normalizer
+    running: dict[str, Any] | None = source.get("obs_normalizer")
+    if isinstance(config.algo, OfflineAlgorithmConfig):
+        if running is not None:
+            raise ConfigError(
+                "its policy saw observations standardised by moments of its environment that went on, those "
+                "of a dataset stay; train it with env.normalize_obs=false"
+            )
+        cast("DatasetSource", parts.source).begin_with(fixed)
+        return
+    moments = running if fixed.moments is None else _going_on(fixed, saved.clock["samples"])
+    normalizer = parts.actor.normalizer
     if moments is not None and not isinstance(normalizer, ObservationNormalizer):
         raise ConfigError("its policy saw standardised observations; set env.normalize_obs=true")
     if moments is None and isinstance(normalizer, ObservationNormalizer):
         raise ConfigError("its policy saw observations as they are; set env.normalize_obs=false")
     if moments is not None and isinstance(normalizer, ObservationNormalizer):
         normalizer.restore(moments)
+
+
+def _going_on(fixed: FixedNormalizer, drawn: int) -> dict[str, Any]:
+    """Moments of a dataset as a running normaliser goes on with them.
+
+    They count as much as the rows that were drawn from it: they stay nearly as they are.
+    """
+    assert fixed.moments is not None
+    mean, _ = fixed.moments
+    return {"count": max(1, drawn), "mean": mean, "var": np.square(fixed.scale) - EPSILON}

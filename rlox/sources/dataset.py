@@ -74,7 +74,7 @@ class DatasetSource:
         self._scale = factor_of(loaded.columns) if factor is None else factor
         stats = dataset.stats()
         if dataset.normalized and "obs_mean" in stats:
-            self.normalizer.fix(stats["obs_mean"], stats["obs_std"])
+            self._fix(stats["obs_mean"], stats["obs_std"])
         elif self._prepared.normalize and not dataset.normalized:
             if "obs_mean" not in stats:
                 raise ConfigError(
@@ -82,7 +82,38 @@ class DatasetSource:
                     "floating-point ones; set algo.standardize_obs=false"
                 )
             self._standardizes = True
-            self.normalizer.fix(stats["obs_mean"], stats["obs_std"] + EPS)
+            self._fix(stats["obs_mean"], stats["obs_std"] + EPS)
+
+    def _fix(self, mean: Any, std: Any) -> None:
+        """Standardise by the dataset's moments, unless the run has some: it may have begun with others."""
+        if self.normalizer.moments is None:
+            self.normalizer.fix(mean, std)
+
+    @property
+    def digest(self) -> str | None:
+        """Of the dataset that the run learns from; None where none was read yet."""
+        return self._digest
+
+    def begin_with(self, moments: FixedNormalizer) -> None:
+        """Standardise by the moments of a run whose policy goes on here; `ConfigError` where that differs."""
+        theirs, mine = moments.moments, self.normalizer.moments
+        if theirs is None:
+            if mine is not None:
+                raise ConfigError(
+                    "its policy saw observations as they are; set algo.standardize_obs=false (of a dataset "
+                    "in memory normalize=False)"
+                )
+        elif mine is None:
+            raise ConfigError(
+                "its policy saw standardised observations; set algo.standardize_obs=true"
+            )
+        elif self._standardizes:
+            self.normalizer.fix(*theirs)
+        elif not np.array_equal(theirs, mine):
+            raise ConfigError(
+                "its policy saw observations standardised by other moments than this dataset has, which "
+                "standardises by itself; make it with normalize=False and set algo.standardize_obs=true"
+            )
 
     def next(self, clock: Clock) -> tuple[Transitions, Progress]:
         """The next batches, as many as the run has left at most; no step of an environment."""

@@ -1,4 +1,4 @@
-"""What was learned from a dataset goes on in an environment: `init_from` into TD3 and SAC."""
+"""What was learned from a dataset goes on, by `init_from`: in an environment, or on another dataset."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from rlox import OfflineDatasetBuffer
-from rlox.algorithms import CQL, IQL, SAC, TD3, TD3BC
+from rlox.algorithms import BC, CQL, IQL, SAC, TD3, TD3BC
 from rlox.errors import ConfigError
 
 SMALL: dict[str, Any] = {"net_arch": (8,), "batch_size": 8}
@@ -87,3 +87,99 @@ def test_scaled_rewards_go_on_scaled(tmp_path: Path) -> None:
     online = TD3("Pendulum-v1", init_from=tmp_path / "a", reward_scale=0.1, **ONLINE)
     online.train(40)
     assert online.clock.updates > 0
+
+
+def dataset(seed: int = 0, **options: Any) -> OfflineDatasetBuffer:
+    """Two whole episodes of Pendulum's sizes, with returns and moments by `seed`."""
+    rng = np.random.default_rng(seed)
+    obs, ends = rng.normal(seed, 1.0, (9, 3)).astype("f4"), np.arange(8) % 4 == 3
+    actions = rng.uniform(-2, 2, (8, 1)).astype("f4")
+    rewards, no = rng.normal(size=8), np.zeros(8, bool)
+    return OfflineDatasetBuffer(obs[:-1], obs[1:], actions, rewards, no, ends, **options)
+
+
+def begun(kind: Any, data: Any, **options: Any) -> Any:
+    return kind(data, env_id="Pendulum-v1", **SMALL, **options)
+
+
+SEEN = np.array([[0.5, -0.4, 3.0], [-1.0, 0.0, -8.0]], np.float32)
+
+
+@pytest.mark.parametrize("kind", [TD3BC, IQL])
+def test_on_another_dataset_the_moments_are_those_that_the_policy_learned_with(
+    kind: Any, tmp_path: Path
+) -> None:
+    before = begun(kind, dataset(), standardize_obs=True)
+    before.save(tmp_path / "a")
+    after = begun(kind, dataset(5), standardize_obs=True, init_from=tmp_path / "a")
+    np.testing.assert_array_equal(after.predict(SEEN), before.predict(SEEN))
+    batch, _ = after.source.next(after.clock)
+    rows = after.source.last_batch()["obs"][: len(batch)]
+    np.testing.assert_array_equal(batch.obs[0], before.parts.actor.normalized(rows[0]))
+
+
+def test_a_run_with_another_ones_moments_goes_on_with_them_bit_for_bit(tmp_path: Path) -> None:
+    begun(TD3BC, dataset()).save(tmp_path / "a")
+    whole = begun(TD3BC, dataset(5), init_from=tmp_path / "a")
+    half = begun(TD3BC, dataset(5), init_from=tmp_path / "a")
+    half.train(8)
+    half.save(tmp_path / "half")
+    whole.train(32)
+    for replay in (True, False):
+        given = {"replay": replay, "dataset": dataset(5)}
+        again = TD3BC.from_checkpoint(tmp_path / "half", **given)
+        again.train(32)
+        np.testing.assert_array_equal(again.predict(SEEN), whole.predict(SEEN))
+
+
+APART: dict[str, tuple[Any, dict[str, Any], Any, dict[str, Any], str]] = {
+    "as they are, then standardised": (
+        TD3BC, {"standardize_obs": False}, TD3BC, {}, "set algo.standardize_obs=false",
+    ),
+    "standardised, then as they are": (
+        IQL, {"standardize_obs": True}, IQL, {}, "set algo.standardize_obs=true",
+    ),
+    "rewards by returns, then as they are": (
+        IQL, {"scale_rewards": "returns"}, IQL, {}, "set algo.scale_rewards=returns",
+    ),
+    "scaled rewards, then as they are": (
+        CQL, {"scale_rewards": "0.5"}, CQL, {}, "0.5 times the rewards; set algo.scale_rewards=0.5",
+    ),
+    "by the returns of another dataset": (
+        IQL, {"scale_rewards": "returns"}, IQL, {"scale_rewards": "returns", "seed": 5},
+        "others of this dataset",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("apart", APART)
+def test_what_would_be_another_function_on_a_dataset_is_refused_by_the_algorithms_own_settings(
+    apart: str, tmp_path: Path
+) -> None:
+    kind, options, here, more, said = APART[apart]
+    begun(kind, dataset(), **options).save(tmp_path / "a")
+    with pytest.raises(ConfigError, match=said):
+        begun(here, dataset(more.get("seed", 0)), init_from=tmp_path / "a", **more)
+    begun(here, dataset(), init_from=tmp_path / "a", **options)
+
+
+def test_a_dataset_that_standardises_by_itself_does_so_by_the_moments_that_were_learned_with(
+    tmp_path: Path,
+) -> None:
+    begun(BC, dataset(normalize=True)).save(tmp_path / "a")
+    begun(BC, dataset(normalize=True), init_from=tmp_path / "a")
+    with pytest.raises(ConfigError, match="other moments than this dataset has"):
+        begun(BC, dataset(5, normalize=True), init_from=tmp_path / "a")
+    with pytest.raises(ConfigError, match=r"set algo\.standardize_obs=true"):
+        begun(BC, dataset(), init_from=tmp_path / "a")
+
+
+def test_running_moments_do_not_go_on_as_those_of_a_dataset(tmp_path: Path) -> None:
+    TD3("Pendulum-v1", normalize_obs=True, **ONLINE).save(tmp_path / "a")
+    with pytest.raises(ConfigError, match=r"train it with env\.normalize_obs=false"):
+        begun(TD3BC, dataset(), init_from=tmp_path / "a")
+    TD3("Pendulum-v1", reward_scale=0.5, **ONLINE).save(tmp_path / "b")
+    plain = {"init_from": tmp_path / "b", "standardize_obs": False}
+    with pytest.raises(ConfigError, match=r"set algo\.scale_rewards=0\.5"):
+        begun(TD3BC, dataset(), **plain)
+    begun(TD3BC, dataset(), scale_rewards="0.5", **plain)
