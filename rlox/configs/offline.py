@@ -81,8 +81,8 @@ class OfflineAlgorithmConfig(AlgorithmConfig):
             given = getattr(env, key)
             if given != only:
                 raise ConfigError(
-                    f"env.{key}={_text(given)}: {self.name} takes no steps in environments while it "
-                    f"learns, expected {_text(only)}; leave it out" + self._instead(key)
+                    f"env.{key}={worded(given)}: {self.name} takes no steps in environments while it "
+                    f"learns, expected {worded(only)}; leave it out" + self._instead(key)
                 )
 
 
@@ -101,6 +101,7 @@ class OfflineNetworksConfig(OfflineAlgorithmConfig):
         return [(obs_dim, *self.net_arch, actions)]
 
 
-def _text(value: Any) -> str:
+def worded(value: Any) -> str:
+    """A value as the command line takes it."""
     words = {None: "null", (): "[]"}
     return str(value).lower() if isinstance(value, bool) else words.get(value, str(value))

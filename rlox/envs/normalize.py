@@ -3,7 +3,8 @@
 Moments follow Chan et al. 1983 (parallel merge), one merge per environment step; observations are
 `clip((x - mean) / sqrt(var + eps), -10, 10)`; rewards are divided by the standard deviation of the
 discounted return, without subtracting a mean, and the accumulator restarts at an episode's end.
-A policy that learned from a dataset has the dataset's moments, which do not run and clip nothing.
+A policy that learned from a dataset has the dataset's moments, which do not run and clip nothing; where it
+goes on in an environment they run and clip nothing still.
 """
 
 from __future__ import annotations
@@ -84,6 +85,7 @@ class ObservationNormalizer:
 
     def __init__(self, dim: int) -> None:
         self.moments = RunningMoments((dim,))
+        self.clips = True  # not of a policy that learned from a dataset, which saw them whole
 
     def learn(self, obs: NDArray[np.float32]) -> None:
         """Take raw rows `[n, dim]` into the moments."""
@@ -92,16 +94,18 @@ class ObservationNormalizer:
     def apply(self, obs: NDArray[np.float32]) -> None:
         """Standardise rows `[n, dim]` in place with the present moments."""
         scaled = (obs - self.moments.mean) / np.sqrt(self.moments.var + EPSILON)
-        np.clip(scaled, -CLIP, CLIP, out=scaled)
+        if self.clips:
+            np.clip(scaled, -CLIP, CLIP, out=scaled)
         obs[:] = scaled
 
     def state(self) -> dict[str, Any]:
-        """The moments."""
-        return self.moments.state()
+        """The moments, and whether nothing is clipped."""
+        return self.moments.state() | ({} if self.clips else {"clips": False})
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()`."""
         self.moments.restore(state)
+        self.clips = bool(state.get("clips", True))
 
 
 class PartialNormalizer(ObservationNormalizer):

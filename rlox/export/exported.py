@@ -172,7 +172,8 @@ def _moments(normalizer: Normalizer | None) -> Moments | None:
         return None
     if type(normalizer) is ObservationNormalizer:
         moments = normalizer.moments
-        return Moments(moments.mean, np.sqrt(moments.var + EPSILON), CLIP)
+        clip = CLIP if normalizer.clips else None
+        return Moments(moments.mean, np.sqrt(moments.var + EPSILON), clip)
     if type(normalizer) is FixedNormalizer:
         if normalizer.moments is None:
             return None

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from rlox.configs import RunConfig, make_run
-from rlox.configs.offline import OfflineAlgorithmConfig
+from rlox.configs.env import EnvConfig
+from rlox.configs.offline import IDLE, OfflineAlgorithmConfig, worded
 from rlox.configs.offline_critics import OfflineCriticsConfig
 from rlox.envs.actions import UnitCodec
 from rlox.envs.normalize import EPSILON, FixedNormalizer, ObservationNormalizer
@@ -96,6 +97,14 @@ def _require_rewards(
     offline = [isinstance(run.algo, OfflineCriticsConfig) for run in (trained, config)]
     if not any(offline):
         return
+    if other := _other_rewards(config.env):
+        raise ConfigError(
+            f"its critics learned from rewards that only a factor changes, here is {other}; leave it out"
+        )
+    if other := _other_rewards(trained.env):
+        raise ConfigError(
+            f"its critics learned with {other}, which changes no reward of a dataset; train it without"
+        )
     there, here = _factor(trained), _factor(config)
     if there is None and not offline[1]:
         raise ConfigError(
@@ -115,6 +124,14 @@ def _require_rewards(
         key = "algo.scale_rewards" if offline[1] else "env.reward_scale"
         times, value = ("those of returns", "returns") if there is None else (f"{there:g}",) * 2
         raise ConfigError(f"its critics learned from {times} times the rewards; set {key}={value}")
+
+
+def _other_rewards(env: EnvConfig) -> str:
+    """What changes rewards otherwise than by a factor, as a setting; empty where nothing does."""
+    for key in ("normalize_reward", "reward_clip", "reward_wrappers"):
+        if (given := getattr(env, key)) != IDLE[key]:
+            return f"env.{key}={worded(given)}"
+    return ""
 
 
 def _factor(run: RunConfig) -> float | None:
@@ -149,8 +166,9 @@ def _take_moments(saved: Checkpoint, config: RunConfig, parts: Parts) -> None:
 def _going_on(fixed: FixedNormalizer, drawn: int) -> dict[str, Any]:
     """Moments of a dataset as a running normaliser goes on with them.
 
-    They count as much as the rows that were drawn from it: they stay nearly as they are.
+    They count as much as the rows that were drawn from it: they stay nearly as they are. Nothing is clipped.
     """
     assert fixed.moments is not None
     mean, _ = fixed.moments
-    return {"count": max(1, drawn), "mean": mean, "var": np.square(fixed.scale) - EPSILON}
+    var = np.square(fixed.scale) - EPSILON
+    return {"count": max(1, drawn), "mean": mean, "var": var, "clips": False}

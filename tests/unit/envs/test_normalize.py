@@ -79,6 +79,16 @@ def test_observations_are_clipped_at_ten_deviations() -> None:
     assert float(rows[2, 0]) == pytest.approx(0.5, abs=1e-4)
 
 
+def test_moments_of_a_dataset_go_on_without_a_clip_which_is_part_of_the_state() -> None:
+    begun, again = ObservationNormalizer(1), ObservationNormalizer(1)
+    assert "clips" not in begun.state()
+    begun.restore({"count": 5, "mean": [0.0], "var": [1.0], "clips": False})
+    again.restore(begun.state())
+    rows = np.array([[40.0]], np.float32)
+    again.apply(rows)
+    assert float(rows[0, 0]) == pytest.approx(40.0)
+
+
 def test_scaled_rewards_keep_their_sign_and_subtract_no_mean() -> None:
     normalizer = RewardNormalizer(1, gamma=0.0)
     scaled = [normalizer.scale(np.array([r]), np.array([False]))[0] for r in (5.0, 5.0, 6.0)]

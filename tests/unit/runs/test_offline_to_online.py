@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -42,12 +43,22 @@ def test_the_policy_acts_as_it_did_and_its_critics_are_taken_over(
     np.testing.assert_allclose(after.predict(seen), before.predict(seen), atol=1e-5)
     pairs = zip(before.policy.named_parameters(), after.policy.parameters(), strict=True)
     assert all(torch.equal(one, other) for (_, one), other in pairs)
+    far = np.array([[0.0, 0.0, 60.0]], np.float32)  # some 17 deviations out
+    np.testing.assert_allclose(after.predict(far), before.predict(far), atol=1e-5)
+    after.save(tmp_path / "b")
+    again = online.from_checkpoint(tmp_path / "b")
+    np.testing.assert_array_equal(again.predict(far), after.predict(far))
     if standardize_obs:
         moments = after.parts.actor.normalizer.moments
         assert moments.count == 80  # rows that were drawn
         np.testing.assert_allclose(moments.mean, before.source.load().stats()["obs_mean"])
     after.train(40)
     assert after.clock.updates > 0
+
+
+class NoReward(gym.RewardWrapper[Any, Any]):
+    def reward(self, reward: Any) -> float:
+        return 0.0
 
 
 WRONG: dict[str, tuple[Any, dict[str, Any], Any, dict[str, Any], str]] = {
@@ -62,6 +73,16 @@ WRONG: dict[str, tuple[Any, dict[str, Any], Any, dict[str, Any], str]] = {
     ),
     "rewards by returns": (
         TD3BC, {"standardize_obs": False, "scale_rewards": "returns"}, TD3, {}, "train with a number",
+    ),
+    "clipped rewards": (
+        TD3BC, {"standardize_obs": False}, TD3, {"reward_clip": 1.0}, "env.reward_clip=1.0; leave it out",
+    ),
+    "normalised rewards": (
+        CQL, {"standardize_obs": False}, SAC, {"normalize_reward": True}, "env.normalize_reward=true; l",
+    ),
+    "wrapped rewards": (
+        TD3BC, {"standardize_obs": False}, TD3, {"reward_wrappers": (NoReward,)},
+        "env.reward_wrappers=.*NoReward.*; leave it out",
     ),
     "another policy": (IQL, {"standardize_obs": False}, SAC, {}, "a policy is taken over whole"),
 }  # fmt: skip
@@ -183,3 +204,13 @@ def test_running_moments_do_not_go_on_as_those_of_a_dataset(tmp_path: Path) -> N
     with pytest.raises(ConfigError, match=r"set algo\.scale_rewards=0\.5"):
         begun(TD3BC, dataset(), **plain)
     begun(TD3BC, dataset(), scale_rewards="0.5", **plain)
+    TD3("Pendulum-v1", reward_clip=0.5, **ONLINE).save(tmp_path / "c")
+    with pytest.raises(ConfigError, match=r"learned with env\.reward_clip=0\.5.*train it without"):
+        begun(TD3BC, dataset(), standardize_obs=False, init_from=tmp_path / "c")
+
+
+def test_another_discount_is_a_hyperparameter_of_the_run_that_goes_on(tmp_path: Path) -> None:
+    begun(TD3BC, dataset(), standardize_obs=False, gamma=0.9).save(tmp_path / "a")
+    assert (
+        TD3("Pendulum-v1", init_from=tmp_path / "a", gamma=0.95, **ONLINE).config.algo.gamma == 0.95
+    )
