@@ -71,7 +71,15 @@ class AlgorithmConfig:
             return ""
         for name, told in (("activation", ()), ("image_channels", ("auto", None))):
             mine, theirs = (getattr(algo, name, None) for algo in (self, there))
-            if mine != theirs and mine not in told and theirs not in told:
+            if mine not in told and theirs not in told and (wrong := self.otherwise(there, name)):
+                return wrong
+        return ""
+
+    def otherwise(self, there: AlgorithmConfig, *names: str) -> str:
+        """The first of these fields that is set otherwise there, and how to set it; empty if none is."""
+        for name in names:
+            mine, theirs = (getattr(algo, name, None) for algo in (self, there))
+            if mine != theirs:
                 return f"algo.{name}={theirs}, this one {mine}; set algo.{name}={theirs}"
         return ""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from rlox.configs.base import AlgorithmConfig
 from rlox.configs.buffers import BufferConfig
 from rlox.configs.env import EnvConfig
 from rlox.configs.offline import OfflineAlgorithmConfig
@@ -70,6 +71,11 @@ class DecisionTransformerConfig(OfflineAlgorithmConfig):
         block = [(h, 4 * h), (4 * h, h), (h, 4 * h)]
         embeddings = [(obs_dim, h), (actions, h), (self.max_timesteps, h), (h, actions)]
         return [*block * self.n_layers, *embeddings]
+
+    def other_function(self, there: AlgorithmConfig) -> str:
+        """Heads share their weights out otherwise, returns have another unit, steps further back count."""
+        names = ("n_heads", "return_scale", "context_length")
+        return self.otherwise(there, *names) or super().other_function(there)
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
         """Heads divide the width."""

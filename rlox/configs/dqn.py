@@ -185,10 +185,8 @@ class DQNConfig(OffPolicyConfig):
         if isinstance(there, DQNConfig):
             names = ["distribution"]
             names += ["v_min", "v_max"] if self.distribution == "categorical" else []
-            for name in names:
-                mine, theirs = getattr(self, name), getattr(there, name)
-                if mine != theirs:
-                    return f"algo.{name}={theirs}, this one {mine}; set algo.{name}={theirs}"
+            if wrong := self.otherwise(there, *names):
+                return wrong
         return super().other_function(there)
 
 

@@ -411,3 +411,17 @@ def test_only_a_number_can_be_asked_for(wrong: Any) -> None:
         algorithm.ask(wrong)
     with pytest.raises(ConfigError, match="expected a finite number"):
         algorithm.predict(np.zeros(4, np.float32), target_return=wrong)
+
+
+@pytest.mark.parametrize("setting", [{"n_heads": 2}, {"return_scale": 1.0}, {"context_length": 3}])
+def test_weights_with_other_heads_unit_of_returns_or_context_are_another_function(
+    setting: dict[str, Any], tmp_path: Path
+) -> None:
+    given = {"env_id": "CartPole-v1", **SMALL}
+    DecisionTransformer(CARTPOLE, **{**given, **setting}).save(tmp_path / "saved")
+    (name, value), begun = next(iter(setting.items())), {**given, "init_from": tmp_path / "saved"}
+    with pytest.raises(
+        ConfigError, match=rf"has algo\.{name}={value}, .*; set algo\.{name}={value}$"
+    ):
+        DecisionTransformer(CARTPOLE, **begun)
+    DecisionTransformer(CARTPOLE, **{**begun, **setting}, learning_rate=1e-5, dropout=0.0)
