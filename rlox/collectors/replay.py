@@ -152,6 +152,6 @@ class NativeReplaySource(ReplaySource):
     def _elapsed(self, n_steps: int, clock: Clock) -> list[float]:
         """The parts of the run that are over at those of the next steps at which the policy acts."""
         began, n, horizon = self.env_steps, self.env.n_envs, clock.horizon or 1
-        chance = -(-(self.cadence.learning_starts - began) // n)
+        chance = -(-(self._random_until - began) // n)
         given = min(max(chance, 0), n_steps)
         return [min((began + t * n) / horizon, 1.0) for t in range(given, n_steps)]

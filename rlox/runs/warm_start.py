@@ -17,6 +17,7 @@ from rlox.envs.actions import UnitCodec
 from rlox.envs.normalize import EPSILON, FixedNormalizer, ObservationNormalizer
 from rlox.errors import CheckpointError, ConfigError
 from rlox.runs.checkpoint import Checkpoint, read_checkpoint, resolve_checkpoint
+from rlox.sources.replay import ReplaySource
 from rlox.training.actor import ActorOf
 from rlox.training.parts import Parts
 from rlox.training.setup import first_line
@@ -36,8 +37,8 @@ def warm_start(path: str, config: RunConfig, parts: Parts) -> dict[str, Any]:
     """Give a learner that has not learned yet the weights in a run or checkpoint folder.
 
     With them come the moments of its observations, or of its dataset's. Optimizer, counters, random
-    streams and replay are the new run's own. Returns where they come from, for the provenance;
-    `ConfigError` for what does not fit. The folder is data: nothing that it names is imported.
+    streams and replay, which the policy fills, are the new run's own. Returns where they come from, for the
+    provenance; `ConfigError` for what does not fit. The folder is data: nothing that it names is imported.
     """
     try:
         checkpoint = resolve_checkpoint(Path(path))
@@ -54,6 +55,8 @@ def warm_start(path: str, config: RunConfig, parts: Parts) -> dict[str, Any]:
         _require_rewards(trained, config, saved, parts)
         _take_moments(saved, config, parts)
         parts.learner.begin_from(saved.weights)
+        if isinstance(parts.source, ReplaySource):
+            parts.source.act_at_once()
     except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         if isinstance(error, ConfigError):
             raise ConfigError(f"init_from={path}: {error}") from error

@@ -51,7 +51,9 @@ class Behaviour(Protocol):
 class Cadence:
     """When to learn, in environment steps of all copies together."""
 
-    learning_starts: int  # until then actions are random and nothing is learned
+    learning_starts: (
+        int  # until then actions are random, unless there is a policy, and nothing is learned
+    )
     train_freq: int  # from one training to the next
     due: Callable[[int, int], int]  # batches for the steps from (excluded) to (included)
 
@@ -85,6 +87,7 @@ class ReplaySource:
         self.tracker = EpisodeTracker(env.n_envs)
         self.steps = 0  # of every environment
         self._learns_from = cadence.learning_starts
+        self._random_until = cadence.learning_starts
         self._owed = 0  # batches that are due
         self._unreported = 0  # environment steps, and episodes, of the training under way
         self._episodes: list[Episode] = []
@@ -107,6 +110,10 @@ class ReplaySource:
     def stored_bytes(self) -> int:
         """The buffer when it is full."""
         return self.memory.full_bytes
+
+    def act_at_once(self) -> None:
+        """Fill the buffer with the policy's own steps: it is one that has learned elsewhere."""
+        self._random_until = 0
 
     def next(self, clock: Clock) -> tuple[Transitions | Iterated | None, Progress]:
         """Collect until batches are due, or for some time while none will be."""
@@ -144,6 +151,8 @@ class ReplaySource:
             "episodes": self.tracker.state(),
             "buffer": store.keep(self.memory.buffer),
         }
+        if self._random_until != self.cadence.learning_starts:
+            state["acts_at_once"] = True
         if self.obs_normalizer:
             state["obs_normalizer"] = self.obs_normalizer.state()
         if self.reward_normalizer:
@@ -161,6 +170,8 @@ class ReplaySource:
         self._episodes = [_episode(fields) for fields in state["unreported_episodes"]]
         if min(self.steps, self._owed, self._unreported, self._learns_from) < 0:
             raise CheckpointError("a count of the replay source is negative")
+        if state.get("acts_at_once", False):
+            self.act_at_once()
         if self.obs_normalizer:
             self.obs_normalizer.restore(state["obs_normalizer"])
         if self.reward_normalizer:
@@ -252,7 +263,7 @@ class ReplaySource:
         horizon = clock.horizon or 1
         for t in range(n_steps):
             check()
-            if self.env_steps < self.cadence.learning_starts:
+            if self.env_steps < self._random_until:
                 chunk.actions[t] = self.behaviour.random(self.steps, chunk.obs[t])
             else:
                 elapsed = min(self.env_steps / horizon, 1.0)

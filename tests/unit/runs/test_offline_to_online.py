@@ -214,3 +214,34 @@ def test_another_discount_is_a_hyperparameter_of_the_run_that_goes_on(tmp_path: 
     assert (
         TD3("Pendulum-v1", init_from=tmp_path / "a", gamma=0.95, **ONLINE).config.algo.gamma == 0.95
     )
+
+
+@pytest.mark.parametrize("backend", ["torch", "native"])
+def test_until_learning_starts_the_policy_acts_that_was_taken_over(
+    backend: str, tmp_path: Path
+) -> None:
+    trained(TD3BC, tmp_path / "a", standardize_obs=False)
+    options = {**ONLINE, "backend": backend, "exploration_noise": 0.0}
+    online = TD3("Pendulum-v1", init_from=tmp_path / "a", **options)
+    online.train(20)
+    assert online.clock.updates == 0
+    steps = online.source.last_batch()
+    acted = online.policy.mode(torch.from_numpy(steps["steps_obs"]).reshape(20, 3)).detach()
+    np.testing.assert_allclose(steps["steps_actions"].reshape(20, 1), acted, atol=1e-5)
+    assert np.ptp(steps["steps_actions"]) > 0
+
+
+@pytest.mark.parametrize("backend", ["torch", "native"])
+def test_a_run_that_is_stopped_before_learning_starts_goes_on_bit_for_bit(
+    backend: str, tmp_path: Path
+) -> None:
+    trained(CQL, tmp_path / "a", standardize_obs=False)
+    options = {**ONLINE, "backend": backend, "init_from": tmp_path / "a"}
+    whole, half = SAC("Pendulum-v1", **options), SAC("Pendulum-v1", **options)
+    half.train(10)
+    half.save(tmp_path / "half")
+    again = SAC.from_checkpoint(tmp_path / "half")
+    whole.train(40)
+    again.train(40)
+    for one, other in zip(whole.policy.parameters(), again.policy.parameters(), strict=True):
+        assert torch.equal(one, other)
