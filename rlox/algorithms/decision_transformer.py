@@ -196,7 +196,7 @@ class DecisionTransformer(Algorithm):
         self._predictions += not deterministic
         generator = self._sampling(deterministic, "predict", self._predictions)
         actor = cast(ConditionedActor, self.parts.actor)
-        return actor.predict(obs, generator, wished(target_return))
+        return actor.predict(obs, generator, wished(target_return), action_masks)
 
     def ask(self, target_return: float | None) -> None:
         """Ask for this return when it is evaluated; None: for the highest of the dataset."""

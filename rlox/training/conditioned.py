@@ -78,9 +78,10 @@ class ConditionedActor(ActorOf[Conditioned]):
         obs: Any,
         generator: torch.Generator | None = None,
         target_return: float | None = None,
+        action_masks: Any = None,
     ) -> Any:
         """The action for one raw observation or for a batch, each the first one of an episode."""
-        rows, single = self.encoded(obs)
+        rows, single = self.encoded(obs, action_masks)
         player = _Asking(self, len(rows), target_return)
         with self.ready():
             actions = player.act(rows, generator)

@@ -425,3 +425,10 @@ def test_weights_with_other_heads_unit_of_returns_or_context_are_another_functio
     ):
         DecisionTransformer(CARTPOLE, **begun)
     DecisionTransformer(CARTPOLE, **{**begun, **setting}, learning_rate=1e-5, dropout=0.0)
+
+
+def test_a_mask_of_actions_is_refused_as_by_other_policies_that_learned_without() -> None:
+    algorithm = DecisionTransformer(CARTPOLE, env_id="CartPole-v1", **SMALL)
+    for masks in ([0, 0], [[0, 1]]):
+        with pytest.raises(ConfigError, match="this policy was made without masks"):
+            algorithm.predict(np.zeros((len(masks), 4), np.float32), action_masks=masks)
