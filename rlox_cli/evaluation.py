@@ -10,9 +10,9 @@ import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from rlox.configs import RunConfig, leaves, make_run, plain
+from rlox.configs import DecisionTransformerConfig, RunConfig, leaves, make_run, plain
 from rlox.errors import CheckpointError, ConfigError, StorageError
 from rlox_cli import summary
 from rlox_cli.commands.evaluate import EvaluateConfig
@@ -20,7 +20,9 @@ from rlox_cli.run_folder import nearest_runs, read_config, slug, write_json
 from rlox_cli.trust import allowed
 
 if TYPE_CHECKING:
+    from rlox.algorithms import DecisionTransformer
     from rlox.runs.algorithm import Algorithm
+    from rlox.training.conditioned import ConditionedActor
 
 
 def evaluate_run(config: EvaluateConfig) -> dict[str, Any]:
@@ -47,13 +49,13 @@ def evaluate_run(config: EvaluateConfig) -> dict[str, Any]:
     load = ALGORITHMS[trained.algo.name].from_checkpoint
     again: dict[str, Any] = {"env_id": config.env.id, "env_kwargs": config.env.kwargs}
     with closing(_loaded(config, load, checkpoint, again)) as algorithm:
-        _ask(algorithm, config.target_return)
+        asked = _ask(algorithm, config.target_return)
         ways: dict[str, Any] = {"seed": config.seed, "deterministic": config.deterministic}
         played = algorithm.evaluate(config.episodes, **ways, render=config.render)
         if video:
             os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # frames, no window
             algorithm.evaluate(1, **ways, video=video)
-    data = _document(config, trained, checkpoint, played, video)
+    data = _document(config, trained, checkpoint, played, video, asked)
     kept = folder / f"{_own_name(config, checkpoint, trained)}.json"
     for target in (kept, folder / f"{name}.json"):
         write_json(target, data)
@@ -66,18 +68,18 @@ def evaluate_run(config: EvaluateConfig) -> dict[str, Any]:
     return data
 
 
-def _ask(algorithm: Algorithm, target_return: float | None) -> None:
-    """Say what return is to be reached, to a policy that can be asked."""
-    if target_return is None:
-        return
-    from rlox.algorithms import DecisionTransformer
-
-    if not isinstance(algorithm, DecisionTransformer):
+def _ask(algorithm: Algorithm, target_return: float | None) -> float | None:
+    """Say what return is to be reached, to a policy that can be asked; what it is asked for then."""
+    if not isinstance(algorithm.config.algo, DecisionTransformerConfig):
+        if target_return is None:
+            return None
         raise ConfigError(
             f"target_return={target_return:g}: {algorithm.name} cannot be asked for a return, "
             "decision_transformer can; leave it out"
         )
-    algorithm.ask(target_return)
+    if target_return is not None:
+        cast("DecisionTransformer", algorithm).ask(target_return)
+    return cast("ConditionedActor", algorithm.parts.actor).wish.asked
 
 
 def _estimate(config: EvaluateConfig) -> dict[str, Any]:
@@ -201,7 +203,12 @@ def _checkpoint(run: Path, name: str) -> Path:
 
 
 def _document(
-    config: EvaluateConfig, trained: RunConfig, checkpoint: Path, played: Any, video: Path | None
+    config: EvaluateConfig,
+    trained: RunConfig,
+    checkpoint: Path,
+    played: Any,
+    video: Path | None,
+    asked: float | None,
 ) -> dict[str, Any]:
     data = {
         "schema_version": summary.SCHEMA_VERSION,
@@ -210,7 +217,7 @@ def _document(
         "checkpoint": checkpoint.resolve().name,
         "seed": config.seed,
         "deterministic": config.deterministic,
-        "target_return": config.target_return,
+        "target_return": asked,
         "env_kwargs": plain(trained.env)["kwargs"],
         "mean": played.mean,
         "std": played.std,

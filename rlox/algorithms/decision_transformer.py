@@ -199,5 +199,8 @@ class DecisionTransformer(Algorithm):
         return actor.predict(obs, generator, wished(target_return), action_masks)
 
     def ask(self, target_return: float | None) -> None:
-        """Ask for this return when it is evaluated; None: for the highest of the dataset."""
+        """Ask for this return when it is evaluated; None: for the highest of the dataset.
+
+        Of this object alone: no checkpoint has it, and one that is loaded asks for its `target_return` again.
+        """
         cast(ConditionedActor, self.parts.actor).wish.given = wished(target_return)

@@ -62,7 +62,7 @@ class DecisionTransformerConfig(OfflineAlgorithmConfig):
     standardize_obs: bool = param(
         True,
         "standardise observations by the dataset's moments, also where the policy plays",
-        source="Chen et al. 2021, authors' code",
+        source="Chen et al. 2021, authors' code, with 1e-6 beside the deviation; 1e-3: Fujimoto & Gu 2021",
     )
 
     def networks(self, obs_dim: int, actions: int, discrete: bool = False) -> list[tuple[int, ...]]:

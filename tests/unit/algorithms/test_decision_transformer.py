@@ -266,6 +266,9 @@ def test_the_highest_return_of_the_dataset_is_asked_for_unless_another_is(tmp_pa
     assert alone.evaluate(3).returns == algorithm.evaluate(3).returns
     alone.ask(7.0)
     assert alone.parts.actor.wish.asked == 7.0
+    alone.save(tmp_path / "asked")
+    again = DecisionTransformer.from_checkpoint(tmp_path / "asked", replay=False)
+    assert again.parts.actor.wish.asked == rewards  # what is asked for is of the object alone
     obs = np.zeros((2, 4), np.float32)
     assert algorithm.predict(obs, target_return=3.0).shape == (2,)
     assert isinstance(algorithm.predict(obs[0]), int)
