@@ -43,7 +43,7 @@ def done(config: DatasetConfig, env: str | None) -> int:
     if config.what == "convert":
         _convert(config, folder, env)
         return 0
-    with _opened(folder, config.time_limit) as dataset:
+    with _opened(folder, Conversion(time_limit=config.time_limit)) as dataset:
         return _told(config, folder, dataset)
 
 
@@ -79,13 +79,16 @@ def _make(config: DatasetConfig, folder: Path) -> None:
 
 
 @contextmanager
-def _opened(path: Path, time_limit: int | None) -> Iterator[Dataset]:
-    """A dataset of any format, its rows on disk."""
-    if format_of(path) == "rlox" and time_limit is None:
+def _opened(path: Path, how: Conversion, near: Path | None = None) -> Iterator[Dataset]:
+    """A dataset of any format, its rows on disk: for others than rlox's a copy in the folder `near`.
+
+    Without one it is where the system has such files ($TMPDIR).
+    """
+    if format_of(path) == "rlox" and how == Conversion():
         yield read_dataset(path, most=0)
         return
-    with tempfile.TemporaryDirectory(prefix="rlox-dataset-") as scratch:
-        yield converted(path, Path(scratch), Conversion(time_limit=time_limit))
+    with tempfile.TemporaryDirectory(prefix=".rlox-dataset-", dir=near) as scratch:
+        yield converted(path, Path(scratch), how)
 
 
 def _convert(config: DatasetConfig, path: Path, env: str | None) -> None:
@@ -104,10 +107,11 @@ def _convert(config: DatasetConfig, path: Path, env: str | None) -> None:
         return
     if to.exists() and not config.overwrite:
         raise ConfigError(f"to={to} is there already; choose another name or overwrite=true")
-    with tempfile.TemporaryDirectory(prefix="rlox-dataset-") as scratch, _storage(to):
-        dataset = converted(path, Path(scratch), how)
-        exported(dataset, to, kind)
-        print(_text(to, dataset))
+    with _storage(to):
+        near = next(folder for folder in to.absolute().parents if folder.exists())
+        with _opened(path, how, near) as dataset:
+            exported(dataset, to, kind)
+            print(_text(to, dataset))
 
 
 def _format_of(to: Path, given: str | None) -> str:
