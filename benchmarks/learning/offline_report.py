@@ -73,7 +73,8 @@ def _summary(leg: Leg, runs: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
     packages = {name: number for of in runs.values() for name, number in of[0]["packages"].items()}
     return {
         "env": leg.env,
-        "total_steps": leg.updates,
+        "total_steps": max(leg.updates.values()),
+        "updates": leg.updates,
         "seeds": leg.seeds,
         "datasets": _datasets(leg),
         "packages": packages,
