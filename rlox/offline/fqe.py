@@ -43,7 +43,8 @@ class Fitting:
     gamma : discount factor
     updates, batch_size : gradient steps, and transitions in each
     learning_rate : Adam's
-    tau : how far the target network follows at a time
+    tau : how far the target network follows at a time; `updates` x `tau` is about how many steps ahead the
+        values have been carried, which has to be several times 1 / (1 - gamma)
     net_arch : hidden widths of each Q
     members : Q functions of bootstraps of the episodes, beside the one of all
     seed : of initial weights, batches and bootstraps
@@ -53,7 +54,7 @@ class Fitting:
     updates: int = 20_000
     batch_size: int = 256
     learning_rate: float = 3e-4
-    tau: float = 0.005
+    tau: float = 0.05
     net_arch: tuple[int, ...] = (64, 64)
     members: int = 20
     seed: int = 0
