@@ -101,23 +101,23 @@ def fitted_q(actor: ActorOf[Any], columns: Columns, how: Fitting) -> Estimate:
         q.biases[-1].fill_(data.level)
     optimizer = Adam(q, how.learning_rate, eps=1e-8)
     target = TargetNetwork(copy.deepcopy(q), optimizer.flat)
-    losses: list[Tensor] = []
+    losses = torch.zeros(how.updates)  # small tensors that stay would break up what large ones leave
     earlier = 0.0
     with torch.no_grad():
         for update in range(how.updates):
             rows = torch.from_numpy(data.drawn(update))
-            losses.append(_step(q, optimizer, target, data, rows, how.gamma))
+            losses[update] = _step(q, optimizer, target, data, rows, how.gamma)
             target.follow(how.tau)
             if update == how.updates * 4 // 5:
                 earlier = float(data.starts_value(q)[0]) / data.scale
             if update % 256 == 255 or update == how.updates - 1:
                 check()
-                require_finite(losses[-1][None, None], ("loss/fqe",), f"update {update}")
+                require_finite(losses[None, update : update + 1], ("loss/fqe",), f"update {update}")
         values = data.starts_value(q)
     whole, *told = (float(value) / data.scale for value in values)
     # so that of 19 members the least and the greatest have nine in ten others between them
     low, high = np.quantile(told, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="weibull")
-    last = torch.stack(losses[-max(1, how.updates // 10) :]).mean()
+    last = losses[-max(1, how.updates // 10) :].mean()
     interval = float(low), float(high)
     return Estimate(whole, interval, tuple(told), float(last) / data.scale**2, earlier)
 
