@@ -65,7 +65,9 @@ LEGS = (
     Leg(**PENDULUM, quality="medium-replay", transitions=None),
     Leg(**PENDULUM, quality="medium", transitions=20_000),
     Leg(
-        "Hopper-v5", 200_000, (NATIVE, "checkpoint.every=10000"), "medium-replay", None,
+        "Hopper-v5", 200_000,
+        (NATIVE, "checkpoint.every=10000", "algo.learning_starts=10000"),  # rl-zoo3's
+        "medium-replay", None,
         {"BC": 100_000, "TD3+BC": 100_000, "IQL": 100_000, "CQL": 30_000, "TD3": 100_000},
         seeds=3, width=256, shared=True,
     ),
