@@ -31,7 +31,7 @@ from d3rlpy.preprocessing import (
 )
 
 EPISODES, FIRST = 50, 100_000
-CONTEXT, WARMUP = 10, 1_000  # of the Decision Transformer
+CONTEXT, WARMUP, RATE = 10, 1_000, 1e-3  # of the Decision Transformer
 
 
 def configured(algorithm: str, width: int, updates: int, scaler: Any) -> Any:
@@ -62,7 +62,7 @@ def configured(algorithm: str, width: int, updates: int, scaler: Any) -> Any:
     adam = AdamWFactory(clip_grad_norm=0.25, weight_decay=1e-4, lr_scheduler_factory=rising)
     return of.DecisionTransformerConfig(
         encoder_factory=VectorEncoderFactory([width]), batch_size=64, context_size=CONTEXT,
-        learning_rate=1e-4, optim_factory=adam,
+        learning_rate=RATE, optim_factory=adam,
         action_scaler=scaler, observation_scaler=StandardObservationScaler(),
         reward_scaler=MultiplyRewardScaler(1e-3),
     )  # fmt: skip

@@ -59,7 +59,7 @@ class Leg:
 PENDULUM = {
     "env": "Pendulum-v1", "steps": 10_000, "updates": dict.fromkeys(ALGORITHMS, 10_000), "seeds": 5,
     "behaviour": ("algo.net_arch=[64,64]", NATIVE, "checkpoint.every=250"),
-    "options": {"DT": ("algo.context_length=10",)}, "width": 64,
+    "options": {"DT": ("algo.context_length=10", "algo.learning_rate=1e-3")}, "width": 64,
 }  # fmt: skip
 LEGS = (
     Leg(**PENDULUM, quality="medium-replay", transitions=None),

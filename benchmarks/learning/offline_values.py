@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -76,11 +77,10 @@ def dataset(data: Path, seed: int, quality: str, steps: int) -> Path:
 def valued(run: Path, checkpoint: str, data: Path) -> dict[str, Any]:
     """What fitted Q evaluation says."""
     given = (f"checkpoint={checkpoint}", f"buffer.path={data}", f"fqe.gamma={GAMMA}")
-    before = set((run / "eval").glob("*_fqe_*.json"))
-    python(*RLOX, "evaluate", run, "method=fqe", *given)
-    written = set((run / "eval").glob("*_fqe_*.json")) - before
-    document: dict[str, Any] = json.loads(written.pop().read_text())
-    return {name: document[name] for name in ("value", "ci90", "dataset", "settings")}
+    told = python(*RLOX, "evaluate", run, "method=fqe", *given)
+    (written,) = re.findall(r"^  file +(.+)$", told, re.MULTILINE)
+    document: dict[str, Any] = json.loads(Path(written).read_text())
+    return {name: document[name] for name in ("value", "ci90", "earlier", "dataset", "settings")}
 
 
 def main() -> None:
