@@ -101,7 +101,9 @@ def fitted_q(actor: ActorOf[Any], columns: Columns, how: Fitting) -> Estimate:
         q.biases[-1].fill_(data.level)
     optimizer = Adam(q, how.learning_rate, eps=1e-8)
     target = TargetNetwork(copy.deepcopy(q), optimizer.flat)
-    losses = torch.zeros(how.updates)  # small tensors that stay would break up what large ones leave
+    losses = torch.zeros(
+        how.updates
+    )  # small tensors that stay would break up what large ones leave
     earlier = 0.0
     with torch.no_grad():
         for update in range(how.updates):

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from rlox.errors import CheckpointError
+from rlox.sources.file_columns import AT_ONCE
 
-__all__ = ["AT_ONCE", "Damage", "document", "require_column", "rows_at_once"]
+__all__ = ["Damage", "document", "require_column", "rows_at_once"]
 
-AT_ONCE = 8 << 20  # bytes of rows that are read at a time, about
 ROW = 64 << 20  # bytes of one row at most
 TEXT = 64 << 20  # bytes of a document at most
 RATIO = 1100  # deflate makes at most 1032 bytes of one

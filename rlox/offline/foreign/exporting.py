@@ -17,13 +17,12 @@ from rlox.envs.space_text import space_of
 from rlox.envs.spaces import ObservationCodec
 from rlox.errors import ConfigError, MissingExtraError
 from rlox.offline.description import lengths_of
-from rlox.offline.foreign.kinds import ALIASES, MINARI_FILES, format_of
+from rlox.offline.foreign.kinds import ALIASES, MINARI_FILES, NOTE, format_of
 from rlox.sources.dataset_file import Dataset
 from rlox.sources.file_columns import blocks
 
 __all__ = ["exported"]
 
-NOTE = "rlox"
 CHOICES = (spaces.Discrete, spaces.MultiDiscrete)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from rlox.errors import ConfigError
 from rlox.sources.dataset_file import DOCUMENT
 
-__all__ = ["ALIASES", "MINARI_FILES", "OPTIONAL", "Raw", "columns_in", "format_of"]
+__all__ = ["ALIASES", "MINARI_FILES", "NOTE", "OPTIONAL", "Raw", "columns_in", "format_of"]
 
 Raw = dict[str, Any]  # arrays by the names of `ALIASES`; `next_obs` may be missing
 
@@ -23,6 +23,7 @@ ALIASES = {
     "truncated": ("timeouts", "truncated", "truncations"),
 }
 OPTIONAL = ("next_obs", "truncated")
+NOTE = "rlox"  # under this name is what rlox said of a dataset that it wrote in a format of others
 MINARI_FILES = ("metadata.json", "main_data.hdf5")  # all that is in the data/ of a folder of Minari
 
 _BEGINNINGS = {

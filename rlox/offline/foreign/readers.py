@@ -19,12 +19,10 @@ from rlox.offline.foreign.bounds import (
     rows_at_once,
 )
 from rlox.offline.foreign.hdf5 import opened
-from rlox.offline.foreign.kinds import Raw, columns_in
+from rlox.offline.foreign.kinds import NOTE, Raw, columns_in
 from rlox.offline.foreign.minari import read_minari
 
-__all__ = ["NOTE", "READERS", "Reading"]
-
-NOTE = "rlox"  # what rlox said of a dataset that it wrote in this format
+__all__ = ["READERS", "Reading"]
 
 
 class Reading(NamedTuple):
