@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from rlox.algorithms.offline import require_taken
 from rlox.envs.actions import ActionCodec, UnitCodec
 from rlox.errors import ConfigError, NonFiniteError, ShapeError
 from rlox.networks import EnsembleMLP, begun
+from rlox.offline.normed import NormedEnsemble
 from rlox.optim import Adam, TargetNetwork
 from rlox.runs.preflight import require_memory
 from rlox.sources.prepared import EPS, complete_returns
@@ -53,7 +55,7 @@ class Fitting:
     gamma: float = 0.99
     updates: int = 20_000
     batch_size: int = 256
-    learning_rate: float = 3e-4
+    learning_rate: float = 1e-3
     tau: float = 0.05
     net_arch: tuple[int, ...] = (64, 64)
     members: int = 20
@@ -89,13 +91,14 @@ class Estimate:
 def fitted_q(actor: ActorOf[Any], columns: Columns, how: Fitting) -> Estimate:
     """What the best actions of `actor` are worth in the states in which the dataset's episodes begin.
 
-    Q regresses r + gamma (1 - terminated) Qbar(s', mu(s')); time limits are no ends. The estimate is the
+    Q, with normalised layers, regresses r + gamma (1 - terminated) Qbar(s', mu(s')), kept within what any
+    policy can be worth; time limits are no ends. The estimate is the
     mean of Q(s0, mu(s0)) over the episodes' first states, its interval that of others on episodes that were
     drawn with replacement, each averaged over the first states of its own.
     """
     data = _Data(actor, columns, how)
     sizes = (data.width, *how.net_arch, data.outputs)
-    q = EnsembleMLP(how.members + 1, sizes)
+    q = NormedEnsemble(how.members + 1, sizes)
     begun(nn.ModuleDict({"q": q}), how.seed)
     with torch.no_grad():
         q.biases[-1].fill_(data.level)
@@ -135,7 +138,7 @@ def _step(
     """One step of all members; their mean loss."""
     weights = data.weights(rows)
     after = data.picked(target.module(data.after[rows]), data.after_choice, rows)
-    goal = data.rewards[rows] + gamma * data.alive[rows] * after
+    goal = (data.rewards[rows] + gamma * data.alive[rows] * after).clamp_(*data.bounds)
     traced = q.trace(data.before[rows])
     error = data.picked(traced.out, data.choice, rows) - goal
     traced.learn(data.spread(2.0 * weights * error / len(rows), traced.out, data.choice, rows))
@@ -175,6 +178,7 @@ class _Data:
         )
         self.alive = torch.from_numpy((~columns["terminated"]).astype(np.float32))
         self.level = _level(columns, how.gamma) * self.scale
+        self.bounds = _bounds(self.rewards, how.gamma)
         codec = actor.actions
         self.choice = self.after_choice = self._start_choice = None
         if codec.discrete:
@@ -250,6 +254,16 @@ def _level(columns: Columns, gamma: float) -> float:
         length = len(columns["rewards"]) / max(len(returns), 1)
         return mean * min(length / 2, 1.0 / max(1.0 - gamma, 1e-8))
     return mean / max(1.0 - gamma, 1.0 / len(columns["rewards"]))
+
+
+def _bounds(rewards: Tensor, gamma: float) -> tuple[float, float]:
+    """No policy is worth less than the least reward once or for ever, nor more than the greatest."""
+    ends = [float(end) for end in rewards.aminmax()]
+    each = [
+        *ends,
+        *(end / (1.0 - gamma) if gamma < 1.0 else math.copysign(math.inf, end) for end in ends),
+    ]
+    return min(each), max(each)
 
 
 def _require_fit(actor: ActorOf[Any], columns: Columns) -> None:

@@ -46,7 +46,7 @@ class FQEConfig:
     members: int = param(
         20, "bootstraps of the episodes, for the interval; it needs 19", within="[19, 1024]"
     )
-    learning_rate: float = param(3e-4, "Adam step size", within="(0, inf)")
+    learning_rate: float = param(1e-3, "Adam step size", within="(0, inf)")
     net_arch: tuple[int, ...] = param(
         (64, 64), "hidden layer widths of each Q", within="[1, 65536]"
     )

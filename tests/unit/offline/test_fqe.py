@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
 
@@ -16,7 +17,9 @@ from rlox.algorithms import PPO
 from rlox.envs.actions import ActionCodec
 from rlox.envs.spaces import ObservationCodec
 from rlox.errors import ConfigError, ShapeError
-from rlox.offline.fqe import Estimate, Fitting, fitted_q
+from rlox.networks import EnsembleMLP
+from rlox.offline.fqe import Estimate, Fitting, _bounds, fitted_q
+from rlox.offline.normed import NormedEnsemble
 from rlox.training.actor import Forgetful
 
 STATES, GAMMA = 5, 0.9
@@ -160,6 +163,25 @@ def test_nine_in_ten_intervals_have_the_value_in_them() -> None:
     found = [fitted_q(player, chain(30, seed=seed, noise=1.0), how) for seed in range(24)]
     inside = sum(low < truth < high for low, high in (of.ci90 for of in found))
     assert 18 <= inside <= 23, inside  # half as wide have 14, twice as wide all
+
+
+def test_values_of_what_is_far_from_all_rows_are_bounded() -> None:
+    torch.manual_seed(0)
+    q, x = NormedEnsemble(3, (4, 16, 16, 1)), torch.randn(50, 4)
+    far, farther = (q(scale * x).detach() for scale in (1e4, 1e8))
+    torch.testing.assert_close(far, farther, rtol=1e-2, atol=1e-2)
+    plain = EnsembleMLP(3, (4, 16, 16, 1))
+    assert float(plain(1e8 * x).detach().abs().max()) > 1e3 * float(far.abs().max())
+
+
+def test_goals_are_within_what_any_policy_can_be_worth() -> None:
+    for rewards, ends in (
+        ([-2.0, -1.0], (-20.0, -1.0)),
+        ([0.0, 1.0], (0.0, 10.0)),
+        ([-1.0, 3.0], (-10.0, 30.0)),
+    ):
+        assert _bounds(torch.tensor(rewards), 0.9) == pytest.approx(ends)
+    assert _bounds(torch.tensor([1.0, 2.0]), 1.0) == (1.0, np.inf)
 
 
 def test_a_value_that_still_moves_is_told() -> None:
