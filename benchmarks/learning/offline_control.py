@@ -112,6 +112,19 @@ def write(path: Path, document: dict[str, Any]) -> None:
     path.write_text(json.dumps(document, indent=1) + "\n")
 
 
+def note(leg: Leg, seed: int, data: Path) -> None:
+    """Keep what a dataset says of itself; stop, before hours of learning, where results are of other rows."""
+    about = json.loads((data / "dataset.json").read_text())
+    known = FOLDER / "datasets" / f"{leg.name}_s{seed}.json"
+    there = json.loads(known.read_text())["digest"] if known.exists() else about["digest"]
+    if there != about["digest"] and any((FOLDER / "results").glob(f"{leg.name}_*.json")):
+        raise SystemExit(
+            f"{data} has the digest {about['digest']}, results of {leg.name} are of {there}: another kind of "
+            f"machine or version made it. Remove results/{leg.name}_* to make them all anew"
+        )
+    write(known, {name: about[name] for name in TOLD})
+
+
 def run_missing(given: argparse.Namespace) -> None:
     """Every run that is asked for and whose result is not there."""
     for leg in (leg for leg in LEGS if not given.legs or leg.name in given.legs):
@@ -124,9 +137,7 @@ def run_missing(given: argparse.Namespace) -> None:
                 if path.exists():
                     continue
                 data = made(leg, leg.of_data(seed), given.data)
-                about = json.loads((data / "dataset.json").read_text())
-                known = FOLDER / "datasets" / f"{leg.name}_s{leg.of_data(seed)}.json"
-                write(known, {name: about[name] for name in TOLD})
+                note(leg, leg.of_data(seed), data)
                 if peer:
                     result = of_peer(given.d3rlpy_python, leg, seed, algorithm, data)
                 else:

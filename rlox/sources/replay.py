@@ -51,7 +51,7 @@ class Behaviour(Protocol):
 class Cadence:
     """When to learn, in environment steps of all copies together."""
 
-    learning_starts: int  # until then nothing is learned, and actions are random if the policy is
+    learning_starts: int  # until then nothing is learned; actions are random but for `act_at_once`
     train_freq: int  # from one training to the next
     due: Callable[[int, int], int]  # batches for the steps from (excluded) to (included)
 

@@ -91,6 +91,18 @@ def test_results_of_other_rows_are_not_mixed_with_these(folder: Path) -> None:
         offline_report.report()
 
 
+def test_a_dataset_of_other_rows_stops_the_campaign_before_it_learns(folder: Path) -> None:
+    about = dict.fromkeys(offline_control.TOLD, 0) | {"digest": "other rows"}
+    offline_control.write(folder / "data" / "dataset.json", about)
+    result("BC", 0, -800.0)
+    with pytest.raises(SystemExit, match=r"digest other rows, results of .* are of rows 0"):
+        offline_control.note(TINY, 0, folder / "data")
+    offline_legs.path_of(TINY, "BC", 0).unlink()
+    offline_control.note(TINY, 0, folder / "data")
+    known = json.loads((folder / "datasets" / f"{TINY.name}_s0.json").read_text())
+    assert known["digest"] == "other rows"
+
+
 def test_what_a_decision_transformer_follows_is_told_by_seed(folder: Path) -> None:
     for seed in range(2):
         result("DT", seed, -300.0, follows=0.5 + 0.1 * seed)
