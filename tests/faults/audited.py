@@ -31,6 +31,8 @@ def main(commands: list[list[str]], loaded: list[str], module: str) -> dict[str,
         elif event.startswith(WATCHED) and not _for_provenance(event, arguments):
             events.append(f"{event} {arguments!r}"[:200])
 
+    import torch  # noqa: F401  (on its own account its wheel may ask ldconfig, as it is imported)
+
     from rlox.algorithms import PPO
     from rlox.errors import RloxError
     from rlox_cli.main import main as rlox
