@@ -54,9 +54,13 @@ class EnsembleMLP(nn.Module):
         known = type(self) is EnsembleMLP and type(self.activation) in FUSED
         if not known or any(hooked(m) for m in (self, *self._modules.values()) if m is not None):
             return Graph(lambda given: self(given, members), x, self.parameters())
+        return Layers(x, *self._parts(members), type(self.activation))
+
+    def _parts(self, members: int | None) -> tuple[list[Tensor], list[Tensor]]:
+        """Weights and biases of the first members; of all the parameters themselves, which can learn."""
         # not the lists themselves, which look each of their parameters up by name
         parts: list[dict[str, Any]] = [self.weights._parameters, self.biases._parameters]
         weights, biases = (
             [p if members is None else p[:members] for p in part.values()] for part in parts
         )
-        return Layers(x, weights, biases, type(self.activation))
+        return weights, biases

@@ -59,7 +59,7 @@ class Layers(Traced):
     dW = g^T x, db = sum g, dx = g W, with g times the activation's slope on the way down.
     """
 
-    __slots__ = ("_biases", "_relu", "_seen", "_weights", "out", "parameters")
+    __slots__ = ("_activation", "_biases", "_seen", "_weights", "out", "parameters")
 
     def __init__(
         self,
@@ -68,13 +68,12 @@ class Layers(Traced):
         biases: Sequence[Tensor],
         activation: type[nn.Module],
     ) -> None:
-        active = FUSED[activation]
-        self._weights, self._biases, self._relu = weights, biases, activation is nn.ReLU
+        self._weights, self._biases, self._activation = weights, biases, activation
         self.parameters = [*weights, *biases]
         x = x.expand(len(weights[0]), *x.shape) if weights[0].dim() == 3 else x
         self._seen = [x]  # what goes into each layer
         for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
-            x = active(affine(x, weight, bias))
+            x = self._between(affine(x, weight, bias))
             self._seen.append(x)
         self.out = affine(x, weights[-1], biases[-1])
 
@@ -95,9 +94,13 @@ class Layers(Traced):
                 gradient = self._before(gradient, i)
         return gradient.sum(0) if gradient.dim() == 3 else gradient
 
+    def _between(self, x: Tensor) -> Tensor:
+        """What the next layer is given of what one says, in its memory."""
+        return FUSED[self._activation](x)
+
     def _before(self, gradient: Tensor, i: int) -> Tensor:
-        """That of what layer i was given, in the memory of that behind the activation."""
-        if self._relu:
+        """The gradient of what the layer before layer i says, in the memory of that behind the activation."""
+        if self._activation is nn.ReLU:
             found: Tensor = torch.ops.aten.threshold_backward.grad_input(
                 gradient, self._seen[i], 0, grad_input=gradient
             )
