@@ -1,8 +1,8 @@
 """BC beside the policy that it clones: the runs and table of experiments/behavioural_cloning.
 
-A behaviour is PPO with the hyperparameters of conf/tuned/ppo. Its best actions in 50 episodes (200
-of Pendulum-v1), starts 1,000,000 and on, are the dataset (experiments/behavioural_cloning/record.py);
-BC learns it with its defaults; both are judged on the same 50 other episodes, `reset(seed=100000 + i)`.
+A behaviour is PPO with the hyperparameters of conf/tuned/ppo. Its best actions in about 50 episodes (200
+of Pendulum-v1), starts 1,000,000 and on, are the dataset (`rlox dataset make`); BC learns it with its
+defaults; both are judged on the same 50 other episodes, `reset(seed=100000 + i)`.
 
     pip install . && python benchmarks/learning/bc_classic_control.py
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from children import python, train
+from children import RLOX, python, train
 from numpy.typing import NDArray
 from tables import RESAMPLES, interval
 
@@ -28,23 +28,23 @@ HEAD = "| env | behaviour's steps | transitions | updates | seeds | behaviour | 
 
 @dataclass(frozen=True)
 class Leg:
-    """One environment: how long the behaviour is trained, how many updates BC makes, and
-    the recorded episodes.
+    """One environment: how long the behaviour is trained, how many transitions are recorded at least, in
+    whole episodes, and how many updates BC makes.
 
     The seeds are 0, 1, ... `seeds` - 1.
     """
 
     env: str
     steps: int
+    recorded: int
     updates: int
-    episodes: int = 50
     seeds: int = 5
 
 
 LEGS = (
-    Leg("CartPole-v1", 100_000, 5_000),
-    Leg("Acrobot-v1", 200_000, 5_000),
-    Leg("Pendulum-v1", 100_000, 20_000, episodes=200),  # vectors take more to be as exact
+    Leg("CartPole-v1", 100_000, 25_000, 5_000),
+    Leg("Acrobot-v1", 200_000, 4_200, 5_000),
+    Leg("Pendulum-v1", 100_000, 40_000, 20_000),  # vectors take more to be as exact
 )
 
 
@@ -54,7 +54,9 @@ def clone(leg: Leg, seed: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         behaviour = train(folder / "ppo", "algo=ppo", f"total_steps={leg.steps}", *of)
-        python(FOLDER / "record.py", behaviour, folder / "data", "--episodes", str(leg.episodes))
+        recorded = f"policy={behaviour / 'checkpoints' / 'last'}", f"steps={leg.recorded}"
+        best = ("quality=expert", "sampled=false")
+        python(*RLOX, "dataset", "make", folder / "data", *recorded, *best)
         data = (f"buffer.path={folder / 'data'}", f"total_steps={leg.updates}")
         cloned = train(folder / "bc", "algo=bc", "tuned=none", *data, *of)
         results = [json.loads((run / "result.json").read_text()) for run in (behaviour, cloned)]

@@ -7,6 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+# `-P` keeps the working directory off the path: in a clone, the installed rlox is meant and not the
+# sources there, which have no compiled part.
+RLOX = ("-P", "-m", "rlox_cli.main")
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
 
 
@@ -27,11 +30,6 @@ def python(*arguments: str | Path, interpreter: Path | None = None) -> str:
 
 
 def train(root: Path, *overrides: str) -> Path:
-    """`rlox train exp=classic_control ...` below the folder `root`; the run folder.
-
-    `-P` keeps the working directory off the path: in a clone, the installed rlox is meant and not the
-    sources there, which have no compiled part.
-    """
-    rlox = ("-P", "-m", "rlox_cli.main", "train", "exp=classic_control")
-    python(*rlox, f"run_root={root}", *overrides)
+    """`rlox train exp=classic_control ...` below the folder `root`; the run folder."""
+    python(*RLOX, "train", "exp=classic_control", f"run_root={root}", *overrides)
     return next(root.glob("*/*/*/result.json")).parent

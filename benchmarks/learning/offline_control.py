@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from children import python, train
+from children import RLOX, python, train
 from offline_legs import ALGORITHMS, FOLDER, LEGS, PEERS, Leg, path_of
 from offline_report import report
 
-RLOX = ("-P", "-m", "rlox_cli.main")
 ASKED = 9  # returns that a Decision Transformer is asked for
 TOLD = ("digest", "transitions", "scores", "behaviour", "checkpoint")  # of a dataset
 

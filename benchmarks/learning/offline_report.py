@@ -37,10 +37,10 @@ def _complete(leg: Leg) -> dict[str, list[dict[str, Any]]]:
         paths = [path_of(leg, system, seed) for seed in range(leg.seeds)]
         if all(path.exists() for path in paths):
             found[system] = [json.loads(path.read_text()) for path in paths]
-    known = [about["digest"] for about in _datasets(leg)]
+    known = _datasets(leg)
     for system, of in found.items():
         for seed, run in enumerate(of):
-            expected = known[leg.of_data(seed)]
+            expected = known[leg.of_data(seed)]["digest"]
             if run["dataset"] != expected:
                 raise SystemExit(
                     f"{path_of(leg, system, seed)} learned from the dataset {run['dataset']}, others from "
@@ -49,10 +49,11 @@ def _complete(leg: Leg) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def _datasets(leg: Leg) -> list[dict[str, Any]]:
-    """What the datasets say of themselves."""
-    kept = sorted((FOLDER / "datasets").glob(f"{leg.name}_s*.json"))
-    return [json.loads(path.read_text()) for path in kept]
+def _datasets(leg: Leg) -> dict[int, dict[str, Any]]:
+    """What the datasets say of themselves, by the seed of each."""
+    begin = f"{leg.name}_s"
+    kept = sorted((FOLDER / "datasets").glob(f"{begin}*.json"))
+    return {int(path.stem.removeprefix(begin)): json.loads(path.read_text()) for path in kept}
 
 
 def _summary(leg: Leg, runs: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
@@ -76,7 +77,7 @@ def _summary(leg: Leg, runs: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
         "total_steps": max(leg.updates.values()),
         "updates": leg.updates,
         "seeds": leg.seeds,
-        "datasets": _datasets(leg),
+        "datasets": list(_datasets(leg).values()),
         "packages": packages,
         "systems": found,
         "above_bc": above,

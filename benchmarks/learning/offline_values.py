@@ -19,8 +19,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from children import python
-from offline_control import RLOX
+from children import RLOX, python
 from offline_legs import FOLDER
 
 from rlox.algorithms import ALGORITHMS
