@@ -9,6 +9,7 @@ from rlox.losses.distributional import (
     quantile_midpoints,
 )
 from rlox.losses.expectile import expectile_gradient, expectile_loss
+from rlox.losses.grpo import GRPOLoss, GRPOTerms, mismatch_weights
 from rlox.losses.policy import (
     clip_fraction,
     clipped_surrogate,
@@ -17,17 +18,26 @@ from rlox.losses.policy import (
     standardize,
 )
 from rlox.losses.ppo import PPOLoss, PPOTerms, Slopes
+from rlox.losses.preference import Completions, DPOLoss, DPOTerms
+from rlox.losses.rloo import clipped_sequences
 from rlox.losses.soft import soft_policy_loss, temperature_loss
 from rlox.losses.td import critics_gradient, critics_loss, td_gradient, td_loss, td_target
+from rlox.losses.tokens import token_entropies, token_log_probs
 from rlox.losses.value import clipped_value_loss, value_loss
 
 __all__ = [
+    "Completions",
+    "DPOLoss",
+    "DPOTerms",
+    "GRPOLoss",
+    "GRPOTerms",
     "PPOLoss",
     "PPOTerms",
     "Slopes",
     "categorical_kl",
     "categorical_kl_gradient",
     "clip_fraction",
+    "clipped_sequences",
     "clipped_surrogate",
     "clipped_value_loss",
     "critics_gradient",
@@ -35,6 +45,7 @@ __all__ = [
     "expectile_gradient",
     "expectile_loss",
     "kl_estimate",
+    "mismatch_weights",
     "policy_gradient",
     "project_atoms",
     "quantile_huber",
@@ -46,5 +57,7 @@ __all__ = [
     "td_loss",
     "td_target",
     "temperature_loss",
+    "token_entropies",
+    "token_log_probs",
     "value_loss",
 ]

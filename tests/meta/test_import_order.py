@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ROWS = (
     "_core types errors disk rng devices configs stopping importing plugins later",
     "envs networks losses optim parameters statistics",
-    "policies sources collectors loggers callbacks presets",
+    "policies sources collectors loggers callbacks presets llm",
     "training",
     "runs",
     "algorithms export offline",

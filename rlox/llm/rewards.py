@@ -1,0 +1,125 @@
+"""What completions are worth beside those of the same prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlox._core import compute_batch_group_advantages
+from rlox.errors import ConfigError, ShapeError
+
+__all__ = ["group_advantages", "leave_one_out_advantages"]
+
+EPS = 1e-4  # beside a deviation, TRL's
+Rewards = NDArray[np.floating[Any]]
+
+
+def group_advantages(
+    rewards: Rewards,
+    group_size: int,
+    weights: Sequence[float] | None = None,
+    scale: Literal["group", "batch", "none"] = "group",
+    aggregation: Literal["sum_then_normalize", "normalize_then_sum"] = "sum_then_normalize",
+) -> NDArray[np.float32]:
+    """GRPO's advantages (Shao et al. 2024, arXiv:2402.03300, section 4.1.2), as TRL takes them.
+
+    (r - mean of the group) / (its sample deviation + 1e-4), r the weighted sum of the rewards.
+
+    Parameters
+    ----------
+    rewards : of completions, those of a prompt one after the other, by each function: `[B, F]`, or `[B]` of
+        one. NaN is no reward: it counts nothing in a sum, and a completion that has none at all is left
+        out of its group and gets the advantage 0
+    group_size : completions of a prompt; it divides B
+    weights : of the functions; None: 1 each
+    scale : what deviations are of: each group, the whole batch, or none, which is 1 (Liu et al. 2025,
+        arXiv:2503.20783)
+    aggregation : normalize_then_sum takes the advantages of each function in each group and standardises
+        their weighted sum over the batch (Liu et al. 2026, GDPO, arXiv:2601.05242)
+
+    Returns float32 `[B]`.
+    """
+    table = _table(rewards, group_size)
+    if weights is not None and len(weights) != table.shape[1]:
+        raise ShapeError(f"{len(weights)} weights for {table.shape[1]} rewards of each completion")
+    factors = np.ones(table.shape[1]) if weights is None else np.asarray(weights, np.float64)
+    if aggregation == "normalize_then_sum":
+        groups = table.reshape(-1, group_size, table.shape[1])
+        each = _standardised(groups, axis=1).reshape(table.shape)
+        return _worth(_standardised(_summed(each, factors, table), axis=None))
+    total = _summed(table, factors, table)
+    if not np.isnan(total).any():
+        found = compute_batch_group_advantages(total, group_size, scale=scale, ddof=1, eps=EPS)
+        return found.astype(np.float32)
+    rows = total.reshape(-1, group_size)
+    apart = rows - _mean(rows, 1)
+    if scale == "none":
+        return _worth(apart)
+    deviation = _deviation(rows, 1 if scale == "group" else None)
+    return _worth(apart / (deviation + EPS))
+
+
+def leave_one_out_advantages(rewards: Rewards, group_size: int) -> NDArray[np.float32]:
+    """RLOO's: r_i - the mean of the other completions' (Ahmadian et al. 2024, arXiv:2402.14740, eq. 7).
+
+    `[B]` -> float32 `[B]`. A completion without a reward, NaN, and one that is alone with one get 0.
+    """
+    groups = _table(rewards, group_size).sum(-1).reshape(-1, group_size)
+    others = (~np.isnan(groups)).sum(1, keepdims=True) - 1
+    mean = (np.nansum(groups, 1, keepdims=True) - groups) / np.maximum(others, 1)
+    return _worth(np.where(others > 0, groups - mean, 0.0))
+
+
+def _table(rewards: Rewards, group_size: int) -> NDArray[np.float64]:
+    """`[B, F]` of whole groups, of at least two."""
+    table = np.asarray(rewards, np.float64)
+    table = table[:, None] if table.ndim == 1 else table
+    if table.ndim != 2 or not len(table):
+        raise ShapeError(f"rewards {list(table.shape)}: expected [B] or [B, F], at least one")
+    if group_size < 2 or len(table) % group_size:
+        raise ConfigError(
+            f"group_size={group_size} and {len(table)} completions: expected groups of at least 2, all whole"
+        )
+    if np.isinf(table).any():
+        raise ConfigError(f"reward {table[np.isinf(table)][0]}: expected numbers, or NaN for none")
+    return table
+
+
+def _summed(
+    values: NDArray[np.float64], factors: NDArray[np.float64], rewards: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Weighted sums `[B]`; NaN where there is no reward at all."""
+    total = np.nansum(values * factors, axis=1)
+    return np.where(np.isnan(rewards).all(1), np.nan, total)
+
+
+def _mean(x: NDArray[np.float64], axis: int | None) -> NDArray[np.float64]:
+    """Over what there is; NaN where that is nothing."""
+    there = ~np.isnan(x)
+    count = there.sum(axis, keepdims=True)
+    with np.errstate(invalid="ignore"):
+        found: NDArray[np.float64] = np.where(there, x, 0.0).sum(axis, keepdims=True) / count
+    return found
+
+
+def _deviation(x: NDArray[np.float64], axis: int | None) -> NDArray[np.float64]:
+    """The sample deviation of what there is; NaN of fewer than two."""
+    count = (~np.isnan(x)).sum(axis, keepdims=True)
+    square = np.square(x - _mean(x, axis))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found: NDArray[np.float64] = np.sqrt(
+            _mean(square, axis) * count / np.where(count > 1, count - 1, np.nan)
+        )
+    return found
+
+
+def _standardised(x: NDArray[np.float64], axis: int | None) -> NDArray[np.float64]:
+    return (x - _mean(x, axis)) / (_deviation(x, axis) + EPS)
+
+
+def _worth(advantages: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Flat; 0 for what has none."""
+    return np.nan_to_num(advantages.ravel(), nan=0.0).astype(np.float32)

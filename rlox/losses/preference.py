@@ -1,0 +1,95 @@
+"""What a language model learns from pairs of completions by (Rafailov et al. 2023, arXiv:2305.18290)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from rlox.errors import ConfigError
+
+__all__ = ["PREFERENCE_LOSSES", "Completions", "DPOLoss", "DPOTerms"]
+
+PREFERENCE_LOSSES = ("sigmoid", "ipo", "hinge", "robust")
+
+
+class Completions(NamedTuple):
+    """Completions, of which each has the sum of its tokens' log-probabilities; `[B]` each."""
+
+    log_probs: Tensor
+    ref_log_probs: Tensor  # by the reference; 0: without one
+    lengths: Tensor  # tokens, which ipo divides by
+
+
+class DPOTerms(NamedTuple):
+    """The loss of one batch and what is told beside it; scalars, `total` with gradient."""
+
+    total: Tensor
+    accuracy: Tensor  # part of the pairs whose chosen completion has the greater reward
+    chosen: Tensor  # mean of beta (log pi - log ref), the implicit reward
+    rejected: Tensor
+
+    @property
+    def margin(self) -> Tensor:
+        """How much greater the reward of the chosen ones is."""
+        return self.chosen - self.rejected
+
+
+@dataclass(frozen=True)
+class DPOLoss:
+    """The loss of pairs, z = beta ((log pi - log ref)(chosen) - (log pi - log ref)(rejected)).
+
+    With e = `label_smoothing`:
+
+    - sigmoid: -(1 - e) log s(z) - e log s(-z) (Mitchell 2023, "cDPO"; e = 0: Rafailov et al.)
+    - robust: (-(1 - e) log s(z) + e log s(-z)) / (1 - 2 e) (Chowdhury et al. 2024, arXiv:2403.00409)
+    - hinge: max(0, 1 - z) (Zhao et al. 2023, arXiv:2305.10425)
+    - ipo: (h - 1 / (2 beta))^2, h the difference of means over tokens (Azar et al. 2023, arXiv:2310.12036,
+      eq. 17, with means in place of sums as its authors do)
+
+    Parameters
+    ----------
+    loss_type : one of `PREFERENCE_LOSSES`
+    beta : how much leaving the reference costs
+    label_smoothing : part of the pairs that are the wrong way round, in [0, 0.5); sigmoid and robust
+    """
+
+    loss_type: str = "sigmoid"
+    beta: float = 0.1
+    label_smoothing: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.loss_type not in PREFERENCE_LOSSES:
+            known = ", ".join(PREFERENCE_LOSSES)
+            raise ConfigError(f"loss_type={self.loss_type}, expected one of {known}")
+        if not 0.0 <= self.label_smoothing < 0.5:
+            raise ConfigError(f"label_smoothing={self.label_smoothing}, expected one in [0, 0.5)")
+        if self.label_smoothing and self.loss_type not in ("sigmoid", "robust"):
+            raise ConfigError(
+                f"label_smoothing={self.label_smoothing} is of sigmoid and robust, not of "
+                f"loss_type={self.loss_type}; leave it out"
+            )
+
+    def __call__(self, chosen: Completions, rejected: Completions) -> DPOTerms:
+        """The mean over pairs."""
+        apart = [of.log_probs - of.ref_log_probs for of in (chosen, rejected)]
+        with torch.no_grad():
+            rewards = [self.beta * of for of in apart]
+            better = (rewards[0] > rewards[1]).to(rewards[0])
+        if self.loss_type == "ipo":
+            mean = [of / pair.lengths for of, pair in zip(apart, (chosen, rejected), strict=True)]
+            each = (mean[0] - mean[1] - 0.5 / self.beta).square()
+        else:
+            each = self._of(self.beta * (apart[0] - apart[1]))
+        return DPOTerms(each.mean(), better.mean(), rewards[0].mean(), rewards[1].mean())
+
+    def _of(self, z: Tensor) -> Tensor:
+        if self.loss_type == "hinge":
+            return (1.0 - z).relu()
+        e, right, wrong = self.label_smoothing, -logsigmoid(z), -logsigmoid(-z)
+        if self.loss_type == "sigmoid":
+            return right if e == 0.0 else (1.0 - e) * right + e * wrong
+        return ((1.0 - e) * right - e * wrong) / (1.0 - 2.0 * e)

@@ -1,0 +1,127 @@
+"""Losses of language models, their gradients and advantages are TRL's on the same batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from parity import text
+from rlox.llm import group_advantages, leave_one_out_advantages
+from rlox.losses import (
+    Completions,
+    DPOLoss,
+    GRPOLoss,
+    clipped_sequences,
+    mismatch_weights,
+    token_log_probs,
+)
+
+CLOSE = 1e-5  # of the norm, in float32
+GRPO, DPO = dict(text.grpo_cases()), {name: rest for name, *rest in text.dpo_cases()}
+BATCH = text.batch()
+
+
+@pytest.fixture(scope="module")
+def theirs() -> dict[str, Any]:
+    with np.load(text.GOLDEN) as file:
+        return {name: torch.as_tensor(file[name]) for name in file if name != "meta/made_by"}
+
+
+def scored(of: text.TinyLM, prompts: Tensor, completions: Tensor) -> Tensor:
+    logits = of(torch.cat([prompts, completions], 1))
+    return token_log_probs(logits, completions, text.PROMPT - 1)
+
+
+def gradient(of: text.TinyLM, loss: Tensor) -> Tensor:
+    return torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(of.parameters()))])
+
+
+def require_equal(theirs: dict[str, Any], case: str, of: text.TinyLM, loss: Tensor) -> None:
+    found, expected = gradient(of, loss), theirs[f"{case}/gradient"]
+    assert float((found - expected).norm() / expected.norm()) <= CLOSE
+    assert float(loss.detach()) == pytest.approx(float(theirs[f"{case}/loss"]), rel=CLOSE, abs=1e-7)
+
+
+def grpo_loss(of: text.TinyLM, case: text.Case, **loss: Any) -> Tensor:
+    mask = BATCH.mask & BATCH.tool_mask if case.tool_mask else BATCH.mask
+    weights = None
+    if case.mismatch is not None:
+        kind, least, most = case.mismatch
+        assert most is not None
+        weights = mismatch_weights(BATCH.old, BATCH.sampled, BATCH.mask, kind, most, least)
+    return GRPOLoss(**case.loss | loss)(
+        scored(of, BATCH.prompts, BATCH.completions),
+        BATCH.old if case.old else None,
+        BATCH.advantages,
+        mask,
+        BATCH.ref,
+        weights,
+        text.MAX_LENGTH,
+        text.TOKENS,
+    ).total
+
+
+@pytest.mark.parametrize("name", GRPO)
+def test_a_grpo_loss_and_its_gradient_are_trls(name: str, theirs: dict[str, Any]) -> None:
+    of = text.model()
+    require_equal(theirs, f"grpo/{name}", of, grpo_loss(of, GRPO[name]))
+
+
+def test_there_are_as_many_combinations_as_are_claimed_and_no_two_are_alike(
+    theirs: dict[str, Any],
+) -> None:
+    gradients = [theirs[f"grpo/{name}/gradient"] for name in GRPO]
+    assert len(gradients) >= 60
+    first = [name for name in GRPO if "first step" in name]
+    same = {  # where the ratio is 1 it is neither clipped nor another one of the whole completion
+        frozenset(("grpo, first step", "gspo, first step")),
+        frozenset(("dapo, first step", "cispo, first step")),
+    }
+    for i, a in enumerate(GRPO):
+        for j, b in enumerate(GRPO):
+            if i < j and frozenset((a, b)) not in same:
+                assert not torch.allclose(gradients[i], gradients[j], rtol=1e-3), (a, b)
+    assert len(first) == 6
+
+
+@pytest.mark.parametrize("name", DPO)
+def test_a_preference_loss_and_its_gradient_are_trls(name: str, theirs: dict[str, Any]) -> None:
+    of, (loss, reference) = text.model(), DPO[name]
+    log_probs = scored(of, BATCH.prompts, BATCH.completions) * BATCH.mask
+    ref = (BATCH.ref * BATCH.mask).sum(1) * reference
+    sums = Completions(log_probs.sum(1), ref, BATCH.mask.sum(1))
+    chosen, rejected = (Completions(*(part[first::2] for part in sums)) for first in (0, 1))
+    require_equal(theirs, f"dpo/{name}", of, DPOLoss(**loss)(chosen, rejected).total)
+
+
+def test_rloos_loss_and_its_gradient_are_trls(theirs: dict[str, Any]) -> None:
+    of = text.model()
+    log_probs = scored(of, BATCH.prompts, BATCH.completions)
+    loss = clipped_sequences(log_probs, BATCH.old, BATCH.advantages, BATCH.mask, 0.2)
+    require_equal(theirs, "rloo", of, loss)
+
+
+@pytest.mark.parametrize("scale", text.SCALES)
+def test_advantages_are_trls(scale: Any, theirs: dict[str, Any]) -> None:
+    """Of two weighted rewards, of which one is missing, or both."""
+    rewards = text.rewards().numpy()
+    found = group_advantages(rewards, text.GROUP, text.WEIGHTS, scale)
+    np.testing.assert_allclose(found, theirs[f"advantages/{scale}"], rtol=1e-5, atol=1e-6)
+
+
+def test_advantages_that_are_standardised_before_they_are_summed_are_trls(
+    theirs: dict[str, Any],
+) -> None:
+    rewards = text.rewards().numpy()
+    found = group_advantages(rewards, text.GROUP, text.WEIGHTS, aggregation="normalize_then_sum")
+    expected = theirs["advantages/normalize_then_sum"]
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_advantages_beside_the_others_are_trls(theirs: dict[str, Any]) -> None:
+    found = leave_one_out_advantages(text.rewards().sum(1).numpy(), text.GROUP)
+    np.testing.assert_allclose(found, theirs["rloo/advantages"], rtol=1e-5, atol=1e-6)

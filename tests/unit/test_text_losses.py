@@ -1,0 +1,260 @@
+"""Losses of language models by what their papers say of them; TRL's are beside them in tests/parity."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from rlox.errors import ConfigError, ShapeError
+from rlox.llm import group_advantages, leave_one_out_advantages
+from rlox.losses import (
+    Completions,
+    DPOLoss,
+    GRPOLoss,
+    clipped_sequences,
+    mismatch_weights,
+)
+from rlox.losses.grpo import LOSS_TYPES
+
+MASK = torch.tensor([[1, 1, 1, 0], [1, 0, 0, 0], [1, 1, 1, 1]], dtype=torch.bool)
+GAINS = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
+
+
+def log_probs(seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return -torch.rand(MASK.shape, dtype=torch.float64, generator=generator)
+
+
+def slope(loss: Tensor, of: Tensor) -> Tensor:
+    return torch.autograd.grad(loss, of)[0]
+
+
+@pytest.mark.parametrize("loss_type", LOSS_TYPES)
+def test_the_first_step_is_the_policy_gradient_of_tokens_that_count(loss_type: str) -> None:
+    """The ratio is 1, so that nothing is clipped, and padding has no gradient."""
+    now = log_probs().requires_grad_()
+    terms = GRPOLoss(loss_type)(now, None, GAINS, MASK, max_length=5)
+    lengths = MASK.sum(1, keepdim=True)
+    weight = {
+        "grpo": 1 / (3 * lengths), "gspo": 1 / (3 * lengths), "dr_grpo": torch.full((3, 1), 1 / 15),
+    }.get(loss_type, torch.full((3, 1), 1 / 8))  # fmt: skip
+    expected = -GAINS.unsqueeze(1) * weight * MASK
+    torch.testing.assert_close(slope(terms.total, now), expected)
+    assert (float(terms.clip_low), float(terms.clip_high), float(terms.kl)) == (0.0, 0.0, 0.0)
+    again = GRPOLoss(loss_type)(now, now.detach(), GAINS, MASK, max_length=5)
+    torch.testing.assert_close(again.total, terms.total)
+
+
+@pytest.mark.parametrize("loss_type", ["grpo", "dr_grpo", "dapo", "bnpo"])
+def test_a_ratio_outside_the_range_on_the_good_side_has_no_gradient(loss_type: str) -> None:
+    old = log_probs()
+    moved = torch.tensor([[0.5, -0.5, 0.1, 9.0], [-0.5, 9.0, 9.0, 9.0], [0.1, 0.0, 0.3, -0.3]])
+    now = (old + moved).requires_grad_()
+    terms = GRPOLoss(loss_type, clip_eps=0.2, clip_eps_high=0.4)(now, old, GAINS, MASK)
+    found = slope(terms.total, now) != 0
+    assert found.tolist() == [
+        [False, True, True, False],  # e^0.5 > 1.4 with A > 0
+        [False, False, False, False],  # e^-0.5 < 0.8 with A < 0
+        [True, True, True, True],
+    ]
+    assert float(terms.clip_high) == pytest.approx(1 / 8)
+    assert float(terms.clip_low) == pytest.approx(1 / 8)
+
+
+def test_a_great_ratio_of_a_bad_token_counts_as_delta() -> None:
+    old = torch.zeros(1, 1, dtype=torch.float64)
+    now, bad, one = (
+        torch.full((1, 1), 3.0, dtype=torch.float64),
+        torch.tensor([-1.0]),
+        torch.ones(1, 1),
+    )
+    assert float(GRPOLoss()(now, old, bad, one).total) == pytest.approx(math.exp(3.0))
+    assert float(GRPOLoss(delta=4.0)(now, old, bad, one).total) == pytest.approx(4.0)
+
+
+def test_a_batch_in_parts_is_learned_from_as_a_whole_by_the_number_of_its_tokens() -> None:
+    now, old = log_probs().requires_grad_(), log_probs(1)
+    whole = GRPOLoss("dapo")(now, old, GAINS, MASK).total
+    parts = [
+        GRPOLoss("dapo")(now[rows], old[rows], GAINS[rows], MASK[rows], tokens=8.0).total
+        for rows in (slice(0, 1), slice(1, 3))
+    ]
+    torch.testing.assert_close(parts[0] + parts[1], whole)
+
+
+@pytest.mark.parametrize(("estimator", "corrected"), [("k1", True), ("k2", False), ("k3", True)])
+def test_the_mean_gradient_of_the_penalty_is_that_of_the_divergence(
+    estimator: str, corrected: bool
+) -> None:
+    """Over all tokens of a vocabulary, each as often as the policy draws it."""
+    generator = torch.Generator().manual_seed(3)
+    logits, ref = torch.randn(2, 7, dtype=torch.float64, generator=generator)
+    logits.requires_grad_()
+    said, by_ref = logits.log_softmax(-1), ref.log_softmax(-1)
+    exact = slope((said.exp() * (said - by_ref)).sum(), logits)
+    loss = GRPOLoss("dr_grpo", kl_coef=1.0, kl_estimator=estimator, kl_correction=corrected)
+    mean, one = torch.zeros(7, dtype=torch.float64), torch.ones(1, 1)
+    for token in range(7):
+        drawn = logits.log_softmax(-1)[token].view(1, 1)
+        terms = loss(drawn, None, torch.zeros(1), one, by_ref[token].view(1, 1))
+        mean += drawn.detach().exp().squeeze() * slope(terms.total, logits)
+    torch.testing.assert_close(mean, exact)
+
+
+def test_a_penalty_whose_mean_gradient_is_nothing_is_refused() -> None:
+    with pytest.raises(
+        ConfigError, match=r"kl_estimator=k1 with kl_correction=false.* 0 in the mean"
+    ):
+        GRPOLoss(kl_coef=0.1, kl_estimator="k1", kl_correction=False)
+    GRPOLoss(kl_estimator="k1", kl_correction=False)  # where there is no penalty
+
+
+def test_what_a_loss_is_not_made_with_is_told() -> None:
+    now = log_probs()
+    with pytest.raises(ConfigError, match="loss_type=ppo, expected one of grpo, dr_grpo"):
+        GRPOLoss("ppo")
+    with pytest.raises(ConfigError, match=r"kl_estimator=k4, expected one of k1, k2, k3"):
+        GRPOLoss(kl_estimator="k4")
+    with pytest.raises(ConfigError, match=r"kl_coef=0.1 needs log-probabilities of a reference"):
+        GRPOLoss(kl_coef=0.1)(now, None, GAINS, MASK)
+    with pytest.raises(ConfigError, match="correction=word, expected one of token_truncate"):
+        mismatch_weights(now, now, MASK, "word")
+
+
+def test_weights_against_a_mismatch_are_ratios_that_are_cut_or_left_out() -> None:
+    now = torch.log(torch.tensor([[4.0, 1.0, 0.5], [1.0, 1.0, 9.0]]))
+    mask = torch.tensor([[1, 1, 1], [1, 1, 0]])
+    zero = torch.zeros_like(now)
+
+    def found(correction: str, **limits: Any) -> list[list[float]]:
+        rows: list[list[float]] = mismatch_weights(now, zero, mask, correction, **limits).tolist()
+        return [[round(number, 6) for number in row] for row in rows]
+
+    assert found("token_truncate") == [[3, 1, 0.5], [1, 1, 1]]
+    assert found("token_truncate", least=0.8) == [[3, 1, 0.8], [1, 1, 1]]
+    assert found("token_mask", least=0.8) == [[0, 1, 0], [1, 1, 1]]
+    assert found("sequence_truncate", most=1.5) == [[1.5], [1]]
+    assert found("sequence_mask", most=1.5) == [[0], [1]]
+    zero[0, 0] = torch.nan  # what is not known counts as equal
+    assert found("sequence_mask", most=1.5) == [[0.5], [1]]
+
+
+def pairs(seed: int = 0) -> tuple[Completions, Completions, Tensor]:
+    """Pairs of completions whose log-probabilities are those of the reference."""
+    generator = torch.Generator().manual_seed(seed)
+    both = -10 * torch.rand(2, 5, dtype=torch.float64, generator=generator)
+    ref, lengths = both.clone(), torch.randint(1, 9, (2, 5), generator=generator)
+    both.requires_grad_()
+    chosen, rejected = (Completions(both[i], ref[i], lengths[i]) for i in (0, 1))
+    return chosen, rejected, both
+
+
+def test_preferences_are_learned_from_ln_2_on() -> None:
+    chosen, rejected, both = pairs()
+    terms = DPOLoss(beta=0.3)(chosen, rejected)
+    assert float(terms.total.detach()) == pytest.approx(math.log(2.0))
+    assert (float(terms.accuracy), float(terms.margin)) == (0.0, 0.0)
+    expected = torch.tensor([[-0.5], [0.5]], dtype=torch.float64) * 0.3 / 5
+    torch.testing.assert_close(slope(terms.total, both), expected.expand(2, 5))
+
+
+@pytest.mark.parametrize("loss_type", ["sigmoid", "ipo", "hinge", "robust"])
+def test_exchanged_completions_turn_the_gradient_round(loss_type: str) -> None:
+    chosen, rejected, both = pairs()
+    lengths = torch.full((5,), 4)
+    chosen, rejected = chosen._replace(lengths=lengths), rejected._replace(lengths=lengths)
+    loss = DPOLoss(loss_type, label_smoothing=0.1 if loss_type == "robust" else 0.0)
+    forth, back = (slope(loss(*of).total, both) for of in ((chosen, rejected), (rejected, chosen)))
+    torch.testing.assert_close(forth, -back)
+    assert (forth[0] < 0).all()
+
+
+def test_a_part_of_the_pairs_may_be_the_wrong_way_round() -> None:
+    """cDPO's least is where the reward's difference is the log-odds of that part."""
+    margin = math.log(0.8 / 0.2)
+    apart = torch.tensor([margin], dtype=torch.float64, requires_grad=True)
+    zero, one = torch.zeros(1, dtype=torch.float64), torch.ones(1)
+    terms = DPOLoss("sigmoid", 1.0, 0.2)(
+        Completions(apart, zero, one), Completions(zero, zero, one)
+    )
+    assert float(slope(terms.total, apart)) == pytest.approx(0.0, abs=1e-12)
+    assert (float(terms.accuracy), float(terms.margin)) == (1.0, pytest.approx(margin))
+
+
+def test_robust_dpo_is_in_the_mean_what_pairs_without_noise_give() -> None:
+    """Chowdhury et al. 2024: with a part e turned round, (1 - e) L(z) + e L(-z) is DPO's loss."""
+    e, apart = 0.2, torch.tensor([1.3], dtype=torch.float64)
+    zero, one = torch.zeros(1, dtype=torch.float64), torch.ones(1)
+    robust, plain = DPOLoss("robust", 1.0, e), DPOLoss("sigmoid", 1.0)
+    a, b = Completions(apart, zero, one), Completions(zero, zero, one)
+    mean = (1 - e) * robust(a, b).total + e * robust(b, a).total
+    torch.testing.assert_close(mean, plain(a, b).total)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"loss_type": "dpo"}, "loss_type=dpo, expected one of sigmoid, ipo, hinge, robust"),
+        ({"label_smoothing": 0.5}, r"label_smoothing=0.5, expected one in \[0, 0.5\)"),
+        (
+            {"label_smoothing": 0.1, "loss_type": "ipo"},
+            "is of sigmoid and robust, not of loss_type=ipo",
+        ),
+    ],
+)
+def test_preference_losses_that_there_are_not_are_refused(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        DPOLoss(**given)
+
+
+def test_rloos_gradient_is_that_of_whole_completions() -> None:
+    now = log_probs().requires_grad_()
+    found = slope(clipped_sequences(now, now.detach(), GAINS, MASK, 0.2), now)
+    torch.testing.assert_close(found, -GAINS.unsqueeze(1) * MASK / 3)
+
+
+def test_what_the_others_got_is_what_a_completion_is_compared_with() -> None:
+    rewards = np.array([1.0, 0.0, 0.5, 0.5, 3.0, 3.0])
+    found = leave_one_out_advantages(rewards, 3)
+    np.testing.assert_allclose(found, [0.75, -0.75, 0.0, -2.5, 1.25, 1.25])
+    mean = rewards.reshape(2, 3).mean(1).repeat(3)
+    np.testing.assert_allclose(found, 3 / 2 * (rewards - mean), atol=1e-6)
+    lonely = leave_one_out_advantages(np.array([1.0, np.nan, np.nan, 5.0, 1.0, np.nan]), 3)
+    np.testing.assert_allclose(lonely, [0.0, 0.0, 0.0, 4.0, -4.0, 0.0])
+
+
+def test_a_group_is_standardised_by_its_sample_deviation() -> None:
+    found = group_advantages(np.array([1.0, 0.0, 2.0, 7.0, 7.0, 7.0]), 3)
+    np.testing.assert_allclose(found, [0.0, -1.0, 1.0, 0.0, 0.0, 0.0], atol=2e-4)
+    raw = group_advantages(np.array([1.0, 0.0, 2.0, 7.0, 7.0, 7.0]), 3, scale="none")
+    np.testing.assert_allclose(raw, [0.0, -1.0, 1.0, 0.0, 0.0, 0.0])
+
+
+def test_a_completion_without_a_reward_is_left_out_of_its_group() -> None:
+    rewards = np.array([[1.0, np.nan], [0.0, 0.0], [np.nan, np.nan], [2.0, 0.0]])
+    found = group_advantages(rewards, 4, scale="none")
+    np.testing.assert_allclose(found, [0.0, -1.0, 0.0, 1.0])
+    np.testing.assert_allclose(group_advantages(rewards, 4), found, atol=2e-4)
+    assert group_advantages(rewards, 4).dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("rewards", "size", "weights", "told"),
+    [
+        (np.ones(4), 3, None, "group_size=3 and 4 completions: expected groups of at least 2"),
+        (np.ones(4), 1, None, "group_size=1 and 4 completions"),
+        (np.ones((2, 2, 2)), 2, None, r"rewards \[2, 2, 2\]: expected \[B\] or \[B, F\]"),
+        (np.ones((4, 2)), 2, (1.0,), "1 weights for 2 rewards"),
+        (np.array([1.0, np.inf]), 2, None, "reward inf: expected numbers, or NaN for none"),
+    ],
+)
+def test_rewards_that_are_none_of_groups_are_refused(
+    rewards: Any, size: int, weights: Any, told: str
+) -> None:
+    with pytest.raises((ConfigError, ShapeError), match=told):
+        group_advantages(rewards, size, weights)

@@ -1,0 +1,77 @@
+"""Log-probabilities of tokens are torch's, their gradients autograd's, and nothing of their size is made."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from rlox.errors import ShapeError
+from rlox.losses import token_entropies, token_log_probs, tokens
+
+
+def given(batch: int = 3, length: int = 6, size: int = 11) -> tuple[Tensor, Tensor, Tensor]:
+    """Logits with gradient, tokens of three columns fewer, slopes."""
+    generator = torch.Generator().manual_seed(batch + length)
+    logits = 3 * torch.randn(batch, length, size, dtype=torch.float64, generator=generator)
+    ids = torch.randint(size, (batch, length - 3), generator=generator)
+    slopes = torch.randn(ids.shape, dtype=torch.float64, generator=generator)
+    return logits.requires_grad_(), ids, slopes
+
+
+def plain(logits: Tensor, ids: Tensor, start: int, temperature: float) -> Tensor:
+    said = (logits / temperature).log_softmax(-1)[:, start : start + ids.shape[1]]
+    return said.gather(-1, ids.unsqueeze(-1)).squeeze(-1)
+
+
+@pytest.mark.parametrize("chunk", [1, 25, 70, 2**20])
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_they_are_log_softmax_and_its_gradient_however_they_are_cut(
+    chunk: int, temperature: float, overwrite: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokens, "CHUNK", chunk)
+    logits, ids, slope = given()
+    expected = plain(logits, ids, 2, temperature)
+    (gradient,) = torch.autograd.grad(expected, logits, slope)
+    found = token_log_probs(logits * 1.0, ids, 2, temperature, overwrite)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(torch.autograd.grad(found, logits, slope)[0], gradient)
+
+
+def test_the_gradient_can_be_where_the_logits_are() -> None:
+    logits, ids, slope = given()
+    for overwrite in (False, True):
+        made, seen = logits * 1.0, list[Tensor]()
+        made.register_hook(seen.append)
+        token_log_probs(made, ids, 2, overwrite=overwrite).backward(slope)
+        assert [of.data_ptr() == made.data_ptr() for of in seen] == [overwrite]
+
+
+def test_logits_that_another_function_has_kept_are_not_overwritten_silently() -> None:
+    logits, ids, slope = given()
+    made = logits.tanh()  # whose gradient is a function of what came out
+    found = token_log_probs(made, ids, 2, overwrite=True)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        torch.autograd.grad(found, logits, slope)
+
+
+def test_sums_of_bfloat16_are_taken_in_float32() -> None:
+    logits, ids, _ = given(size=5000)
+    half = logits.detach().bfloat16()
+    found = token_log_probs(half, ids, 2)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, plain(half.float(), ids, 2, 1.0))
+
+
+def test_entropies_are_those_of_the_distribution() -> None:
+    logits, _, _ = given()
+    of = torch.distributions.Categorical(logits=logits.detach() / 0.7)
+    torch.testing.assert_close(token_entropies(logits, 0.7), of.entropy())
+    assert not token_entropies(logits).requires_grad
+
+
+def test_tokens_that_no_logits_foretell_are_refused() -> None:
+    logits, ids, _ = given()
+    with pytest.raises(ShapeError, match=r"logits \[3, 6, 11\] from 4 on and tokens \[3, 3\]"):
+        token_log_probs(logits, ids, 4)
