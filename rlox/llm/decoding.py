@@ -1,0 +1,224 @@
+"""Completions that a model in this process writes, token by token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from rlox.errors import ConfigError, ShapeError
+from rlox.llm.models import TextModel, require_finite_logits
+from rlox.stopping import check
+
+__all__ = ["Completed", "Sampling", "completions"]
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How tokens are drawn.
+
+    Attributes
+    ----------
+    max_new_tokens : of a completion at most
+    temperature : logits are divided by it; 0 takes the best token
+    top_k, top_p, min_p : only the k best tokens are drawn, only the best that together have the probability
+        top_p, only those that are min_p times as probable as the best; None: all
+    eos : tokens that end a completion, and belong to it
+    pad : the token that stands behind an end
+    """
+
+    max_new_tokens: int = 16
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    eos: tuple[int, ...] = ()
+    pad: int = 0
+
+    def __post_init__(self) -> None:
+        checks = {
+            "max_new_tokens": self.max_new_tokens >= 1,
+            "temperature": self.temperature >= 0.0,
+            "top_k": self.top_k is None or self.top_k >= 1,
+            "top_p": self.top_p is None or 0.0 < self.top_p <= 1.0,
+            "min_p": self.min_p is None or 0.0 <= self.min_p <= 1.0,
+        }
+        within = {
+            "max_new_tokens": ">= 1",
+            "temperature": ">= 0",
+            "top_k": ">= 1",
+            "top_p": "in (0, 1]",
+            "min_p": "in [0, 1]",
+        }
+        for name, good in checks.items():
+            if not good:
+                raise ConfigError(f"{name}={getattr(self, name)}, expected a number {within[name]}")
+
+
+@dataclass(frozen=True)
+class Completed:
+    """Completions `[B, T]`, T the length of the longest."""
+
+    tokens: Tensor  # int64; `pad` behind an end
+    mask: Tensor  # bool, of tokens that belong to it, the end among them
+    log_probs: Tensor  # float32, of each token among all, at the temperature; 0 behind an end
+    ended: Tensor  # bool [B], whether there is an end; else it was cut off
+
+    @property
+    def lengths(self) -> Tensor:
+        """Tokens of each, int64 `[B]`."""
+        return self.mask.sum(1)
+
+
+def completions(
+    model: TextModel, prompts: Tensor | Sequence[Tensor], how: Sampling, numbers: Tensor | None
+) -> Completed:
+    """Complete prompts.
+
+    Parameters
+    ----------
+    model : the one that is asked, in evaluation mode meanwhile
+    prompts : int64 `[B, P]`, or B of different lengths, each at least one token
+    how : the way of drawing
+    numbers : in [0, 1), `[B, max_new_tokens]`, by which the tokens are drawn, so that those of a completion
+        depend on its row alone; not needed for the best tokens
+
+    With a model that has a cache each token is a call for one token; others are asked for the whole again.
+    """
+    rows = _rows(prompts)
+    if how.temperature > 0.0:
+        expected = [len(rows), how.max_new_tokens]
+        if numbers is None or list(numbers.shape) != expected:
+            there = None if numbers is None else list(numbers.shape)
+            raise ShapeError(
+                f"numbers {there}, expected {expected}: one for each token that is drawn"
+            )
+    with torch.inference_mode(), _evaluating(model.module):
+        kind = _Cached if model.caches else _Again
+        return _drawn(kind(model, rows, how.max_new_tokens), model, how, numbers)
+
+
+def _rows(prompts: Tensor | Sequence[Tensor]) -> list[Tensor]:
+    rows = list(prompts)
+    if not rows or any(row.dim() != 1 or not len(row) or row.is_floating_point() for row in rows):
+        shapes = [list(row.shape) for row in rows[:3]]
+        raise ShapeError(
+            f"prompts {shapes}: expected at least one, each of token ids [P] with P >= 1"
+        )
+    return rows
+
+
+@contextmanager
+def _evaluating(module: nn.Module) -> Iterator[None]:
+    """Without dropout; afterwards each part is in the mode that it was in."""
+    training = [part for part in module.modules() if part.training]
+    for part in training:
+        part.training = False
+    try:
+        yield
+    finally:
+        for part in training:
+            part.training = True
+
+
+class _Cached:
+    """The logits behind prompts, and behind what is drawn, by a model that keeps keys and values."""
+
+    def __init__(self, model: TextModel, rows: list[Tensor], longest: int) -> None:
+        self._model = model
+        ids = pad_sequence(rows, batch_first=True, padding_side="left")
+        lengths = torch.tensor([len(row) for row in rows], device=ids.device)
+        width = ids.shape[1]
+        self._mask = torch.ones(len(rows), width + longest, dtype=torch.bool, device=ids.device)
+        before = torch.arange(width, device=ids.device) < (width - lengths).unsqueeze(1)
+        self._mask[:, :width] = ~before
+        self._at = width
+        self.logits, self._cache = model.begun(ids, self._mask[:, :width], width + longest)
+
+    def take(self, tokens: Tensor) -> None:
+        """One more token of each."""
+        self._at += 1
+        ids = tokens.unsqueeze(1)
+        self.logits, self._cache = self._model.further(ids, self._mask[:, : self._at], self._cache)
+
+
+class _Again:
+    """The same by a model that is asked for the whole again; padding is behind the text, unseen."""
+
+    def __init__(self, model: TextModel, rows: list[Tensor], longest: int) -> None:
+        self._model = model
+        ids = pad_sequence(rows, batch_first=True)
+        self._ends = torch.tensor([len(row) for row in rows], device=ids.device)
+        self._ids = torch.cat([ids, ids.new_zeros(len(rows), longest)], 1)
+        self._each = torch.arange(len(rows), device=ids.device)
+        self._ask()
+
+    def take(self, tokens: Tensor) -> None:
+        """One more token of each."""
+        self._ids[self._each, self._ends] = tokens
+        self._ends += 1
+        self._ask()
+
+    def _ask(self) -> None:
+        said = self._model.whole(self._ids[:, : int(self._ends.max())])
+        self.logits = said[self._each, self._ends - 1]
+
+
+def _drawn(
+    text: _Cached | _Again, model: TextModel, how: Sampling, numbers: Tensor | None
+) -> Completed:
+    """Token after token until all have ended."""
+    count, device = len(text.logits), text.logits.device
+    ends = torch.tensor(how.eos, device=device)
+    going, columns = torch.ones(count, dtype=torch.bool, device=device), []
+    for at in range(how.max_new_tokens):
+        check()
+        require_finite_logits(text.logits, model.module)
+        tokens, said = _token(text.logits, how, None if numbers is None else numbers[:, at])
+        columns.append((torch.where(going, tokens, how.pad), going, torch.where(going, said, 0.0)))
+        going = going & ~torch.isin(tokens, ends)
+        if at == how.max_new_tokens - 1 or not bool(going.any()):
+            break
+        text.take(columns[-1][0])
+    tokens, mask, log_probs = (torch.stack(of, 1) for of in zip(*columns, strict=True))
+    return Completed(tokens, mask, log_probs, ~going)
+
+
+def _token(logits: Tensor, how: Sampling, numbers: Tensor | None) -> tuple[Tensor, Tensor]:
+    """One of each row of `[B, V]`, and its log-probability."""
+    logits = logits.float()
+    if how.temperature == 0.0 or numbers is None:
+        best, where = logits.max(-1)
+        return where, best - logits.logsumexp(-1)
+    said = (logits / how.temperature).log_softmax(-1)
+    tokens = _inverse(_left(said, how).exp(), numbers.to(said.device))
+    return tokens, said.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
+
+
+def _inverse(weights: Tensor, numbers: Tensor) -> Tensor:
+    """The token where the sum of the weights `[B, V]` up to it passes the part `numbers` `[B]` of all."""
+    total = weights.cumsum(-1, dtype=torch.float64)
+    goal = numbers.to(torch.float64).unsqueeze(1) * total[:, -1:]
+    found = torch.searchsorted(total, goal, right=True).squeeze(1)
+    # a product that was rounded up to the sum of all would be behind the last token
+    last = (weights > 0).long().cumsum(-1).argmax(-1)
+    return torch.minimum(found, last)
+
+
+def _left(said: Tensor, how: Sampling) -> Tensor:
+    """Log-probabilities, -inf of the tokens that are not drawn."""
+    if how.top_k is not None and how.top_k < said.shape[-1]:
+        least = said.topk(how.top_k, -1).values[:, -1:]
+        said = said.masked_fill(said < least, -torch.inf)
+    if how.top_p is not None and how.top_p < 1.0:
+        ordered, order = said.softmax(-1).sort(-1, descending=True)
+        needless = ordered.cumsum(-1) - ordered >= how.top_p
+        said = said.masked_fill(needless.scatter(-1, order, needless), -torch.inf)
+    if how.min_p:
+        best = said.amax(-1, keepdim=True)
+        said = said.masked_fill(said < best + torch.tensor(how.min_p).log(), -torch.inf)
+    return said

@@ -1,0 +1,93 @@
+"""Folders with a model: config.json and model.safetensors, as transformers has them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+
+from rlox.disk import replace_file
+from rlox.errors import CheckpointError
+from rlox.llm.llama import Llama, LlamaSize, rates_of
+
+__all__ = ["load_llama", "save_llama"]
+
+CONFIG, WEIGHTS, KIND = "config.json", "model.safetensors", "LlamaForCausalLM"
+TIED = "lm_head.weight"
+# What changes the function and is not here, with the values that are.
+ONLY: dict[str, tuple[Any, ...]] = {
+    "hidden_act": (None, "silu"),
+    "attention_bias": (None, False),
+    "mlp_bias": (None, False),
+    "rope_scaling": (None,),
+}
+
+
+def save_llama(model: Llama, folder: Path) -> None:
+    """Write the folder, with the weights in their own precision."""
+    folder.mkdir(parents=True, exist_ok=True)
+    weights = {
+        name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()
+    }
+    if model.size.tie_word_embeddings:
+        del weights[TIED]
+    dtype = str(model.lm_head.weight.dtype).removeprefix("torch.")
+    about = {"architectures": [KIND], "model_type": "llama", "hidden_act": "silu", "dtype": dtype}
+    replace_file(folder / WEIGHTS, safetensors.torch.save(weights, {"format": "pt"}))
+    document = json.dumps({**about, **asdict(model.size)}, indent=1)
+    replace_file(folder / CONFIG, document.encode())
+
+
+def load_llama(folder: Path) -> Llama:
+    """The model in a folder, from safetensors only; `CheckpointError` for what is none of this kind."""
+    try:
+        about = json.loads((folder / CONFIG).read_bytes())
+        weights = safetensors.torch.load_file(folder / WEIGHTS)
+    except (OSError, ValueError, safetensors.SafetensorError) as error:
+        raise CheckpointError(
+            f"{folder} is no model with {CONFIG} and {WEIGHTS}: {error}"
+        ) from error
+    size = _size(folder, about)
+    if size.tie_word_embeddings and "model.embed_tokens.weight" in weights:
+        weights[TIED] = weights["model.embed_tokens.weight"]
+    with torch.device("meta"):
+        model = Llama(size)
+    model.model.rates = rates_of(size)
+    try:
+        model.load_state_dict(weights, assign=True)
+    except RuntimeError as error:
+        raise CheckpointError(f"{folder}: its weights do not fit its {CONFIG}: {error}") from error
+    if size.tie_word_embeddings:
+        model.lm_head.weight = model.model.embed_tokens.weight
+    return model
+
+
+def _size(folder: Path, about: Any) -> LlamaSize:
+    if not isinstance(about, dict) or KIND not in (about.get("architectures") or ()):
+        raise CheckpointError(f"{folder / CONFIG} says no architectures=[{KIND}]")
+    for name, known in ONLY.items():
+        if about.get(name) not in known:
+            raise CheckpointError(
+                f"{folder / CONFIG}: {name}={about[name]}; such a model needs the package transformers"
+            )
+    # newer files have the base of the positions among their parameters
+    given = {**(about.get("rope_parameters") or {}), **about}
+    if given.get("rope_type") not in (None, "default"):
+        raise CheckpointError(
+            f"{folder / CONFIG}: rope_type={given['rope_type']}; such a model needs the package transformers"
+        )
+    try:
+        size = LlamaSize(**{f.name: given[f.name] for f in fields(LlamaSize) if f.name in given})
+    except TypeError as error:
+        raise CheckpointError(f"{folder / CONFIG}: {error}") from error
+    if given.get("head_dim") not in (None, size.head_dim):
+        raise CheckpointError(
+            f"{folder / CONFIG}: head_dim={given['head_dim']}, expected {size.head_dim}, with which "
+            "heads fill hidden_size"
+        )
+    return size

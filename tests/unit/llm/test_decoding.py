@@ -1,0 +1,209 @@
+"""What a model in this process writes: by its distribution, by its row alone, however it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from rlox.errors import ConfigError, NonFiniteError, ShapeError
+from rlox.llm import Llama, LlamaSize, Sampling, TextModel, completions
+from rlox.llm.decoding import _inverse, _left
+
+SIZE = LlamaSize(13, 16, 24, 2, 2, 1, 64)
+PROMPTS = [torch.tensor(row) for row in ([3, 1, 4], [2], [7, 5, 6, 8, 2], [1, 1])]
+
+
+class Plain(nn.Module):
+    """A model that takes token ids alone."""
+
+    def __init__(self, of: Llama) -> None:
+        super().__init__()
+        self.of = of
+
+    def forward(self, ids: Tensor) -> Tensor:
+        logits: Tensor = self.of(ids).logits
+        return logits
+
+
+class Fixed(nn.Module):
+    """The same logits whatever came before."""
+
+    def __init__(self, logits: Tensor) -> None:
+        super().__init__()
+        self.logits = logits
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.logits.expand(*ids.shape, -1)
+
+
+def llama(seed: int = 0) -> Llama:
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = Llama(SIZE)
+        for parameter in model.parameters():
+            parameter.data += 0.4 * torch.randn_like(parameter)
+        return model
+
+
+def numbers(count: int, length: int, seed: int = 0) -> Tensor:
+    return torch.from_numpy(np.random.default_rng(seed).random((count, length)))
+
+
+HOW = Sampling(max_new_tokens=9, temperature=0.8, eos=(4, 12), pad=11)
+
+
+def test_a_cache_changes_nothing_of_what_is_written() -> None:
+    model, drawn = llama(), numbers(4, 9)
+    kept = completions(TextModel(model), PROMPTS, HOW, drawn)
+    again = completions(TextModel(Plain(model)), PROMPTS, HOW, drawn)
+    assert kept.tokens.tolist() == again.tokens.tolist()
+    assert kept.mask.tolist() == again.mask.tolist()
+    torch.testing.assert_close(kept.log_probs, again.log_probs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("made", [lambda model: model, Plain], ids=["cached", "asked again"])
+def test_a_completion_depends_on_its_row_alone(made: Callable[[Llama], nn.Module]) -> None:
+    model, drawn = TextModel(made(llama())), numbers(4, 9)
+    together = completions(model, PROMPTS, HOW, drawn)
+    for row, prompt in enumerate(PROMPTS):
+        alone = completions(model, [prompt], HOW, drawn[row : row + 1])
+        length = int(alone.lengths[0])
+        assert together.tokens[row, :length].tolist() == alone.tokens[0].tolist()
+        assert int(together.lengths[row]) == length
+
+
+def test_log_probabilities_are_those_that_learning_computes() -> None:
+    model = TextModel(llama())
+    found = completions(model, PROMPTS, HOW, numbers(4, 9))
+    for row, prompt in enumerate(PROMPTS):
+        length = int(found.lengths[row])
+        ids = torch.cat([prompt, found.tokens[row, :length]]).unsqueeze(0)
+        expected = model.log_probs(ids, len(prompt), temperature=0.8)
+        torch.testing.assert_close(found.log_probs[row, :length], expected[0], rtol=1e-4, atol=1e-5)
+
+
+def test_an_end_belongs_to_a_completion_and_nothing_behind_it_does() -> None:
+    logits = torch.full((3,), -torch.inf)
+    logits[[0, 2]] = 0.0
+    how = Sampling(max_new_tokens=4, eos=(2,), pad=1)
+    drawn = torch.tensor([[0.1, 0.9, 0.1, 0.1], [0.1, 0.1, 0.1, 0.1], [0.6, 0.1, 0.1, 0.9]])
+    found = completions(TextModel(Fixed(logits)), [torch.tensor([0])] * 3, how, drawn)
+    assert found.tokens.tolist() == [[0, 2, 1, 1], [0, 0, 0, 0], [2, 1, 1, 1]]
+    assert found.mask.sum(1).tolist() == found.lengths.tolist() == [2, 4, 1]
+    assert found.ended.tolist() == [True, False, True]
+    half = float(np.log(0.5))
+    assert found.log_probs[0].tolist() == pytest.approx([half, half, 0.0, 0.0])
+    # where all have ended nothing more is asked for
+    both = completions(TextModel(Fixed(logits)), [torch.tensor([0])] * 2, how, drawn[[0, 2]])
+    assert both.tokens.tolist() == [[0, 2], [2, 1]]
+
+
+def test_tokens_are_drawn_as_often_as_the_model_says() -> None:
+    logits = torch.tensor([0.3, -1.0, 2.0, 0.0, -2.0])
+    drawn = (torch.arange(10_000).unsqueeze(1) + 0.5) / 10_000
+    how = Sampling(max_new_tokens=1, temperature=1.7)
+    found = completions(TextModel(Fixed(logits)), [torch.tensor([0])] * 10_000, how, drawn)
+    counts = torch.bincount(found.tokens[:, 0], minlength=5) / 10_000
+    torch.testing.assert_close(counts, (logits / 1.7).softmax(-1), rtol=0, atol=1e-4)
+
+
+def test_no_number_draws_a_token_without_a_probability() -> None:
+    weights = torch.tensor([[0.0, 0.3, 0.0, 0.7, 0.0]])
+    for number, token in ((0.0, 1), (0.2999, 1), (0.3001, 3), (1.0 - 2**-53, 3), (1.0, 3)):
+        assert _inverse(weights, torch.tensor([number], dtype=torch.float64)).item() == token
+
+
+@pytest.mark.parametrize(
+    ("how", "left"),
+    [
+        ({}, [0, 1, 2, 3]),
+        ({"top_k": 2}, [0, 2]),
+        ({"top_k": 9}, [0, 1, 2, 3]),
+        ({"top_p": 0.5}, [2]),
+        ({"top_p": 0.51}, [0, 2]),
+        ({"top_p": 0.81}, [0, 1, 2]),
+        ({"top_k": 3, "top_p": 0.85}, [0, 2]),
+        ({"min_p": 0.3}, [0, 2]),
+        ({"min_p": 0.1}, [0, 1, 2, 3]),
+    ],
+)
+def test_tokens_that_are_left_to_draw_are_those_of_the_literal_rules(
+    how: dict[str, Any], left: list[int]
+) -> None:
+    said = torch.tensor([[0.3, 0.14, 0.5, 0.06]]).log()
+    assert torch.isfinite(_left(said, Sampling(**how))[0]).nonzero().flatten().tolist() == left
+
+
+def test_the_best_tokens_need_no_numbers() -> None:
+    model = llama()
+    found = completions(TextModel(model), PROMPTS[:1], replace(HOW, temperature=0.0, eos=()), None)
+    ids = PROMPTS[0].unsqueeze(0)
+    for _ in range(9):
+        ids = torch.cat([ids, model(ids).logits[:, -1:].argmax(-1)], 1)
+    assert found.tokens[0].tolist() == ids[0, 3:].tolist()
+    assert not found.ended.any()
+
+
+def test_dropout_is_off_while_a_model_writes_and_on_again_afterwards() -> None:
+    model = Plain(llama())
+    model.add_module("dropout", nn.Dropout(0.9))
+    model.train()
+    model.of.lm_head.eval()  # a part that somebody has frozen stays so
+    seen: list[bool] = []
+    model.register_forward_pre_hook(lambda module, given: seen.append(module.dropout.training))
+    completions(TextModel(model), PROMPTS, HOW, numbers(4, 9))
+    assert not any(seen)
+    assert seen
+    assert model.training
+    assert model.dropout.training
+    assert not model.of.lm_head.training
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"max_new_tokens": 0}, r"max_new_tokens=0, expected a number >= 1"),
+        ({"temperature": -1.0}, r"temperature=-1.0, expected a number >= 0"),
+        ({"top_k": 0}, r"top_k=0, expected a number >= 1"),
+        ({"top_p": 0.0}, r"top_p=0.0, expected a number in \(0, 1\]"),
+        ({"min_p": 1.5}, r"min_p=1.5, expected a number in \[0, 1\]"),
+    ],
+)
+def test_a_way_of_drawing_that_there_is_not_is_refused(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        Sampling(**given)
+
+
+def test_what_cannot_be_completed_is_told() -> None:
+    model = TextModel(llama())
+    with pytest.raises(ShapeError, match=r"numbers None, expected \[4, 9\]"):
+        completions(model, PROMPTS, HOW, None)
+    with pytest.raises(ShapeError, match=r"numbers \[4, 3\], expected \[4, 9\]"):
+        completions(model, PROMPTS, HOW, numbers(4, 3))
+    for wrong in ([], [torch.zeros(0, dtype=torch.long)], [torch.zeros(3)]):
+        with pytest.raises(ShapeError, match="expected at least one, each of token ids"):
+            completions(model, wrong, HOW, numbers(len(wrong), 9))
+    with pytest.raises(ConfigError, match=r"a sequence of 65 tokens, expected at most .*=64"):
+        completions(model, [torch.ones(60, dtype=torch.long)], replace(HOW, eos=()), numbers(1, 9))
+    nan = TextModel(Fixed(torch.tensor([0.0, torch.nan])))
+    with pytest.raises(NonFiniteError, match="Fixed says logits that are not finite"):
+        completions(nan, [torch.tensor([0])], HOW, numbers(1, 9))
+
+
+def test_models_that_say_something_else_are_told() -> None:
+    class Odd(nn.Module):
+        def forward(self, ids: Tensor) -> Any:
+            return ids if ids.shape[1] > 1 else {"logits": None}
+
+    with pytest.raises(ShapeError, match=r"Odd returned logits \[1, 2\] for tokens \[1, 2\]"):
+        TextModel(Odd()).whole(torch.tensor([[0, 1]]))
+    with pytest.raises(ConfigError, match="Odd returned a dict, expected logits"):
+        TextModel(Odd()).whole(torch.tensor([[0]]))
+    with pytest.raises(ConfigError, match=r"model is a str, expected a torch.nn.Module"):
+        TextModel("gpt2")  # type: ignore[arg-type]

@@ -1,0 +1,99 @@
+"""Models in folders: written as transformers has them, read only where they are what they say."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+
+from rlox.errors import CheckpointError, ConfigError
+from rlox.llm import Llama, LlamaSize
+from rlox.llm.saved import load_llama, save_llama
+
+SIZE = LlamaSize(11, 16, 24, 2, 2, 1, 32)
+IDS = torch.tensor([[3, 1, 4, 1, 5]])
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_what_is_saved_is_read_again(tied: bool, dtype: torch.dtype, tmp_path: Path) -> None:
+    model = Llama(replace(SIZE, tie_word_embeddings=tied, rope_theta=500.0)).to(dtype)
+    save_llama(model, tmp_path / "model")
+    again = load_llama(tmp_path / "model")
+    assert again.size == model.size
+    assert torch.equal(again(IDS).logits, model(IDS).logits)
+    assert len(list(again.parameters())) == len(list(model.parameters()))
+    names = safetensors.torch.load_file(tmp_path / "model" / "model.safetensors")
+    assert ("lm_head.weight" in names) == (not tied)
+
+
+def changed(folder: Path, **more: Any) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | more))
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"architectures": ["GPT2LMHeadModel"]}, r"says no architectures=\[LlamaForCausalLM\]"),
+        ({"hidden_act": "gelu"}, "hidden_act=gelu; such a model needs the package transformers"),
+        ({"attention_bias": True}, "attention_bias=True; such a model needs"),
+        ({"rope_scaling": {"factor": 2.0}}, "rope_scaling=.*; such a model needs"),
+        ({"rope_parameters": {"rope_type": "llama3"}}, "rope_type=llama3; such a model needs"),
+        ({"head_dim": 4}, "head_dim=4, expected 8"),
+        ({"vocab_size": 10**12}, "its weights do not fit its config.json"),
+        ({"num_hidden_layers": 3}, "its weights do not fit its config.json"),
+    ],
+)
+def test_models_that_are_another_function_are_refused(
+    more: dict[str, Any], told: str, tmp_path: Path
+) -> None:
+    save_llama(Llama(SIZE), tmp_path)
+    changed(tmp_path, **more)
+    with pytest.raises(CheckpointError, match=told):
+        load_llama(tmp_path)
+
+
+def test_the_base_of_positions_is_read_where_newer_files_have_it(tmp_path: Path) -> None:
+    save_llama(Llama(SIZE), tmp_path)
+    about = json.loads((tmp_path / "config.json").read_text())
+    del about["rope_theta"]
+    about["rope_parameters"] = {"rope_type": "default", "rope_theta": 77.0}
+    (tmp_path / "config.json").write_text(json.dumps(about))
+    assert load_llama(tmp_path).size.rope_theta == 77.0
+
+
+def test_a_folder_without_a_model_is_told(tmp_path: Path) -> None:
+    with pytest.raises(
+        CheckpointError, match=r"is no model with config.json and model.safetensors"
+    ):
+        load_llama(tmp_path)
+    save_llama(Llama(SIZE), tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"\x80\x04pickle?")
+    with pytest.raises(
+        CheckpointError, match=r"is no model with config.json and model.safetensors"
+    ):
+        load_llama(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (
+            {"hidden_size": 18},
+            r"hidden_size=18 and num_attention_heads=2: expected heads of an even",
+        ),
+        (
+            {"num_attention_heads": 3, "hidden_size": 18, "num_key_value_heads": 2},
+            "expected a multiple",
+        ),
+    ],
+)
+def test_sizes_that_do_not_fit_each_other_are_refused(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        replace(SIZE, **given)

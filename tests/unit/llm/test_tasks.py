@@ -1,0 +1,74 @@
+"""Tasks of text: answers by rules of their own, prompts that are held out or learned from, never both."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from rlox import Stream
+from rlox.errors import ConfigError, UnknownNameError
+from rlox.llm.tasks import TASKS, Characters, Example, _is_held_out, task_of
+
+
+def right(name: str, prompt: str) -> str:
+    """The answer, read off the prompt."""
+    if name == "arithmetic":
+        return str(sum(map(int, prompt[:-1].split("+"))))
+    if name == "copy":
+        return prompt[:-1]
+    return f"[{prompt[1] * int(prompt[0])}]"
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_answers_are_right_and_those_that_are_rejected_are_wrong_by_a_character(name: str) -> None:
+    task, characters = task_of(name), Characters(TASKS[name].alphabet)
+    numbers = np.random.default_rng(0)
+    for example in task.examples(300, Stream(0, "text")):
+        assert example.answer == right(name, example.prompt)
+        assert len(example.answer) <= task.longest
+        text = example.prompt + example.answer
+        assert characters.decode(characters.encode(text, end=True)) == text
+        wrong = task.rejected(example, numbers.random(2))
+        assert sum(a != b for a, b in zip(wrong, example.answer, strict=True)) == 1
+        assert (task.reward(example.answer, example), task.reward(wrong, example)) == (1.0, 0.0)
+        characters.encode(wrong)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_prompt_is_held_out_or_learned_from_whatever_the_seed(name: str) -> None:
+    task = task_of(name)
+    learned, held = (
+        {e.prompt for seed in range(3) for e in task.examples(400, Stream(seed, "text"), held_out)}
+        for held_out in (False, True)
+    )
+    assert learned.isdisjoint(held)
+    drawn = [task.example(Stream(9, "text", i).uniform(8)).prompt for i in range(2000)]
+    assert 0.12 < np.mean([_is_held_out(prompt) for prompt in drawn]) < 0.28
+
+
+def test_examples_are_a_function_of_the_stream() -> None:
+    task = task_of("arithmetic")
+    first, again, other = (task.examples(20, Stream(seed, "text")) for seed in (1, 1, 2))
+    assert first == again != other
+    assert re.fullmatch(r"\d{1,2}\+\d{1,2}=", first[0].prompt)
+
+
+def test_a_text_ends_at_its_end_and_padding_is_nothing() -> None:
+    characters = Characters("ab")
+    assert characters.encode("ba", end=True).tolist() == [3, 2, 1]
+    assert characters.decode([0, 0, 3, 2, 1, 2, 0]) == "ba"
+    assert len(characters) == 4
+    with pytest.raises(ConfigError, match="'c' in 'abc' is no character of 'ab'"):
+        characters.encode("abc")
+    with pytest.raises(ConfigError, match="alphabet 'aa': expected characters, each once"):
+        Characters("aa")
+
+
+def test_a_task_that_there_is_not_is_told() -> None:
+    with pytest.raises(
+        UnknownNameError, match="unknown task 'sums', expected one of arithmetic, copy"
+    ):
+        task_of("sums")
+    assert task_of("format").example(np.zeros(8)) == Example("1a:", "[a]")
