@@ -64,18 +64,27 @@ def _make(config: DatasetConfig, folder: Path) -> None:
     """Write a dataset, and say what it is."""
     _require_free(folder, config.overwrite, "path")
     from rlox.offline.making import Play, of_random_actions, of_run
+    from rlox.runs.progress import paced, reporter
     from rlox.runs.record import write_dataset
 
-    how = Play(config.steps, config.seed, config.sampled, config.episodes)
-    if config.policy == "random":
-        dataset = of_random_actions(replace(config.env, n_envs=1), how)
-    else:
-        quality = config.quality or "expert"
-        dataset = of_run(Path(config.policy), quality, how, config.trust)
+    with reporter() as report:
+        how = Play(
+            config.steps, config.seed, config.sampled, config.episodes,
+            paced(report, "env_steps", config.steps), _score,
+        )  # fmt: skip
+        if config.policy == "random":
+            dataset = of_random_actions(replace(config.env, n_envs=1), how)
+        else:
+            quality = config.quality or "expert"
+            dataset = of_run(Path(config.policy), quality, how, config.trust)
     dataset = replace(dataset, about={**dataset.about, "rlox": rlox.__version__})
     with _storage(folder):
         write_dataset(dataset, folder)
     print(_text(folder, dataset))
+
+
+def _score(checkpoint: str, score: float) -> None:
+    print(f"scored {checkpoint}: {score:.1f}", flush=True)
 
 
 @contextmanager

@@ -90,6 +90,7 @@ def _estimate(config: EvaluateConfig) -> dict[str, Any]:
     from rlox.algorithms import ALGORITHMS
     from rlox.algorithms.offline import require_env
     from rlox.offline.fqe import Fitting, fitted_q
+    from rlox.runs.progress import paced, reporter
     from rlox.sources.dataset_file import read_dataset
     from rlox.training.setup import torch_threads
 
@@ -104,8 +105,10 @@ def _estimate(config: EvaluateConfig) -> dict[str, Any]:
     )  # fmt: skip
     load = ALGORITHMS[trained.algo.name].from_checkpoint
     again: dict[str, Any] = {"env_id": config.env.id, "env_kwargs": config.env.kwargs}
-    with closing(_loaded(config, load, checkpoint, again)) as algorithm, torch_threads(1):
-        found = fitted_q(algorithm.parts.actor, dataset.columns, how)
+    loaded = closing(_loaded(config, load, checkpoint, again))
+    with loaded as algorithm, torch_threads(1), reporter() as report:
+        pace = paced(report, "updates", fqe.updates)
+        found = fitted_q(algorithm.parts.actor, dataset.columns, how, pace)
     document = {
         "schema_version": summary.SCHEMA_VERSION,
         "method": "fqe",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,13 +88,19 @@ class Estimate:
         return abs(self.value - self.earlier) <= (high - low) / 10
 
 
-def fitted_q(actor: ActorOf[Any], columns: Columns, how: Fitting) -> Estimate:
+def fitted_q(
+    actor: ActorOf[Any],
+    columns: Columns,
+    how: Fitting,
+    told: Callable[[int], None] = lambda updates: None,
+) -> Estimate:
     """What the best actions of `actor` are worth in the states in which the dataset's episodes begin.
 
     Q, with normalised layers, regresses r + gamma (1 - terminated) Qbar(s', mu(s')), kept within what any
     policy can be worth; time limits are no ends. The estimate is the
     mean of Q(s0, mu(s0)) over the episodes' first states, its interval that of others on episodes that were
-    drawn with replacement, each averaged over the first states of its own.
+    drawn with replacement, each averaged over the first states of its own. `told` hears from time to time how
+    many updates are done.
     """
     data = _Data(actor, columns, how)
     sizes = (data.width, *how.net_arch, data.outputs)
@@ -117,14 +123,15 @@ def fitted_q(actor: ActorOf[Any], columns: Columns, how: Fitting) -> Estimate:
                 earlier = float(data.starts_value(q)[0]) / data.scale
             if update % 256 == 255 or update == how.updates - 1:
                 check()
+                told(update + 1)
                 require_finite(losses[None, update : update + 1], ("loss/fqe",), f"update {update}")
         values = data.starts_value(q)
-    whole, *told = (float(value) / data.scale for value in values)
+    whole, *others = (float(value) / data.scale for value in values)
     # so that of 19 members the least and the greatest have nine in ten others between them
-    low, high = np.quantile(told, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="weibull")
+    low, high = np.quantile(others, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="weibull")
     last = losses[-max(1, how.updates // 10) :].mean()
     interval = float(low), float(high)
-    return Estimate(whole, interval, tuple(told), float(last) / data.scale**2, earlier)
+    return Estimate(whole, interval, tuple(others), float(last) / data.scale**2, earlier)
 
 
 def _step(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -34,6 +34,10 @@ PART = 1.0 / 3.0  # of the way from random to expert, where medium begins
 SCORING_SEED = 500_000  # episode i of a score starts from reset(seed=SCORING_SEED + i)
 
 
+def _nobody(*told: Any) -> None:
+    """Nobody listens."""
+
+
 @dataclass(frozen=True)
 class Play:
     """How a dataset is played.
@@ -44,12 +48,16 @@ class Play:
     seed : episode i starts from `reset(seed=seed + i)`
     sampled : whether actions are sampled; else they are the best ones
     scored : episodes that say how good a policy is
+    rows_told : hears after each episode how many transitions there are, and the mean return
+    score_told : hears the name of each checkpoint that is scored, and its score
     """
 
     steps: int = 100_000
     seed: int = 1_000_000
     sampled: bool = True
     scored: int = 20
+    rows_told: Callable[[int, float], None] = _nobody
+    score_told: Callable[[str, float], None] = _nobody
 
 
 class UniformActor(Forgetful[gym.Space[Any]]):
@@ -67,7 +75,7 @@ class UniformActor(Forgetful[gym.Space[Any]]):
 
 def of_random_actions(config: EnvConfig, how: Play, env: EnvSource | None = None) -> Dataset:
     """What any actions give in an environment."""
-    rows, returns, said = _randomly(config, env, how.seed, how.steps, 1)
+    rows, returns, said = _randomly(config, env, how.seed, how.steps, told=how.rows_told)
     about = {"env": config.id, "algo": "random", "quality": "random", "seed": how.seed}
     return _told(rows.columns(), {**about, "returns": returns}, said, None)
 
@@ -126,6 +134,7 @@ class _Scored:
         if name not in self._known:
             with closing(self._loaded(folder)) as algorithm:
                 self._known[name] = _score(algorithm, self._how)
+            self._how.score_told(name, self._known[name])
         return self._known[name]
 
     def best(self) -> Path:
@@ -142,7 +151,12 @@ def _algorithm_of(checkpoint: Path) -> str:
 
 
 def _randomly(
-    config: EnvConfig, source: EnvSource | None, seed: int, steps: int, episodes: int
+    config: EnvConfig,
+    source: EnvSource | None,
+    seed: int,
+    steps: int = 1,
+    episodes: int = 1,
+    told: Callable[[int, float], None] = _nobody,
 ) -> tuple[Rows, list[float], dict[str, Any]]:
     """So many steps and episodes at least; the rows, the returns, and what the environment is."""
     env = single_factory(config, source)()
@@ -155,13 +169,14 @@ def _randomly(
         rows, returns = Rows(), list[float]()
         while len(returns) < episodes or len(rows) < steps:
             returns.append(play(actor, env, seed + len(returns), None, rows))
+            told(len(rows), float(np.mean(returns)))
         return rows, returns, _of_env(env)
     finally:
         env.close()
 
 
 def _random_score(config: EnvConfig, how: Play) -> float:
-    _, returns, _ = _randomly(config, None, SCORING_SEED, 1, how.scored)
+    _, returns, _ = _randomly(config, None, SCORING_SEED, episodes=how.scored)
     return float(np.mean(returns[: how.scored]))
 
 
@@ -193,7 +208,8 @@ def _medium(scored: _Scored, scores: dict[str, float]) -> Path:
 def _played(
     algorithm: Algorithm, how: Play, quality: str, checkpoint: Path, scores: dict[str, Any]
 ) -> Dataset:
-    made = record(algorithm, seed=how.seed, deterministic=not how.sampled, steps=how.steps)
+    best = not how.sampled
+    made = record(algorithm, None, how.seed, best, steps=how.steps, told=how.rows_told)
     about = {**made.about, **_about(algorithm, quality, checkpoint)}
     return _told(made.columns, about, _said(algorithm.config.env), scores)
 

@@ -8,16 +8,17 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 if TYPE_CHECKING:
     from rlox.sources.episodes import RecentEpisodes
     from rlox.training.loop import Hook
     from rlox.types import Clock, Progress, Update
 
-__all__ = ["Bar", "Lines", "Snapshot", "duration", "reporter", "shown", "word"]
+__all__ = ["Bar", "Lines", "Pace", "Snapshot", "duration", "paced", "reporter", "shown", "word"]
 
 LINE_SECONDS = 2.0
 WIDE = 80  # columns, below which only what fits is shown
@@ -40,6 +41,13 @@ class Snapshot:
         """At a clock, after so many seconds, at a speed in its unit."""
         left = clock.left / speed if speed else float("inf")
         return cls(clock.unit, clock.now, clock.horizon, return_mean, speed, seconds, left)
+
+
+class Pace(Protocol):
+    """What is told how far something is."""
+
+    def __call__(self, now: int, return_mean: float | None = None) -> None:
+        """So much of it is done."""
 
 
 class Lines:
@@ -133,6 +141,20 @@ def shown(report: Lines | Bar, start: int, recent: RecentEpisodes) -> Hook:
         report(Snapshot.of(clock, recent.mean_return, (clock.now - start) / seconds, seconds))
 
     return hook
+
+
+def paced(report: Callable[[Snapshot], None], unit: str, total: int) -> Pace:
+    """What is told how much of `total` is done since now, and reports it with its speed."""
+    began = time.perf_counter()
+
+    def told(now: int, return_mean: float | None = None) -> None:
+        seconds = max(time.perf_counter() - began, 1e-9)
+        now = min(now, total)
+        speed = now / seconds
+        left = (total - now) / speed if speed else float("inf")
+        report(Snapshot(unit, now, total, return_mean, speed, seconds, left))
+
+    return told
 
 
 def reporter() -> Lines | Bar:

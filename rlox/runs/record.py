@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,13 +67,14 @@ def record(
     deterministic: bool = True,
     env: EnvSource | None = None,
     steps: int | None = None,
+    told: Callable[[int, float], None] = lambda rows, mean: None,
 ) -> Dataset:
     """Play whole episodes of the algorithm's environment and keep every transition.
 
     `episodes` of them, or until there are `steps` transitions at least. Episode i starts from
     `reset(seed=seed + i)`, with the best action or a sampled one (keyed by the episode). `about` has the
     returns. `env` is needed where the algorithm was given an object; `about` names the environment that
-    was played.
+    was played. `told` hears after each episode how many transitions there are, and the mean return.
     """
     if (episodes is None) == (steps is None):
         raise ConfigError(f"episodes={episodes} and steps={steps}: give one of them")
@@ -93,6 +94,7 @@ def record(
             while len(returns) < (episodes or 1) or len(rows) < (steps or 0):
                 number = len(returns)
                 returns.append(play(actor, played, seed + number, sampling(number), rows))
+                told(len(rows), float(np.mean(returns)))
     finally:
         played.close()
     about = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ def made(cli: Any) -> Path:
     result = cli("dataset", "make", "data", "env=Pendulum-v1", "steps=500", "seed=3")
     assert result.code == 0
     assert "600 in 3 episodes" in result.out
+    assert "steps 500/500  return -" in result.out  # how far it is
     return Path("data")
 
 
@@ -83,6 +85,8 @@ def test_a_dataset_is_made_of_a_run(cli: Any) -> None:
     assert made.code == 0
     assert "Pendulum-v1, expert, sac, step-" in made.out
     assert "scores       random " in made.out
+    told = re.findall(r"^scored step-(\d+): -", made.out, re.M)
+    assert [int(step) for step in told] == [41, 80, 120, 160]
     about = read_dataset(Path("expert")).about
     assert about["quality"] == "expert"
     assert about["transitions"] == 100
@@ -95,6 +99,7 @@ def test_a_dataset_is_made_of_a_run(cli: Any) -> None:
     valued = cli(*fqe, "fqe.updates=10", "fqe.members=19", "fqe.net_arch=[8]")
     assert valued.code == 0
     assert "discounted by 0.99 (90% CI " in valued.out
+    assert "updates 10/10" in valued.out
     (written,) = Path("run/eval").glob("step-*_fqe_*.json")
     document = json.loads(written.read_text())
     assert document["dataset"] == read_dataset(Path("expert")).digest
