@@ -11,7 +11,9 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from rlox.errors import ConfigError, ShapeError
+from rlox.llm.llama import Llama
 from rlox.llm.models import TextModel, require_finite_logits
+from rlox.llm.stepping import Stepper, steps_of
 from rlox.stopping import check
 
 __all__ = ["Completed", "Sampling", "completions"]
@@ -138,9 +140,15 @@ class _Cached:
         self._mask[:, :width] = ~before
         self._at = width
         self.logits, self._cache = model.begun(ids, self._mask[:, :width], width + longest)
+        self._steps: Stepper | None = None
+        if isinstance(model.module, Llama):
+            self._steps = steps_of(model.module, self._cache, self._mask[:, :width])
 
     def take(self, tokens: Tensor) -> None:
         """One more token of each."""
+        if self._steps is not None:
+            self.logits = self._steps(tokens)
+            return
         self._at += 1
         ids = tokens.unsqueeze(1)
         self.logits, self._cache = self._model.further(ids, self._mask[:, : self._at], self._cache)

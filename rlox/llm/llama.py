@@ -58,6 +58,14 @@ class LlamaSize:
                 f"num_attention_heads={heads} and num_key_value_heads={shared}: expected a multiple"
             )
 
+    def require_room(self, tokens: int) -> None:
+        """`ConfigError` for a sequence of more tokens than there are positions."""
+        if tokens > self.max_position_embeddings:
+            raise ConfigError(
+                f"a sequence of {tokens} tokens, expected at most max_position_embeddings="
+                f"{self.max_position_embeddings}"
+            )
+
     @property
     def head_dim(self) -> int:
         """Numbers of a head."""
@@ -71,6 +79,11 @@ class Cache:
         shape = (size.num_hidden_layers, 2, batch, size.num_key_value_heads, length, size.head_dim)
         self._held = torch.empty(shape, dtype=like.dtype, device=like.device)
         self.length = 0
+
+    @property
+    def room(self) -> int:
+        """Tokens of a sequence that there is room for."""
+        return self._held.shape[4]
 
     def put(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Keep those of the newest tokens; all up to them."""
@@ -121,11 +134,7 @@ class Llama(nn.Module):
         """
         past = 0 if past_key_values is None else past_key_values.length
         length = input_ids.shape[1]
-        if past + length > self.size.max_position_embeddings:
-            raise ConfigError(
-                f"a sequence of {past + length} tokens, expected at most max_position_embeddings="
-                f"{self.size.max_position_embeddings}"
-            )
+        self.size.require_room(past + length)
         if position_ids is None:
             position_ids = torch.arange(past, past + length, device=input_ids.device)
         hidden = self.model(input_ids, attention_mask, position_ids, past_key_values)

@@ -1,0 +1,64 @@
+"""A token of a Llama with few calls is what its forward says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils import parametrizations
+
+from rlox.llm import Llama, LlamaSize
+from rlox.llm.stepping import steps_of
+
+IDS = torch.tensor([[3, 1, 4, 1, 5, 9], [2, 6, 5, 3, 5, 8], [9, 7, 9, 3, 2, 3]])
+PADDED = torch.tensor([0, 2, 1])
+
+
+def llama(shared: int, **more: Any) -> Llama:
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        model = Llama(LlamaSize(10, 16, 24, 2, 4, shared, 8, **more))
+        for parameter in model.parameters():
+            parameter.data += 0.3 * torch.randn_like(parameter)
+        return model
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("shared", [4, 2])
+@pytest.mark.parametrize("padded", [torch.zeros_like(PADDED), PADDED], ids=["whole", "padded"])
+def test_logits_are_those_of_the_forward(shared: int, padded: torch.Tensor) -> None:
+    model = llama(shared, tie_word_embeddings=shared == 2)
+    mask = torch.arange(6) >= padded.unsqueeze(1)
+    positions = (mask.long().cumsum(1) - 1).clamp(min=0)
+    expected = model(IDS, mask, positions).logits
+    cache = model.cache(3, 6)
+    model(IDS[:, :3], mask[:, :3], positions[:, :3], cache)
+    step = steps_of(model, cache, mask[:, :3])
+    assert step is not None
+    for at in range(3, 6):
+        torch.testing.assert_close(step(IDS[:, at]), expected[:, at], rtol=1e-4, atol=1e-5)
+
+
+def test_a_model_that_is_more_than_ours_goes_by_its_forward() -> None:
+    mask = torch.ones(1, 1, dtype=torch.bool)
+
+    def stepped(model: Llama) -> bool:
+        return steps_of(model, model.cache(1, 4), mask) is not None
+
+    class Louder(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return 2 * super().forward(x)
+
+    class Mine(Llama):
+        pass
+
+    hooked, exchanged, normed = llama(4), llama(4), llama(4)
+    parametrizations.weight_norm(normed.lm_head)
+    hooked.lm_head.register_forward_hook(lambda *given: None)
+    exchanged.lm_head = Louder(16, 10, bias=False)
+    assert stepped(llama(4))
+    assert not any(
+        map(stepped, (hooked, exchanged, normed, llama(4).bfloat16(), Mine(llama(4).size)))
+    )
