@@ -37,21 +37,29 @@ def group_advantages(
     weights : of the functions; None: 1 each
     scale : what deviations are of: each group, the whole batch, or none, which is 1 (Liu et al. 2025,
         arXiv:2503.20783)
-    aggregation : normalize_then_sum takes the advantages of each function in each group and standardises
-        their weighted sum over the batch (Liu et al. 2026, GDPO, arXiv:2601.05242)
+    aggregation : normalize_then_sum takes the advantages of each function in each group, whatever `scale`,
+        and standardises their weighted sum over the batch (Liu et al. 2026, GDPO, arXiv:2601.05242)
 
     Returns float32 `[B]`.
     """
+    for name, given, known in (
+        ("scale", scale, ("group", "batch", "none")),
+        ("aggregation", aggregation, ("sum_then_normalize", "normalize_then_sum")),
+    ):
+        if given not in known:
+            raise ConfigError(f"{name}={given}, expected one of {', '.join(known)}")
     table = _table(rewards, group_size)
     if weights is not None and len(weights) != table.shape[1]:
         raise ShapeError(f"{len(weights)} weights for {table.shape[1]} rewards of each completion")
     factors = np.ones(table.shape[1]) if weights is None else np.asarray(weights, np.float64)
+    if not np.isfinite(factors).all():
+        raise ConfigError(f"weights {factors.tolist()}: expected finite numbers")
     if aggregation == "normalize_then_sum":
         groups = table.reshape(-1, group_size, table.shape[1])
         each = _standardised(groups, axis=1).reshape(table.shape)
         return _worth(_standardised(_summed(each, factors, table), axis=None))
     total = _summed(table, factors, table)
-    if not np.isnan(total).any():
+    if not np.isnan(total).any():  # nearly always: in Rust, with the same numbers up to rounding
         found = compute_batch_group_advantages(total, group_size, scale=scale, ddof=1, eps=EPS)
         return found.astype(np.float32)
     rows = total.reshape(-1, group_size)
@@ -67,7 +75,9 @@ def leave_one_out_advantages(rewards: Rewards, group_size: int) -> NDArray[np.fl
 
     `[B]` -> float32 `[B]`. A completion without a reward, NaN, and one that is alone with one get 0.
     """
-    groups = _table(rewards, group_size).sum(-1).reshape(-1, group_size)
+    if np.ndim(rewards) != 1:
+        raise ShapeError(f"rewards {list(np.shape(rewards))}: expected [B]")
+    groups = _table(rewards, group_size).reshape(-1, group_size)
     others = (~np.isnan(groups)).sum(1, keepdims=True) - 1
     mean = (np.nansum(groups, 1, keepdims=True) - groups) / np.maximum(others, 1)
     return _worth(np.where(others > 0, groups - mean, 0.0))

@@ -9,7 +9,7 @@ from rlox.losses.distributional import (
     quantile_midpoints,
 )
 from rlox.losses.expectile import expectile_gradient, expectile_loss
-from rlox.losses.grpo import GRPOLoss, GRPOTerms, mismatch_weights
+from rlox.losses.grpo import GRPOLoss, GRPOTerms, importance_weights
 from rlox.losses.policy import (
     clip_fraction,
     clipped_surrogate,
@@ -19,7 +19,7 @@ from rlox.losses.policy import (
 )
 from rlox.losses.ppo import PPOLoss, PPOTerms, Slopes
 from rlox.losses.preference import Completions, DPOLoss, DPOTerms
-from rlox.losses.rloo import clipped_sequences
+from rlox.losses.rloo import rloo_loss
 from rlox.losses.soft import soft_policy_loss, temperature_loss
 from rlox.losses.td import critics_gradient, critics_loss, td_gradient, td_loss, td_target
 from rlox.losses.tokens import token_entropies, token_log_probs
@@ -37,20 +37,20 @@ __all__ = [
     "categorical_kl",
     "categorical_kl_gradient",
     "clip_fraction",
-    "clipped_sequences",
     "clipped_surrogate",
     "clipped_value_loss",
     "critics_gradient",
     "critics_loss",
     "expectile_gradient",
     "expectile_loss",
+    "importance_weights",
     "kl_estimate",
-    "mismatch_weights",
     "policy_gradient",
     "project_atoms",
     "quantile_huber",
     "quantile_huber_gradient",
     "quantile_midpoints",
+    "rloo_loss",
     "soft_policy_loss",
     "standardize",
     "td_gradient",

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from rlox.errors import ConfigError
+from rlox.errors import ConfigError, ShapeError
 
 __all__ = [
     "CORRECTIONS",
@@ -16,7 +16,7 @@ __all__ = [
     "LOSS_TYPES",
     "GRPOLoss",
     "GRPOTerms",
-    "mismatch_weights",
+    "importance_weights",
 ]
 
 LOSS_TYPES = ("grpo", "dr_grpo", "dapo", "bnpo", "gspo", "cispo")
@@ -72,6 +72,7 @@ class GRPOLoss:
     kl_correction: bool = True
 
     def __post_init__(self) -> None:
+        _require_numbers(self)
         if self.loss_type not in LOSS_TYPES:
             raise ConfigError(
                 f"loss_type={self.loss_type}, expected one of {', '.join(LOSS_TYPES)}"
@@ -105,27 +106,37 @@ class GRPOLoss:
         advantages : of each completion, `[B]`
         mask : of the tokens that count, `[B, T]`
         ref_log_probs : those of the reference, `[B, T]`; needed with `kl_coef`
-        weights : of the policy's loss, `[B, T]` or `[B, 1]`, from `mismatch_weights`
-        max_length : tokens that a completion may have; None: T
+        weights : of the policy's loss, `[B, T]` or `[B, 1]`, from `importance_weights`
+        max_length : tokens that a completion may have, >= T; needed by dr_grpo
         tokens : dapo, cispo: of all parts of the batch of an optimizer's step; None: those here
         """
-        mask = mask.to(log_probs.dtype)
-        old = log_probs.detach() if old_log_probs is None else old_log_probs
+        _require_shapes(log_probs, advantages, old_log_probs, mask, ref_log_probs, weights)
+        if self.loss_type == "dr_grpo" and (max_length is None or max_length < mask.shape[1]):
+            raise ConfigError(
+                f"max_length={max_length}: dr_grpo divides by the tokens a completion may have, expected "
+                f"at least the {mask.shape[1]} that are here"
+            )
+        counts, mask = mask.bool(), mask.to(log_probs.dtype)
+        # what is behind the mask may be anything, also what has no difference
+        log_probs = torch.where(counts, log_probs, 0.0)
+        old = (
+            log_probs.detach() if old_log_probs is None else torch.where(counts, old_log_probs, 0.0)
+        )
         log_ratio = log_probs - old
         if self.loss_type == "gspo":
             log_ratio = ((log_ratio * mask).sum(-1) / _lengths(mask)).unsqueeze(-1)
-        ratio, gains = log_ratio.exp(), advantages.unsqueeze(-1)
-        each = self._policy(log_probs, ratio, gains)
+        ratio, of_each = log_ratio.exp(), advantages.unsqueeze(-1)
+        each = self._policy(log_probs, ratio, of_each)
         if weights is not None:
             each = each * weights
         policy, kl = each, log_probs.new_zeros(())
         if self.kl_coef:
             if ref_log_probs is None:
                 raise ConfigError(f"kl_coef={self.kl_coef} needs log-probabilities of a reference")
-            apart = self._kl(log_probs, ref_log_probs, ratio)
+            apart = self._kl(log_probs, torch.where(counts, ref_log_probs, 0.0), ratio)
             each = each + self.kl_coef * apart
             kl = _mean(apart.detach(), mask)
-        low, high = (part.to(mask.dtype) for part in self._clipped(ratio.detach(), gains))
+        low, high = (part.to(mask.dtype) for part in self._clipped(ratio.detach(), of_each))
         total = self._over(each, mask, max_length, tokens)
         with torch.no_grad():
             plain = self._over(policy, mask, max_length, tokens) if self.kl_coef else total.detach()
@@ -136,21 +147,21 @@ class GRPOLoss:
         high = self.clip_eps if self.clip_eps_high is None else self.clip_eps_high
         return 1.0 - self.clip_eps, 1.0 + high
 
-    def _policy(self, log_probs: Tensor, ratio: Tensor, gains: Tensor) -> Tensor:
+    def _policy(self, log_probs: Tensor, ratio: Tensor, of_each: Tensor) -> Tensor:
         """Each token's; of gspo each completion's, `[B, 1]`."""
         low, high = self._range
         if self.loss_type == "cispo":
-            return -ratio.detach().clamp(max=high) * gains * log_probs
-        clipped = ratio.clamp(low, high) * gains
+            return -ratio.detach().clamp(max=high) * of_each * log_probs
+        clipped = ratio.clamp(low, high) * of_each
         free = ratio if self.delta is None else ratio.clamp(max=self.delta)
-        return -torch.min(free * gains, clipped)
+        return -torch.min(free * of_each, clipped)
 
-    def _clipped(self, ratio: Tensor, gains: Tensor) -> tuple[Tensor, Tensor]:
-        """Where the ratio has no gradient, below and above."""
+    def _clipped(self, ratio: Tensor, of_each: Tensor) -> tuple[Tensor, Tensor]:
+        """Where the range of ratios holds a token back, below and above."""
         low, high = self._range
         if self.loss_type == "cispo":
-            return torch.zeros_like(ratio), (ratio > high) & (gains > 0)
-        return (ratio < low) & (gains < 0), (ratio > high) & (gains > 0)
+            return torch.zeros_like(ratio), (ratio > high) & (of_each > 0)
+        return (ratio < low) & (of_each < 0), (ratio > high) & (of_each > 0)
 
     def _kl(self, log_probs: Tensor, ref_log_probs: Tensor, ratio: Tensor) -> Tensor:
         d = ref_log_probs - log_probs
@@ -168,18 +179,20 @@ class GRPOLoss:
         if self.loss_type in ("grpo", "gspo"):
             return (total.sum(-1) / _lengths(mask)).mean()
         if self.loss_type == "dr_grpo":
-            return total.sum() / (len(mask) * (max_length or mask.shape[1]))
-        if self.loss_type == "bnpo" or tokens is None:
-            return total.sum() / mask.sum().clamp(min=1.0)
-        return total.sum() / tokens
+            assert max_length is not None
+            return total.sum() / (len(mask) * max_length)
+        count = (
+            mask.sum() if self.loss_type == "bnpo" or tokens is None else torch.as_tensor(tokens)
+        )
+        return total.sum() / count.clamp(min=1.0)
 
 
-def mismatch_weights(
+def importance_weights(
     log_probs: Tensor,
     sampled_log_probs: Tensor,
     mask: Tensor,
     correction: str,
-    most: float = 3.0,
+    most: float | None = 3.0,
     least: float | None = None,
 ) -> Tensor:
     """Weights for tokens that another program drew than the one that learns (Yao et al. 2025).
@@ -198,14 +211,47 @@ def mismatch_weights(
     """
     if correction not in CORRECTIONS:
         raise ConfigError(f"correction={correction}, expected one of {', '.join(CORRECTIONS)}")
-    apart = ((log_probs - sampled_log_probs) * mask).nan_to_num(nan=0.0).detach()
+    if most is not None and least is not None and least > most:
+        raise ConfigError(f"least={least} and most={most}: expected least <= most")
+    apart = (
+        torch.where(mask.bool(), log_probs - sampled_log_probs, 0.0).nan_to_num(nan=0.0).detach()
+    )
     ratio = (apart.sum(-1, keepdim=True) if correction.startswith("sequence") else apart).exp()
+    low, high = (-torch.inf if least is None else least), (torch.inf if most is None else most)
     if correction.endswith("truncate"):
-        return ratio.clamp(min=least, max=most)
-    outside = ratio > most
-    if least is not None:
-        outside |= ratio < least
-    return ratio.masked_fill(outside, 0.0)
+        return ratio.clamp(low, high)
+    return ratio.masked_fill((ratio < low) | (ratio > high), 0.0)
+
+
+def _require_numbers(loss: GRPOLoss) -> None:
+    high = loss.clip_eps if loss.clip_eps_high is None else loss.clip_eps_high
+    for name, good, expected in (
+        ("clip_eps", 0.0 <= loss.clip_eps < 1.0, "in [0, 1)"),
+        ("clip_eps_high", 0.0 <= high < torch.inf, ">= 0"),
+        ("delta", loss.delta is None or loss.delta >= 1.0, ">= 1"),
+        ("kl_coef", 0.0 <= loss.kl_coef < torch.inf, ">= 0"),
+    ):
+        if not good:
+            raise ConfigError(f"{name}={getattr(loss, name)}, expected a number {expected}")
+    if loss.delta is not None and loss.loss_type == "cispo":
+        raise ConfigError(f"delta={loss.delta} is not of loss_type=cispo; leave it out")
+
+
+def _require_shapes(log_probs: Tensor, advantages: Tensor, *others: Tensor | None) -> None:
+    """Nothing is stretched silently, but for weights of completions, `[B, 1]`."""
+    *same, weights = others
+    shape = log_probs.shape
+    if log_probs.dim() != 2 or any(of is not None and of.shape != shape for of in same):
+        told = [list(of.shape) for of in (log_probs, *same) if of is not None]
+        raise ShapeError(f"log-probabilities and mask {told}: expected [B, T], the same of all")
+    if advantages.shape != shape[:1]:
+        raise ShapeError(
+            f"advantages {list(advantages.shape)}, expected [{shape[0]}]: one of each completion"
+        )
+    if weights is not None and weights.shape not in (shape, (shape[0], 1)):
+        raise ShapeError(
+            f"weights {list(weights.shape)}, expected {list(shape)} or [{shape[0]}, 1]"
+        )
 
 
 def _lengths(mask: Tensor) -> Tensor:

@@ -46,7 +46,7 @@ class DPOLoss:
 
     - sigmoid: -(1 - e) log s(z) - e log s(-z) (Mitchell 2023, "cDPO"; e = 0: Rafailov et al.)
     - robust: (-(1 - e) log s(z) + e log s(-z)) / (1 - 2 e) (Chowdhury et al. 2024, arXiv:2403.00409)
-    - hinge: max(0, 1 - z) (Zhao et al. 2023, arXiv:2305.10425)
+    - hinge: max(0, 1 - z) (Liu et al. 2023, "RSO", arXiv:2309.06657)
     - ipo: (h - 1 / (2 beta))^2, h the difference of means over tokens (Azar et al. 2023, arXiv:2310.12036,
       eq. 17, with means in place of sums as its authors do)
 
@@ -65,6 +65,8 @@ class DPOLoss:
         if self.loss_type not in PREFERENCE_LOSSES:
             known = ", ".join(PREFERENCE_LOSSES)
             raise ConfigError(f"loss_type={self.loss_type}, expected one of {known}")
+        if not 0.0 < self.beta < torch.inf:
+            raise ConfigError(f"beta={self.beta}, expected a number > 0")
         if not 0.0 <= self.label_smoothing < 0.5:
             raise ConfigError(f"label_smoothing={self.label_smoothing}, expected one in [0, 0.5)")
         if self.label_smoothing and self.loss_type not in ("sigmoid", "robust"):
@@ -80,7 +82,10 @@ class DPOLoss:
             rewards = [self.beta * of for of in apart]
             better = (rewards[0] > rewards[1]).to(rewards[0])
         if self.loss_type == "ipo":
-            mean = [of / pair.lengths for of, pair in zip(apart, (chosen, rejected), strict=True)]
+            mean = [
+                of / pair.lengths.clamp(min=1)
+                for of, pair in zip(apart, (chosen, rejected), strict=True)
+            ]
             each = (mean[0] - mean[1] - 0.5 / self.beta).square()
         else:
             each = self._of(self.beta * (apart[0] - apart[1]))

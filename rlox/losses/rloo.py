@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
+from rlox.errors import ShapeError
 from rlox.losses.policy import clipped_surrogate
 
-__all__ = ["clipped_sequences"]
+__all__ = ["rloo_loss"]
 
 
-def clipped_sequences(
+def rloo_loss(
     log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, mask: Tensor, clip_eps: float
 ) -> Tensor:
     """PPO's clipped surrogate with a completion as one action, whose ratio is the product of its tokens'.
 
     Log-probabilities and `mask` of the tokens that count `[B, T]`, advantages of completions `[B]` -> scalar.
     """
-    log_ratio = ((log_probs - old_log_probs) * mask).sum(-1)
+    if mask.shape != log_probs.shape or advantages.shape != log_probs.shape[:1]:
+        raise ShapeError(
+            f"log-probabilities {list(log_probs.shape)}, mask {list(mask.shape)}, advantages "
+            f"{list(advantages.shape)}: expected [B, T], [B, T] and [B]"
+        )
+    log_ratio = torch.where(mask.bool(), log_probs - old_log_probs, 0.0).sum(-1)
     return clipped_surrogate(log_ratio, advantages, clip_eps)

@@ -1,4 +1,4 @@
-"""Log-probabilities of tokens, without arrays of all tokens of the vocabulary beside the logits."""
+"""Log-probabilities of tokens, without arrays of all tokens of the vocabulary beside logits and gradient."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from rlox.errors import ShapeError
+from rlox.errors import ConfigError, ShapeError
 
 __all__ = ["token_entropies", "token_log_probs"]
 
@@ -33,8 +33,12 @@ def token_log_probs(
     overwrite : write the gradient where the logits are, which nothing may read afterwards, so that no second
         `[B, L, V]` is held; torch refuses where another function has kept the logits for its own gradient
 
+    Of a leaf that gradients are kept of the logits themselves would be lost: `overwrite` is not for those.
+
     Returns float32 (float64 of float64) `[B, T]`. `ShapeError` where the sizes do not fit.
     """
+    if not temperature > 0.0:
+        raise ConfigError(f"temperature={temperature}, expected a number > 0")
     if logits.dim() != 3 or tokens.shape != logits[:, start : start + tokens.shape[-1]].shape[:2]:
         raise ShapeError(
             f"logits {list(logits.shape)} from {start} on and tokens {list(tokens.shape)}: expected "
@@ -49,8 +53,8 @@ def token_entropies(logits: Tensor, temperature: float = 1.0) -> Tensor:
     logits = logits.detach()
     found = torch.empty(logits.shape[:2], dtype=_wide(logits.dtype), device=logits.device)
     for at in _blocks(logits):
-        said = (logits[at].to(found.dtype) / temperature).log_softmax(-1)
-        found[at] = -(said.exp() * said).sum(-1)
+        said = (logits[at].to(found.dtype) / temperature).softmax(-1)
+        found[at] = torch.special.entr(said).sum(-1)
     return found
 
 

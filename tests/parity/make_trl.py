@@ -10,7 +10,7 @@ midst of its generation, advantages and weights against a mismatch, runs as the 
 | `grpo/CASE/loss`, `grpo/CASE/gradient` | the gradient of all parameters, one after the other, float32 |
 | `dpo/CASE/loss`, `dpo/CASE/gradient` | |
 | `rloo/loss`, `rloo/gradient`, `rloo/advantages` | |
-| `advantages/SCALE`, `advantages/normalize_then_sum` | of `parity.text`'s rewards |
+| `advantages/REWARDS/SCALE`, `.../normalize_then_sum` | of rewards that are `whole`, or some `missing` |
 """
 
 from __future__ import annotations
@@ -167,14 +167,14 @@ def learned(of: text.TinyLM, loss: Tensor) -> tuple[Tensor, Tensor]:
     return loss.detach(), torch.cat([g.flatten() for g in found])
 
 
-def advantages(scale: str, aggregation: str = "sum_then_normalize") -> Tensor:
+def advantages(scale: str, missing: bool, aggregation: str = "sum_then_normalize") -> Tensor:
     """TRL's of the rewards."""
     self = SimpleNamespace(
         multi_objective_aggregation=aggregation, scale_rewards=scale, reward_funcs=[None, None],
         reward_weights=torch.tensor(text.WEIGHTS),
     )  # fmt: skip
     names = vars(grpo_trainer) | {
-        "self": self, "rewards_per_func": text.rewards(), "num_generations": text.GROUP,
+        "self": self, "rewards_per_func": text.rewards(missing), "num_generations": text.GROUP,
         "device": torch.device("cpu"),
     }  # fmt: skip
     of = grpo_trainer.GRPOTrainer._generate_and_score_completions
@@ -214,9 +214,11 @@ def main() -> None:
         found[f"grpo/{name}/loss"], found[f"grpo/{name}/gradient"] = grpo(case)
     for name, loss, reference in text.dpo_cases():
         found[f"dpo/{name}/loss"], found[f"dpo/{name}/gradient"] = dpo(loss, reference)
-    for scale in text.SCALES:
-        found[f"advantages/{scale}"] = advantages(scale)
-    found["advantages/normalize_then_sum"] = advantages("group", "normalize_then_sum")
+    for missing, word in ((True, "missing"), (False, "whole")):
+        for scale in text.SCALES:
+            found[f"advantages/{word}/{scale}"] = advantages(scale, missing)
+        summed = advantages("group", missing, "normalize_then_sum")
+        found[f"advantages/{word}/normalize_then_sum"] = summed
     found |= rloo()
     np.savez_compressed(text.GOLDEN, **{name: np.asarray(value) for name, value in found.items()})
     print(f"{len(found)} arrays, {text.GOLDEN.stat().st_size:,} bytes")

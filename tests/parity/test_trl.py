@@ -15,8 +15,8 @@ from rlox.losses import (
     Completions,
     DPOLoss,
     GRPOLoss,
-    clipped_sequences,
-    mismatch_weights,
+    importance_weights,
+    rloo_loss,
     token_log_probs,
 )
 
@@ -52,7 +52,7 @@ def grpo_loss(of: text.TinyLM, case: text.Case, **loss: Any) -> Tensor:
     if case.mismatch is not None:
         kind, least, most = case.mismatch
         assert most is not None
-        weights = mismatch_weights(BATCH.old, BATCH.sampled, BATCH.mask, kind, most, least)
+        weights = importance_weights(BATCH.old, BATCH.sampled, BATCH.mask, kind, most, least)
     return GRPOLoss(**case.loss | loss)(
         scored(of, BATCH.prompts, BATCH.completions),
         BATCH.old if case.old else None,
@@ -75,7 +75,7 @@ def test_there_are_as_many_combinations_as_are_claimed_and_no_two_are_alike(
     theirs: dict[str, Any],
 ) -> None:
     gradients = [theirs[f"grpo/{name}/gradient"] for name in GRPO]
-    assert len(gradients) >= 60
+    assert (len(GRPO), len(DPO)) == (65, 9)  # and RLOO's: 75
     first = [name for name in GRPO if "first step" in name]
     same = {  # where the ratio is 1 it is neither clipped nor another one of the whole completion
         frozenset(("grpo, first step", "gspo, first step")),
@@ -101,24 +101,27 @@ def test_a_preference_loss_and_its_gradient_are_trls(name: str, theirs: dict[str
 def test_rloos_loss_and_its_gradient_are_trls(theirs: dict[str, Any]) -> None:
     of = text.model()
     log_probs = scored(of, BATCH.prompts, BATCH.completions)
-    loss = clipped_sequences(log_probs, BATCH.old, BATCH.advantages, BATCH.mask, 0.2)
+    loss = rloo_loss(log_probs, BATCH.old, BATCH.advantages, BATCH.mask, 0.2)
     require_equal(theirs, "rloo", of, loss)
 
 
+@pytest.mark.parametrize("rewards", ["whole", "missing"])
 @pytest.mark.parametrize("scale", text.SCALES)
-def test_advantages_are_trls(scale: Any, theirs: dict[str, Any]) -> None:
-    """Of two weighted rewards, of which one is missing, or both."""
-    rewards = text.rewards().numpy()
-    found = group_advantages(rewards, text.GROUP, text.WEIGHTS, scale)
-    np.testing.assert_allclose(found, theirs[f"advantages/{scale}"], rtol=1e-5, atol=1e-6)
+def test_advantages_are_trls(scale: Any, rewards: str, theirs: dict[str, Any]) -> None:
+    """Of two weighted rewards, also where one is missing, or both."""
+    given = text.rewards(rewards == "missing").numpy()
+    found = group_advantages(given, text.GROUP, text.WEIGHTS, scale)
+    expected = theirs[f"advantages/{rewards}/{scale}"]
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("rewards", ["whole", "missing"])
 def test_advantages_that_are_standardised_before_they_are_summed_are_trls(
-    theirs: dict[str, Any],
+    rewards: str, theirs: dict[str, Any]
 ) -> None:
-    rewards = text.rewards().numpy()
-    found = group_advantages(rewards, text.GROUP, text.WEIGHTS, aggregation="normalize_then_sum")
-    expected = theirs["advantages/normalize_then_sum"]
+    given = text.rewards(rewards == "missing").numpy()
+    found = group_advantages(given, text.GROUP, text.WEIGHTS, aggregation="normalize_then_sum")
+    expected = theirs[f"advantages/{rewards}/normalize_then_sum"]
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 

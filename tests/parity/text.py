@@ -121,11 +121,13 @@ def dpo_cases() -> Iterator[tuple[str, dict[str, Any], bool]]:
 SCALES = ("group", "batch", "none")
 
 
-def rewards() -> Tensor:
-    """Of two functions, `[B, 2]`; a group without spread, a completion without a score."""
+def rewards(missing: bool = True) -> Tensor:
+    """Of two functions, `[B, 2]`; a group without spread, `missing`: a completion without a score."""
     g = torch.Generator().manual_seed(6)
     found = torch.rand(GROUP * PROMPTS, 2, generator=g)
     found[GROUP : 2 * GROUP] = 0.5
+    if not missing:
+        return found
     found[1] = torch.nan
     found[2, 1] = torch.nan
     return found

@@ -16,8 +16,8 @@ from rlox.losses import (
     Completions,
     DPOLoss,
     GRPOLoss,
-    clipped_sequences,
-    mismatch_weights,
+    importance_weights,
+    rloo_loss,
 )
 from rlox.losses.grpo import LOSS_TYPES
 
@@ -55,7 +55,9 @@ def test_a_ratio_outside_the_range_on_the_good_side_has_no_gradient(loss_type: s
     old = log_probs()
     moved = torch.tensor([[0.5, -0.5, 0.1, 9.0], [-0.5, 9.0, 9.0, 9.0], [0.1, 0.0, 0.3, -0.3]])
     now = (old + moved).requires_grad_()
-    terms = GRPOLoss(loss_type, clip_eps=0.2, clip_eps_high=0.4)(now, old, GAINS, MASK)
+    terms = GRPOLoss(loss_type, clip_eps=0.2, clip_eps_high=0.4)(
+        now, old, GAINS, MASK, max_length=4
+    )
     found = slope(terms.total, now) != 0
     assert found.tolist() == [
         [False, True, True, False],  # e^0.5 > 1.4 with A > 0
@@ -97,7 +99,7 @@ def test_the_mean_gradient_of_the_penalty_is_that_of_the_divergence(
     logits.requires_grad_()
     said, by_ref = logits.log_softmax(-1), ref.log_softmax(-1)
     exact = slope((said.exp() * (said - by_ref)).sum(), logits)
-    loss = GRPOLoss("dr_grpo", kl_coef=1.0, kl_estimator=estimator, kl_correction=corrected)
+    loss = GRPOLoss("grpo", kl_coef=1.0, kl_estimator=estimator, kl_correction=corrected)
     mean, one = torch.zeros(7, dtype=torch.float64), torch.ones(1, 1)
     for token in range(7):
         drawn = logits.log_softmax(-1)[token].view(1, 1)
@@ -114,6 +116,91 @@ def test_a_penalty_whose_mean_gradient_is_nothing_is_refused() -> None:
     GRPOLoss(kl_estimator="k1", kl_correction=False)  # where there is no penalty
 
 
+@pytest.mark.parametrize("loss_type", LOSS_TYPES)
+def test_what_is_behind_the_mask_may_be_anything(loss_type: str) -> None:
+    """Of a reference that was padded with zeros, or of a token that a model gives no probability."""
+    now, old, ref = log_probs(), log_probs(1), log_probs(2)
+    loss = GRPOLoss(loss_type, kl_coef=0.3)
+    found = []
+    for behind in (0.0, -120.0, -torch.inf):
+        given = [torch.where(MASK, of, behind) for of in (now, old, ref)]
+        learned = given[0].requires_grad_()
+        terms = loss(learned, given[1], GAINS, MASK, torch.where(MASK, ref, 0.0), max_length=4)
+        found.append((terms.total, slope(terms.total, learned)))
+        assert torch.isfinite(slope(rloo_loss(learned, given[1], GAINS, MASK, 0.2), learned)).all()
+    for total, gradient in found[1:]:
+        torch.testing.assert_close(total, found[0][0])
+        torch.testing.assert_close(gradient, found[0][1])
+    assert not found[0][1][~MASK].any()
+
+
+@pytest.mark.parametrize("loss_type", LOSS_TYPES)
+def test_a_batch_in_which_no_token_counts_says_nothing(loss_type: str) -> None:
+    now = log_probs().requires_grad_()
+    terms = GRPOLoss(loss_type)(now, None, GAINS, torch.zeros_like(MASK), max_length=4, tokens=0.0)
+    assert float(terms.total.detach()) == 0.0
+    assert not slope(terms.total, now).any()
+
+
+def test_metrics_are_of_the_tokens_that_count() -> None:
+    old, ref = log_probs(), log_probs(2)
+    now = old + torch.tensor([[0.5, 0.1, 0.1, 9.0], [-0.5, 0.0, 0.0, 0.0], [0.5, 0.0, 0.0, 0.0]])
+    apart = (ref - now)[MASK]
+    expected = ((apart.exp() - apart - 1) * (now - old)[MASK].exp()).mean()
+    terms = GRPOLoss("bnpo", kl_coef=0.3)(now, old, GAINS, MASK, ref)
+    torch.testing.assert_close(terms.kl, expected)
+    torch.testing.assert_close(terms.total, terms.policy + 0.3 * terms.kl)
+    assert (float(terms.clip_low), float(terms.clip_high)) == pytest.approx((1 / 8, 2 / 8))
+    capped = GRPOLoss("cispo", clip_eps_high=0.2)(now, old, GAINS, MASK)
+    assert (float(capped.clip_low), float(capped.clip_high)) == pytest.approx((0.0, 2 / 8))
+    whole = GRPOLoss("gspo", clip_eps=0.2)(now, old, GAINS, MASK)  # ratios e^0.23, e^-0.5, e^0.125
+    assert (float(whole.clip_low), float(whole.clip_high)) == pytest.approx((1 / 3, 1 / 3))
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"advantages": GAINS.unsqueeze(1)}, r"advantages \[3, 1\], expected \[3\]: one of each"),
+        ({"advantages": GAINS[:1]}, r"advantages \[1\], expected \[3\]"),
+        ({"mask": MASK[:, :1]}, r"mask \[\[3, 4\], \[3, 4\], \[3, 1\]"),
+        ({"old_log_probs": log_probs()[:1]}, r"expected \[B, T\], the same of all"),
+        ({"ref_log_probs": log_probs()[:, :1]}, r"expected \[B, T\], the same of all"),
+        ({"weights": torch.ones(3)}, r"weights \[3\], expected \[3, 4\] or \[3, 1\]"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_not_stretched(changed: dict[str, Any], told: str) -> None:
+    given = {"old_log_probs": log_probs(), "advantages": GAINS, "mask": MASK, **changed}
+    with pytest.raises(ShapeError, match=told):
+        GRPOLoss()(log_probs(), **given)
+    if "advantages" in changed:
+        with pytest.raises(ShapeError, match=r"expected \[B, T\], \[B, T\] and \[B\]"):
+            rloo_loss(log_probs(), log_probs(), changed["advantages"], MASK, 0.2)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"clip_eps": -0.1}, r"clip_eps=-0.1, expected a number in \[0, 1\)"),
+        ({"clip_eps": float("nan")}, r"clip_eps=nan"),
+        ({"clip_eps_high": -1.0}, r"clip_eps_high=-1.0, expected a number >= 0"),
+        ({"delta": 0.5}, r"delta=0.5, expected a number >= 1"),
+        ({"kl_coef": -0.1}, r"kl_coef=-0.1, expected a number >= 0"),
+        ({"delta": 2.0, "loss_type": "cispo"}, r"delta=2.0 is not of loss_type=cispo"),
+    ],
+)
+def test_numbers_outside_their_range_are_refused(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        GRPOLoss(**given)
+
+
+@pytest.mark.parametrize("most", [None, 3])
+def test_dr_grpo_divides_by_what_completions_may_have(most: int | None) -> None:
+    with pytest.raises(
+        ConfigError, match=rf"max_length={most}: dr_grpo .* at least the 4 that are here"
+    ):
+        GRPOLoss("dr_grpo")(log_probs(), None, GAINS, MASK, max_length=most)
+
+
 def test_what_a_loss_is_not_made_with_is_told() -> None:
     now = log_probs()
     with pytest.raises(ConfigError, match="loss_type=ppo, expected one of grpo, dr_grpo"):
@@ -123,7 +210,7 @@ def test_what_a_loss_is_not_made_with_is_told() -> None:
     with pytest.raises(ConfigError, match=r"kl_coef=0.1 needs log-probabilities of a reference"):
         GRPOLoss(kl_coef=0.1)(now, None, GAINS, MASK)
     with pytest.raises(ConfigError, match="correction=word, expected one of token_truncate"):
-        mismatch_weights(now, now, MASK, "word")
+        importance_weights(now, now, MASK, "word")
 
 
 def test_weights_against_a_mismatch_are_ratios_that_are_cut_or_left_out() -> None:
@@ -132,7 +219,7 @@ def test_weights_against_a_mismatch_are_ratios_that_are_cut_or_left_out() -> Non
     zero = torch.zeros_like(now)
 
     def found(correction: str, **limits: Any) -> list[list[float]]:
-        rows: list[list[float]] = mismatch_weights(now, zero, mask, correction, **limits).tolist()
+        rows: list[list[float]] = importance_weights(now, zero, mask, correction, **limits).tolist()
         return [[round(number, 6) for number in row] for row in rows]
 
     assert found("token_truncate") == [[3, 1, 0.5], [1, 1, 1]]
@@ -142,6 +229,13 @@ def test_weights_against_a_mismatch_are_ratios_that_are_cut_or_left_out() -> Non
     assert found("sequence_mask", most=1.5) == [[0], [1]]
     zero[0, 0] = torch.nan  # what is not known counts as equal
     assert found("sequence_mask", most=1.5) == [[0.5], [1]]
+    assert (
+        found("token_truncate", most=None)
+        == found("token_mask", most=None)
+        == [[1, 1, 0.5], [1, 1, 1]]
+    )
+    with pytest.raises(ConfigError, match=r"least=2.0 and most=1.0: expected least <= most"):
+        found("token_mask", least=2.0, most=1.0)
 
 
 def pairs(seed: int = 0) -> tuple[Completions, Completions, Tensor]:
@@ -200,6 +294,7 @@ def test_robust_dpo_is_in_the_mean_what_pairs_without_noise_give() -> None:
     ("given", "told"),
     [
         ({"loss_type": "dpo"}, "loss_type=dpo, expected one of sigmoid, ipo, hinge, robust"),
+        ({"beta": 0.0}, r"beta=0.0, expected a number > 0"),
         ({"label_smoothing": 0.5}, r"label_smoothing=0.5, expected one in \[0, 0.5\)"),
         (
             {"label_smoothing": 0.1, "loss_type": "ipo"},
@@ -214,7 +309,7 @@ def test_preference_losses_that_there_are_not_are_refused(given: dict[str, Any],
 
 def test_rloos_gradient_is_that_of_whole_completions() -> None:
     now = log_probs().requires_grad_()
-    found = slope(clipped_sequences(now, now.detach(), GAINS, MASK, 0.2), now)
+    found = slope(rloo_loss(now, now.detach(), GAINS, MASK, 0.2), now)
     torch.testing.assert_close(found, -GAINS.unsqueeze(1) * MASK / 3)
 
 
@@ -243,6 +338,31 @@ def test_a_completion_without_a_reward_is_left_out_of_its_group() -> None:
     assert group_advantages(rewards, 4).dtype == np.float32
 
 
+def test_words_that_are_none_are_refused() -> None:
+    with pytest.raises(ConfigError, match="scale=grup, expected one of group, batch, none"):
+        group_advantages(np.ones(4), 2, scale="grup")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="aggregation=sum, expected one of sum_then_normalize"):
+        group_advantages(np.ones(4), 2, aggregation="sum")  # type: ignore[arg-type]
+    with pytest.raises(ShapeError, match=r"rewards \[4, 2\]: expected \[B\]"):
+        leave_one_out_advantages(np.ones((4, 2)), 2)
+
+
+@pytest.mark.parametrize("scale", ["group", "batch", "none"])
+def test_a_missing_reward_changes_nothing_of_other_groups(scale: Any) -> None:
+    """With one the numbers come from NumPy, without from Rust."""
+    rewards = np.random.default_rng(0).random(12)
+    missing = np.concatenate([rewards, np.full(4, np.nan)])
+    found = group_advantages(missing, 4, scale=scale)
+    np.testing.assert_allclose(found[:12], group_advantages(rewards, 4, scale=scale), rtol=1e-5)
+    assert not found[12:].any()
+
+
+def test_a_preference_without_a_token_is_no_number_that_is_not_finite() -> None:
+    chosen, rejected, both = pairs()
+    empty = rejected._replace(lengths=torch.zeros(5, dtype=torch.long))
+    assert torch.isfinite(slope(DPOLoss("ipo")(chosen, empty).total, both)).all()
+
+
 @pytest.mark.parametrize(
     ("rewards", "size", "weights", "told"),
     [
@@ -251,6 +371,7 @@ def test_a_completion_without_a_reward_is_left_out_of_its_group() -> None:
         (np.ones((2, 2, 2)), 2, None, r"rewards \[2, 2, 2\]: expected \[B\] or \[B, F\]"),
         (np.ones((4, 2)), 2, (1.0,), "1 weights for 2 rewards"),
         (np.array([1.0, np.inf]), 2, None, "reward inf: expected numbers, or NaN for none"),
+        (np.ones((4, 2)), 2, (1.0, np.nan), r"weights \[1.0, nan\]: expected finite numbers"),
     ],
 )
 def test_rewards_that_are_none_of_groups_are_refused(

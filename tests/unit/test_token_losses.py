@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from rlox.errors import ShapeError
+from rlox.errors import ConfigError, ShapeError
 from rlox.losses import token_entropies, token_log_probs, tokens
 
 
@@ -69,9 +69,14 @@ def test_entropies_are_those_of_the_distribution() -> None:
     of = torch.distributions.Categorical(logits=logits.detach() / 0.7)
     torch.testing.assert_close(token_entropies(logits, 0.7), of.entropy())
     assert not token_entropies(logits).requires_grad
+    impossible = torch.tensor([[[0.0, 0.0, -torch.inf]]])
+    assert token_entropies(impossible).item() == pytest.approx(0.6931472)
 
 
 def test_tokens_that_no_logits_foretell_are_refused() -> None:
     logits, ids, _ = given()
+    for wrong in (0.0, -1.0, float("nan")):
+        with pytest.raises(ConfigError, match=f"temperature={wrong}, expected a number > 0"):
+            token_log_probs(logits, ids, 0, wrong)
     with pytest.raises(ShapeError, match=r"logits \[3, 6, 11\] from 4 on and tokens \[3, 3\]"):
         token_log_probs(logits, ids, 4)
