@@ -27,8 +27,9 @@ class Sampling:
     ----------
     max_new_tokens : of a completion at most
     temperature : logits are divided by it; 0 takes the best token
-    top_k, top_p, min_p : only the k best tokens are drawn, only the best that together have the probability
-        top_p, only those that are min_p times as probable as the best; None: all
+    top_k, top_p, min_p : only the k best tokens are drawn (and those that are as good as the last of them),
+        only the best that together have the probability top_p, only those that are min_p times as probable as
+        the best; None: all
     eos : tokens that end a completion, and belong to it
     pad : the token that stands behind an end
     """
@@ -48,6 +49,7 @@ class Sampling:
             "top_k": self.top_k is None or self.top_k >= 1,
             "top_p": self.top_p is None or 0.0 < self.top_p <= 1.0,
             "min_p": self.min_p is None or 0.0 <= self.min_p <= 1.0,
+            "pad": self.pad >= 0,
         }
         within = {
             "max_new_tokens": ">= 1",
@@ -55,7 +57,12 @@ class Sampling:
             "top_k": ">= 1",
             "top_p": "in (0, 1]",
             "min_p": "in [0, 1]",
+            "pad": ">= 0",
         }
+        if not isinstance(self.eos, tuple) or any(
+            not isinstance(t, int) or t < 0 for t in self.eos
+        ):
+            raise ConfigError(f"eos={self.eos}, expected a tuple of token ids")
         for name, good in checks.items():
             if not good:
                 raise ConfigError(f"{name}={getattr(self, name)}, expected a number {within[name]}")
@@ -67,7 +74,9 @@ class Completed:
 
     tokens: Tensor  # int64; `pad` behind an end
     mask: Tensor  # bool, of tokens that belong to it, the end among them
-    log_probs: Tensor  # float32, of each token among all, at the temperature; 0 behind an end
+    log_probs: (
+        Tensor  # float32, of each token among all, at the temperature (0: at 1); 0 behind an end
+    )
     ended: Tensor  # bool [B], whether there is an end; else it was cut off
 
     @property
@@ -77,7 +86,7 @@ class Completed:
 
 
 def completions(
-    model: TextModel, prompts: Tensor | Sequence[Tensor], how: Sampling, numbers: Tensor | None
+    model: TextModel, prompts: Tensor | Sequence[Tensor], how: Sampling, uniforms: Tensor | None
 ) -> Completed:
     """Complete prompts.
 
@@ -86,26 +95,32 @@ def completions(
     model : the one that is asked, in evaluation mode meanwhile
     prompts : int64 `[B, P]`, or B of different lengths, each at least one token
     how : the way of drawing
-    numbers : in [0, 1), `[B, max_new_tokens]`, by which the tokens are drawn, so that those of a completion
+    uniforms : in [0, 1), `[B, max_new_tokens]`, by which the tokens are drawn, so that those of a completion
         depend on its row alone; not needed for the best tokens
 
-    With a model that has a cache each token is a call for one token; others are asked for the whole again.
+    With a model that has a cache each token is a call for one token; others are asked for the whole again,
+    and so are those that cannot be told of padding where prompts have different lengths.
     """
     rows = _rows(prompts)
-    if how.temperature > 0.0:
+    drawn = how.temperature > 0.0
+    if drawn:
         expected = [len(rows), how.max_new_tokens]
-        if numbers is None or list(numbers.shape) != expected:
-            there = None if numbers is None else list(numbers.shape)
+        if uniforms is None or list(uniforms.shape) != expected:
+            there = None if uniforms is None else list(uniforms.shape)
             raise ShapeError(
-                f"numbers {there}, expected {expected}: one for each token that is drawn"
+                f"uniforms {there}, expected {expected}: one for each token that is drawn"
             )
-    with torch.inference_mode(), _evaluating(model.module):
-        kind = _Cached if model.caches else _Again
-        return _drawn(kind(model, rows, how.max_new_tokens), model, how, numbers)
+        if not bool(((uniforms >= 0.0) & (uniforms < 1.0)).all()):
+            raise ConfigError("uniforms: expected numbers in [0, 1)")
+    # not in inference mode, whose tensors no gradient can be taken with afterwards
+    with torch.no_grad(), _evaluating(model.module):
+        kind = _Cached if model.caches_for([len(row) for row in rows]) else _Again
+        text = kind(model, rows, how.max_new_tokens)
+        return _drawn(text, model, how, uniforms if drawn else None)
 
 
 def _rows(prompts: Tensor | Sequence[Tensor]) -> list[Tensor]:
-    rows = list(prompts)
+    rows = [torch.as_tensor(row) for row in prompts]
     if not rows or any(row.dim() != 1 or not len(row) or row.is_floating_point() for row in rows):
         shapes = [list(row.shape) for row in rows[:3]]
         raise ShapeError(
@@ -134,15 +149,16 @@ class _Cached:
         self._model = model
         ids = pad_sequence(rows, batch_first=True, padding_side="left")
         lengths = torch.tensor([len(row) for row in rows], device=ids.device)
-        width = ids.shape[1]
-        self._mask = torch.ones(len(rows), width + longest, dtype=torch.bool, device=ids.device)
-        before = torch.arange(width, device=ids.device) < (width - lengths).unsqueeze(1)
-        self._mask[:, :width] = ~before
-        self._at = width
-        self.logits, self._cache = model.begun(ids, self._mask[:, :width], width + longest)
+        self._at = width = ids.shape[1]
+        self._mask: Tensor | None = None
+        if bool((lengths != width).any()):
+            self._mask = torch.ones(len(rows), width + longest, dtype=torch.bool, device=ids.device)
+            columns = torch.arange(width, device=ids.device)
+            self._mask[:, :width] = columns >= (width - lengths).unsqueeze(1)
+        self.logits, self._cache = model.prefill(ids, self._seen(), width + longest)
         self._steps: Stepper | None = None
         if isinstance(model.module, Llama):
-            self._steps = steps_of(model.module, self._cache, self._mask[:, :width])
+            self._steps = steps_of(model.module, self._cache, width - lengths)
 
     def take(self, tokens: Tensor) -> None:
         """One more token of each."""
@@ -151,7 +167,10 @@ class _Cached:
             return
         self._at += 1
         ids = tokens.unsqueeze(1)
-        self.logits, self._cache = self._model.further(ids, self._mask[:, : self._at], self._cache)
+        self.logits, self._cache = self._model.decode_step(ids, self._seen(), self._cache)
+
+    def _seen(self) -> Tensor | None:
+        return None if self._mask is None else self._mask[:, : self._at]
 
 
 class _Again:
@@ -177,7 +196,7 @@ class _Again:
 
 
 def _drawn(
-    text: _Cached | _Again, model: TextModel, how: Sampling, numbers: Tensor | None
+    text: _Cached | _Again, model: TextModel, how: Sampling, uniforms: Tensor | None
 ) -> Completed:
     """Token after token until all have ended."""
     count, device = len(text.logits), text.logits.device
@@ -186,7 +205,7 @@ def _drawn(
     for at in range(how.max_new_tokens):
         check()
         require_finite_logits(text.logits, model.module)
-        tokens, said = _token(text.logits, how, None if numbers is None else numbers[:, at])
+        tokens, said = _token(text.logits, how, None if uniforms is None else uniforms[:, at])
         columns.append((torch.where(going, tokens, how.pad), going, torch.where(going, said, 0.0)))
         going = going & ~torch.isin(tokens, ends)
         if at == how.max_new_tokens - 1 or not bool(going.any()):
@@ -196,21 +215,21 @@ def _drawn(
     return Completed(tokens, mask, log_probs, ~going)
 
 
-def _token(logits: Tensor, how: Sampling, numbers: Tensor | None) -> tuple[Tensor, Tensor]:
+def _token(logits: Tensor, how: Sampling, uniforms: Tensor | None) -> tuple[Tensor, Tensor]:
     """One of each row of `[B, V]`, and its log-probability."""
     logits = logits.float()
-    if how.temperature == 0.0 or numbers is None:
+    if uniforms is None:
         best, where = logits.max(-1)
         return where, best - logits.logsumexp(-1)
     said = (logits / how.temperature).log_softmax(-1)
-    tokens = _inverse(_left(said, how).exp(), numbers.to(said.device))
+    tokens = _inverse(_left(said, how).exp(), uniforms.to(said.device))
     return tokens, said.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
 
 
-def _inverse(weights: Tensor, numbers: Tensor) -> Tensor:
-    """The token where the sum of the weights `[B, V]` up to it passes the part `numbers` `[B]` of all."""
+def _inverse(weights: Tensor, uniforms: Tensor) -> Tensor:
+    """The token where the sum of the weights `[B, V]` up to it passes the part `uniforms` `[B]` of all."""
     total = weights.cumsum(-1, dtype=torch.float64)
-    goal = numbers.to(torch.float64).unsqueeze(1) * total[:, -1:]
+    goal = uniforms.to(torch.float64).unsqueeze(1) * total[:, -1:]
     found = torch.searchsorted(total, goal, right=True).squeeze(1)
     # a product that was rounded up to the sum of all would be behind the last token
     last = (weights > 0).long().cumsum(-1).argmax(-1)

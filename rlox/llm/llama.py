@@ -1,11 +1,11 @@
 """A small causal language model, of the architecture and the weights' names of Llama (arXiv:2302.13971).
 
-transformers and vLLM load what it saves, and it loads what they have saved of that architecture.
+transformers and vLLM load what it saves, and it loads what transformers saves of it in one file.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import torch
@@ -14,7 +14,7 @@ from torch.nn.functional import rms_norm, scaled_dot_product_attention, silu
 
 from rlox.errors import ConfigError
 
-__all__ = ["Cache", "Llama", "LlamaSize", "Said"]
+__all__ = ["Cache", "Llama", "LlamaSize", "Output"]
 
 STD = 0.02  # of initial weights
 
@@ -47,6 +47,13 @@ class LlamaSize:
     tie_word_embeddings: bool = False
 
     def __post_init__(self) -> None:
+        for f in fields(self):
+            value, whole = getattr(self, f.name), f.type == "int"
+            good = isinstance(value, int if whole else (int, float)) and value > 0
+            if f.type != "bool" and (isinstance(value, bool) or not good):
+                raise ConfigError(
+                    f"{f.name}={value!r}, expected a {'whole ' if whole else ''}number above 0"
+                )
         heads, shared = self.num_attention_heads, self.num_key_value_heads
         if self.hidden_size % heads or (self.hidden_size // heads) % 2:
             raise ConfigError(
@@ -94,7 +101,7 @@ class Cache:
         return kept_keys, kept_values
 
 
-class Said(NamedTuple):
+class Output(NamedTuple):
     """What a model says of the next tokens."""
 
     logits: Tensor  # [B, L or `logits_to_keep`, V]
@@ -122,7 +129,7 @@ class Llama(nn.Module):
         position_ids: Tensor | None = None,
         past_key_values: Cache | None = None,
         logits_to_keep: int = 0,
-    ) -> Said:
+    ) -> Output:
         """The logits behind each token, or behind the last `logits_to_keep`.
 
         Parameters
@@ -140,7 +147,7 @@ class Llama(nn.Module):
         hidden = self.model(input_ids, attention_mask, position_ids, past_key_values)
         if past_key_values is not None:
             past_key_values.length = past + length
-        return Said(self.lm_head(hidden[:, -logits_to_keep:]), past_key_values)
+        return Output(self.lm_head(hidden[:, -logits_to_keep:]), past_key_values)
 
     def cache(self, batch: int, length: int) -> Cache:
         """An empty one for so many sequences of so many tokens."""
@@ -148,20 +155,19 @@ class Llama(nn.Module):
 
 
 class _Body(nn.Module):
-    rates: Tensor  # at which the angles of each pair rise with the position
-
     def __init__(self, size: LlamaSize) -> None:
         super().__init__()
         self.embed_tokens = nn.Embedding(size.vocab_size, size.hidden_size)
         self.layers = nn.ModuleList(_Layer(size, i) for i in range(size.num_hidden_layers))
         self.norm = _Norm(size)
-        self.register_buffer("rates", rates_of(size), persistent=False)
+        self.size = size
 
     def forward(
         self, ids: Tensor, mask: Tensor | None, positions: Tensor, cache: Cache | None
     ) -> Tensor:
         hidden = self.embed_tokens(ids)
-        angles = positions.unsqueeze(-1).to(torch.float32) * self.rates
+        # not a buffer, which a cast of the model would round
+        angles = positions.unsqueeze(-1).float() * inv_freq(self.size, ids.device)
         turn = torch.cat([angles, angles], -1).unsqueeze(-3)
         turned = turn.cos().to(hidden.dtype), turn.sin().to(hidden.dtype)
         seen = _seen(mask, ids, 0 if cache is None else cache.length)
@@ -180,9 +186,7 @@ def _seen(mask: Tensor | None, ids: Tensor, past: int) -> Tensor | None:
     causal = torch.arange(past + length, device=ids.device) <= rows
     if mask is None:
         return causal[None, None]
-    # a token of padding sees itself: nothing at all would be NaN
-    itself = torch.arange(past + length, device=ids.device) == rows
-    return ((causal & mask.bool()[:, None]) | itself).unsqueeze(1)
+    return (causal & mask.bool()[:, None]).unsqueeze(1)
 
 
 class _Norm(nn.Module):
@@ -197,7 +201,7 @@ class _Norm(nn.Module):
 class _Layer(nn.Module):
     def __init__(self, size: LlamaSize, number: int) -> None:
         super().__init__()
-        self.self_attn, self.mlp = _Attention(size, number), _Gated(size)
+        self.self_attn, self.mlp = _Attention(size, number), _MLP(size)
         self.input_layernorm, self.post_attention_layernorm = _Norm(size), _Norm(size)
 
     def forward(
@@ -212,7 +216,7 @@ class _Layer(nn.Module):
         return found
 
 
-class _Gated(nn.Module):
+class _MLP(nn.Module):
     def __init__(self, size: LlamaSize) -> None:
         super().__init__()
         inside = size.hidden_size, size.intermediate_size
@@ -260,11 +264,10 @@ class _Attention(nn.Module):
         return out
 
 
-def rates_of(size: LlamaSize) -> Tensor:
+def inv_freq(size: LlamaSize, device: torch.device) -> Tensor:
     """How much a token's place turns each pair of a head, in radians, float32 `[head_dim / 2]`."""
-    powers = torch.arange(0, size.head_dim, 2, dtype=torch.float32) / size.head_dim
-    found: Tensor = size.rope_theta**-powers
-    return found
+    powers = torch.arange(0, size.head_dim, 2, dtype=torch.float32, device=device) / size.head_dim
+    return torch.reciprocal(size.rope_theta**powers)
 
 
 def _rotated(x: Tensor, turned: tuple[Tensor, Tensor]) -> Tensor:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from rlox.errors import ConfigError, NonFiniteError, ShapeError
 from rlox.llm.llama import Llama
@@ -43,18 +45,25 @@ class TextModel:
         start: int = 1,
         lengths: Tensor | None = None,
         temperature: float = 1.0,
+        overwrite: bool = False,
     ) -> Tensor:
         """Log-probabilities of the tokens of each sequence from column `start` on, with gradient.
 
         Parameters
         ----------
         ids : int64 `[B, L]`, padding behind each sequence
-        start : >= 1
+        start : in [1, L)
         lengths : tokens of each sequence, int64 `[B]`; None: L. What is behind them means nothing
-        temperature : that they are drawn with
+        temperature : that they are drawn with, > 0
+        overwrite : write the gradient of the logits where they are, if a linear layer made them: no second
+            `[B, L, V]` is held. Nobody else may read them afterwards, and there is one way back
 
         Returns `[B, L - start]`.
         """
+        if not 1 <= start < ids.shape[1]:
+            raise ShapeError(
+                f"start={start} of {ids.shape[1]} columns, expected one in [1, {ids.shape[1]})"
+            )
         kept = ids.shape[1] - start + 1
         given: dict[str, Any] = {}
         if self._takes_mask and lengths is not None:
@@ -65,31 +74,77 @@ class TextModel:
         if self._keeps:
             given["logits_to_keep"] = kept
         logits = self._logits(self.module(ids, **given), ids, kept)
-        free = _of_linear(logits)
+        free = overwrite and _of_linear(logits)
         return token_log_probs(logits, ids[:, start:], logits.shape[1] - kept, temperature, free)
+
+    def completion_log_probs(
+        self,
+        prompts: Sequence[Tensor],
+        tokens: Tensor,
+        mask: Tensor,
+        temperature: float = 1.0,
+        overwrite: bool = False,
+    ) -> Tensor:
+        """Log-probabilities of completions of prompts of any lengths, in one call, with gradient.
+
+        Parameters
+        ----------
+        prompts : int64 `[P]` each, as many as completions
+        tokens : int64 `[B, T]`
+        mask : of those that belong to a completion, `[B, T]`, none behind one that does not
+        temperature, overwrite : as of `log_probs`
+
+        Returns `[B, T]`, 0 where the mask is.
+        """
+        if tokens.shape != mask.shape or len(prompts) != len(tokens):
+            raise ShapeError(
+                f"{len(prompts)} prompts, tokens {list(tokens.shape)} and mask {list(mask.shape)}: expected "
+                "B, [B, T] and [B, T]"
+            )
+        mask = mask.bool()
+        before = torch.tensor([len(prompt) for prompt in prompts], device=tokens.device)
+        counts = mask.sum(1)
+        if int(before.min()) < 1:
+            raise ShapeError("a prompt without a token, expected at least one")
+        rows = [
+            torch.cat([p, row[: int(n)]]) for p, row, n in zip(prompts, tokens, counts, strict=True)
+        ]
+        ids, start = pad_sequence(rows, batch_first=True), int(before.min())
+        if ids.shape[1] == start:
+            return torch.zeros(mask.shape, device=tokens.device)
+        said = self.log_probs(ids, start, before + counts, temperature, overwrite)
+        columns = (before - start).unsqueeze(1) + torch.arange(
+            tokens.shape[1], device=tokens.device
+        )
+        return said.gather(1, columns.clamp(max=said.shape[1] - 1)).masked_fill(~mask, 0.0)
+
+    def caches_for(self, lengths: Sequence[int]) -> bool:
+        """Whether a cache serves prompts of these lengths: of different ones their padding has to be told."""
+        alike = len(set(lengths)) == 1
+        return self.caches and (alike or (self._takes_mask and self._takes_positions))
 
     def whole(self, ids: Tensor) -> Tensor:
         """The logits behind all tokens of sequences with padding behind them, `[B, L, V]`."""
         given = {"use_cache": False} if self._told_to_cache else {}
         return self._logits(self.module(ids, **given), ids, ids.shape[1])
 
-    def begun(self, ids: Tensor, mask: Tensor, length: int) -> tuple[Tensor, Any]:
-        """The logits behind prompts with padding before them, `[B, V]`, and a cache for `length` tokens."""
+    def prefill(self, ids: Tensor, mask: Tensor | None, length: int) -> tuple[Tensor, Any]:
+        """The logits behind prompts, `[B, V]`, and a cache for `length` tokens.
+
+        `mask` `[B, P]` is False for padding, which is before a prompt; None: there is none.
+        """
         given: dict[str, Any] = {}
         if isinstance(self.module, Llama):
             given["past_key_values"] = self.module.cache(len(ids), length)
         return self._step(ids, mask, given)
 
-    def further(self, ids: Tensor, mask: Tensor, cache: Any) -> tuple[Tensor, Any]:
-        """The logits behind one more token of each, `[B, 1]`, `mask` `[B, all]`."""
+    def decode_step(self, ids: Tensor, mask: Tensor | None, cache: Any) -> tuple[Tensor, Any]:
+        """The logits behind one more token of each, `[B, 1]`; `mask` `[B, all]` or None."""
         return self._step(ids, mask, {"past_key_values": cache})
 
-    def _step(self, ids: Tensor, mask: Tensor, given: dict[str, Any]) -> tuple[Tensor, Any]:
-        if not bool(mask.all()):
-            if not self._takes_mask:
-                raise ShapeError("prompts of different lengths, and the model takes no mask")
+    def _step(self, ids: Tensor, mask: Tensor | None, given: dict[str, Any]) -> tuple[Tensor, Any]:
+        if mask is not None:
             given["attention_mask"] = mask.long()
-        if self._takes_positions:
             at = (mask.long().cumsum(1) - 1).clamp_(min=0)
             given["position_ids"] = at[:, -ids.shape[1] :]
         if self._keeps:
@@ -97,7 +152,13 @@ class TextModel:
         if self._told_to_cache:
             given["use_cache"] = True
         said = self.module(ids, **given)
-        return self._logits(said, ids, 1)[:, -1], said.past_key_values
+        cache = getattr(said, "past_key_values", None)
+        if cache is None:
+            raise ConfigError(
+                f"{type(self.module).__name__} takes past_key_values and returned none: what was said before "
+                "would be forgotten"
+            )
+        return self._logits(said, ids, 1)[:, -1], cache
 
     def _logits(self, said: Any, ids: Tensor, least: int) -> Tensor:
         logits = said if isinstance(said, Tensor) else getattr(said, "logits", None)

@@ -12,8 +12,8 @@ import safetensors.torch
 import torch
 
 from rlox.disk import replace_file
-from rlox.errors import CheckpointError
-from rlox.llm.llama import Llama, LlamaSize, rates_of
+from rlox.errors import CheckpointError, ConfigError
+from rlox.llm.llama import Llama, LlamaSize
 
 __all__ = ["load_llama", "save_llama"]
 
@@ -21,6 +21,8 @@ CONFIG, WEIGHTS, KIND = "config.json", "model.safetensors", "LlamaForCausalLM"
 TIED = "lm_head.weight"
 # What changes the function and is not here, with the values that are.
 ONLY: dict[str, tuple[Any, ...]] = {
+    "attention_dropout": (None, 0, 0.0),
+    "quantization_config": (None,),
     "hidden_act": (None, "silu"),
     "attention_bias": (None, False),
     "mlp_bias": (None, False),
@@ -28,8 +30,15 @@ ONLY: dict[str, tuple[Any, ...]] = {
 }
 
 
-def save_llama(model: Llama, folder: Path) -> None:
-    """Write the folder, with the weights in their own precision."""
+def save_llama(
+    model: Llama,
+    folder: Path,
+    eos: int | None = None,
+    pad: int | None = None,
+    bos: int | None = None,
+) -> None:
+    """Write the folder, with the weights in their own precision; `eos` ends a text, `pad` is behind one."""
+    folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     weights = {
         name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()
@@ -38,13 +47,19 @@ def save_llama(model: Llama, folder: Path) -> None:
         del weights[TIED]
     dtype = str(model.lm_head.weight.dtype).removeprefix("torch.")
     about = {"architectures": [KIND], "model_type": "llama", "hidden_act": "silu", "dtype": dtype}
+    tokens = {
+        "eos_token_id": eos,
+        "pad_token_id": pad,
+        "bos_token_id": bos,
+    }  # else transformers has its own
     replace_file(folder / WEIGHTS, safetensors.torch.save(weights, {"format": "pt"}))
-    document = json.dumps({**about, **asdict(model.size)}, indent=1)
+    document = json.dumps({**about, **tokens, **asdict(model.size)}, indent=1)
     replace_file(folder / CONFIG, document.encode())
 
 
 def load_llama(folder: Path) -> Llama:
     """The model in a folder, from safetensors only; `CheckpointError` for what is none of this kind."""
+    folder = Path(folder)
     try:
         about = json.loads((folder / CONFIG).read_bytes())
         weights = safetensors.torch.load_file(folder / WEIGHTS)
@@ -57,7 +72,6 @@ def load_llama(folder: Path) -> Llama:
         weights[TIED] = weights["model.embed_tokens.weight"]
     with torch.device("meta"):
         model = Llama(size)
-    model.model.rates = rates_of(size)
     try:
         model.load_state_dict(weights, assign=True)
     except RuntimeError as error:
@@ -76,14 +90,19 @@ def _size(folder: Path, about: Any) -> LlamaSize:
                 f"{folder / CONFIG}: {name}={about[name]}; such a model needs the package transformers"
             )
     # newer files have the base of the positions among their parameters
-    given = {**(about.get("rope_parameters") or {}), **about}
+    rope = about.get("rope_parameters") or {}
+    if not isinstance(rope, dict):
+        raise CheckpointError(f"{folder / CONFIG}: rope_parameters={rope}, expected an object")
+    given = {**about, **rope}
+    given.setdefault("num_key_value_heads", given.get("num_attention_heads"))
+    given.setdefault("max_position_embeddings", 2048)  # as transformers has it
     if given.get("rope_type") not in (None, "default"):
         raise CheckpointError(
             f"{folder / CONFIG}: rope_type={given['rope_type']}; such a model needs the package transformers"
         )
     try:
         size = LlamaSize(**{f.name: given[f.name] for f in fields(LlamaSize) if f.name in given})
-    except TypeError as error:
+    except (TypeError, ConfigError) as error:
         raise CheckpointError(f"{folder / CONFIG}: {error}") from error
     if given.get("head_dim") not in (None, size.head_dim):
         raise CheckpointError(

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention, silu
 
-from rlox.llm.llama import Cache, Llama
+from rlox.llm.llama import Cache, Llama, inv_freq
 
 __all__ = ["Stepper", "steps_of"]
 
@@ -29,19 +29,19 @@ class Stepper:
     ----------
     model : float32, without hooks
     cache : what was seen, which goes on
-    mask : of what is in it, `[B, past]`, False for padding before the text
+    before : tokens of padding before each text in it, int64 `[B]`
     """
 
-    def __init__(self, model: Llama, cache: Cache, mask: Tensor) -> None:
+    def __init__(self, model: Llama, cache: Cache, before: Tensor) -> None:
         self._size, self._cache = model.size, cache
         self._embedding = model.model.embed_tokens.weight.detach()
         self._layers = [_joined(layer) for layer in model.model.layers]
         self._head = _turned(model.lm_head.weight * model.model.norm.weight)
-        places = torch.arange(cache.room, device=mask.device)
-        angles = places.unsqueeze(1) * model.model.rates
+        places = torch.arange(cache.room, device=before.device)
+        angles = places.unsqueeze(1) * inv_freq(model.size, before.device)
         self._cos = torch.cat([angles.cos(), angles.cos()], -1).unsqueeze(1)
         self._sin = torch.cat([-angles.sin(), angles.sin()], -1).unsqueeze(1)
-        self._before = (~mask).sum(1)
+        self._before = before
         self._padded = bool(self._before.any())
 
     def __call__(self, tokens: Tensor) -> Tensor:
@@ -78,7 +78,7 @@ class Stepper:
         return x * x.square().mean(-1, keepdim=True).add_(self._size.rms_norm_eps).rsqrt_()
 
 
-def steps_of(model: Llama, cache: Cache, mask: Tensor) -> Stepper | None:
+def steps_of(model: Llama, cache: Cache, before: Tensor) -> Stepper | None:
     """A stepper, where that is `forward` up to rounding: of float32, without hooks or parts of one's own."""
     parts, plain = list(model.modules()), (nn.Linear, nn.Embedding, nn.ModuleList)
     ours = all(type(p) in plain or type(p).__module__ == Llama.__module__ for p in parts)
@@ -90,7 +90,7 @@ def steps_of(model: Llama, cache: Cache, mask: Tensor) -> Stepper | None:
         or model.lm_head.weight.dtype != torch.float32
     ):
         return None
-    return Stepper(model, cache, mask)
+    return Stepper(model, cache, before)
 
 
 def _joined(layer: nn.Module) -> _Joined:

@@ -41,7 +41,7 @@ class Characters:
         return np.array(ids, np.int64)
 
     def decode(self, ids: Sequence[int] | NDArray[np.int64]) -> str:
-        """The text up to its end; padding is nothing."""
+        """The text up to its end, to be read: padding is nothing, so that it may look better than it is."""
         found = []
         for token in ids:
             if token == self.END:
@@ -78,22 +78,29 @@ class Task(ABC):
         while True:
             yield self.example(stream.uniform(8))
 
-    def reward(self, completion: str, example: Example) -> float:
-        """1 of the right answer, 0 of any other."""
-        return float(completion == example.answer)
+    @property
+    def characters(self) -> Characters:
+        """Its tokens."""
+        return Characters(self.alphabet)
+
+    def reward(self, tokens: Sequence[int] | NDArray[np.int64], example: Example) -> float:
+        """1 of a completion that is the right answer and its end, whatever is behind that; else 0."""
+        right = self.characters.encode(example.answer, end=True)
+        given = np.asarray(tokens, np.int64)[: len(right)]
+        return float(np.array_equal(given, right))
 
     def rejected(self, example: Example, numbers: NDArray[np.float64]) -> str:
         """A wrong answer that is near the right one: one character is another one, by two numbers."""
         at = int(numbers[0] * len(example.answer))
         there = example.answer[at]
-        others = [c for c in self.characters(example) if c != there]
+        others = [c for c in self.used(example) if c != there]
         return (
             example.answer[:at] + others[int(numbers[1] * len(others))] + example.answer[at + 1 :]
         )
 
     @abstractmethod
-    def characters(self, example: Example) -> str:
-        """What answers are made of."""
+    def used(self, example: Example) -> str:
+        """The characters that near answers are made of."""
 
 
 class Arithmetic(Task):
@@ -106,7 +113,7 @@ class Arithmetic(Task):
         a, b = (int(100 * number) for number in numbers[:2])
         return Example(f"{a}+{b}=", f"{a + b}")
 
-    def characters(self, example: Example) -> str:
+    def used(self, example: Example) -> str:
         """Digits."""
         return "0123456789"
 
@@ -122,7 +129,7 @@ class Copy(Task):
         text = "".join("abcdefgh"[int(8 * number)] for number in numbers[1 : 1 + length])
         return Example(f"{text}>", text)
 
-    def characters(self, example: Example) -> str:
+    def used(self, example: Example) -> str:
         """Letters."""
         return "abcdefgh"
 
@@ -138,7 +145,7 @@ class Format(Task):
         letter = "abcdefghijklmnopqrstuvwxyz"[int(26 * numbers[1])]
         return Example(f"{count}{letter}:", f"[{letter * count}]")
 
-    def characters(self, example: Example) -> str:
+    def used(self, example: Example) -> str:
         """Of this answer, so that only the format is wrong."""
         return "[]" + example.answer[1]
 

@@ -1,24 +1,39 @@
-"""Sizes and tokens that transformers' Llama and ours are asked with."""
+"""Sizes, weights and tokens that transformers' Llama and ours are asked with."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 GOLDEN = Path(__file__).parent / "golden" / "llama.npz"
-IDS = torch.tensor([[3, 1, 4, 1, 5, 9], [2, 6, 5, 3, 5, 8], [9, 7, 9, 3, 2, 3]])
+LENGTH = 40
+IDS = torch.from_numpy(np.random.default_rng(0).integers(0, 11, (3, LENGTH)))
 PADDED = (0, 2, 3)  # tokens at the begin of each row that are padding
 _SIZE: dict[str, Any] = {
-    "vocab_size": 11, "hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 2,
-    "num_attention_heads": 2, "num_key_value_heads": 2, "max_position_embeddings": 16, "rms_norm_eps": 1e-6,
+    "vocab_size": 11, "hidden_size": 64, "intermediate_size": 24, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 4, "max_position_embeddings": 64, "rms_norm_eps": 1e-3,
 }  # fmt: skip
-SIZES = (_SIZE, {**_SIZE, "num_key_value_heads": 1, "tie_word_embeddings": True})
+SIZES = (_SIZE, {**_SIZE, "num_key_value_heads": 2, "tie_word_embeddings": True})
+
+
+def weights(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Of those names and shapes, so large that the outputs tell what has become of each."""
+    rng = np.random.default_rng(1)
+    found = {
+        name: torch.from_numpy(0.2 * rng.standard_normal(tuple(state[name].shape))).float()
+        for name in sorted(state)
+    }
+    if torch.equal(state["lm_head.weight"], state["model.embed_tokens.weight"]):
+        found["lm_head.weight"] = found["model.embed_tokens.weight"]
+    return found
 
 
 def padding() -> tuple[Tensor, Tensor]:
     """A mask of what is no padding, and positions that are counted from there."""
-    mask = (torch.arange(IDS.shape[1]) >= torch.tensor(PADDED).unsqueeze(1)).long()
+    mask = (torch.arange(LENGTH) >= torch.tensor(PADDED).unsqueeze(1)).long()
     return mask, (mask.cumsum(1) - 1).clamp(min=0)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from parity.llama import GOLDEN, IDS, SIZES, padding
+from parity.llama import GOLDEN, IDS, LENGTH, SIZES, padding, weights
 from rlox.llm import Llama, LlamaSize
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
@@ -25,18 +25,16 @@ def given(request: pytest.FixtureRequest) -> tuple[Llama, dict[str, Tensor]]:
             if name.startswith(f"{number}/")
         }
     model = Llama(LlamaSize(**SIZES[number]))
-    model.load_state_dict(
-        {n.removeprefix("weights/"): w for n, w in theirs.items() if n.startswith("weights/")}
-    )
+    model.load_state_dict(weights(model.state_dict()))
     return model.eval(), theirs
 
 
 @torch.no_grad()
-def in_steps(model: Llama, mask: Tensor | None, positions: Tensor | None, first: int) -> Tensor:
-    """`first` tokens at once, then one by one, with what was seen in the cache."""
-    cache = model.cache(len(IDS), IDS.shape[1])
+def in_steps(model: Llama, mask: Tensor | None, positions: Tensor | None) -> Tensor:
+    """Four tokens at once, then three, then one by one, with what was seen in the cache."""
+    cache = model.cache(len(IDS), LENGTH)
     parts, at = [], 0
-    for end in range(first, IDS.shape[1] + 1):
+    for end in (4, *range(7, LENGTH + 1)):
         more: list[Any] = [None, None]
         if mask is not None and positions is not None:
             more = [mask[:, :end], positions[:, at:end]]
@@ -48,7 +46,7 @@ def in_steps(model: Llama, mask: Tensor | None, positions: Tensor | None, first:
 def test_logits_are_those_of_transformers(given: tuple[Llama, dict[str, Tensor]]) -> None:
     model, theirs = given
     torch.testing.assert_close(model(IDS).logits, theirs["logits"], **CLOSE)
-    torch.testing.assert_close(in_steps(model, None, None, 2), theirs["logits"], **CLOSE)
+    torch.testing.assert_close(in_steps(model, None, None), theirs["logits"], **CLOSE)
     last = model(IDS, logits_to_keep=2).logits
     torch.testing.assert_close(last, theirs["logits"][:, -2:], **CLOSE)
 
@@ -62,7 +60,16 @@ def test_padding_before_a_text_changes_nothing_of_it(
     torch.testing.assert_close(
         model(IDS, mask, positions).logits[counts], theirs["padded"][counts], **CLOSE
     )
-    found = in_steps(model, mask, positions, 4)
+    found = in_steps(model, mask, positions)
     torch.testing.assert_close(found[counts], theirs["padded"][counts], **CLOSE)
     alone = model(IDS[1:2, 2:]).logits
     torch.testing.assert_close(alone[0], theirs["padded"][1, 2:], **CLOSE)
+
+
+def test_padding_itself_is_no_number_that_is_not_finite(
+    given: tuple[Llama, dict[str, Tensor]],
+) -> None:
+    """It would go on into what is learned: 0 times NaN."""
+    model, _ = given
+    logits = model(IDS, *padding()).logits
+    assert torch.isfinite(logits).all()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from torch import Tensor, nn
 from rlox.errors import ConfigError, NonFiniteError, ShapeError
 from rlox.llm import Llama, LlamaSize, Sampling, TextModel, completions
 from rlox.llm.decoding import _inverse, _left
+from rlox.losses import rloo_loss
 
 SIZE = LlamaSize(13, 16, 24, 2, 2, 1, 64)
 PROMPTS = [torch.tensor(row) for row in ([3, 1, 4], [2], [7, 5, 6, 8, 2], [1, 1])]
@@ -86,6 +89,106 @@ def test_log_probabilities_are_those_that_learning_computes() -> None:
         ids = torch.cat([prompt, found.tokens[row, :length]]).unsqueeze(0)
         expected = model.log_probs(ids, len(prompt), temperature=0.8)
         torch.testing.assert_close(found.log_probs[row, :length], expected[0], rtol=1e-4, atol=1e-5)
+
+
+def test_what_was_written_can_be_learned_from() -> None:
+    """Its tensors are like any others, and what a module keeps while it writes is, too."""
+    model = TextModel(llama())
+    found = completions(model, PROMPTS, HOW, numbers(4, 9))
+    log_probs = model.completion_log_probs(PROMPTS, found.tokens, found.mask, 0.8)
+    torch.testing.assert_close(log_probs, found.log_probs, rtol=1e-4, atol=1e-5)
+    rloo_loss(log_probs, found.log_probs, torch.ones(4), found.mask, 0.2).backward()
+    assert all(parameter.grad is not None for parameter in model.module.parameters())
+
+
+class Placed(nn.Module):
+    """Learned places, as GPT-2 has them, by the protocol of transformers; the cache is all that was seen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.place = nn.Embedding(13, 8), nn.Embedding(32, 8)
+        self.head = nn.Linear(8, 13)
+        self.calls: list[dict[str, Any]] = []
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        past_key_values: list[Tensor] | None = None,
+        use_cache: bool | None = None,
+        logits_to_keep: int = 0,
+    ) -> Any:
+        self.calls.append({"cache": use_cache, "keep": logits_to_keep, "mask": attention_mask})
+        past = past_key_values or []
+        begin = sum(part.shape[1] for part in past)
+        if position_ids is None:
+            position_ids = torch.arange(begin, begin + input_ids.shape[1])
+        x = self.embed(input_ids) + self.place(position_ids)
+        if use_cache:
+            past = [*past, x]
+            x = torch.cat(past, 1)
+        seen = torch.ones(x.shape[:2]) if attention_mask is None else attention_mask.float()
+        total = (x.tanh() * seen.unsqueeze(-1)).cumsum(1)[:, -input_ids.shape[1] :]
+        logits = self.head(total)[:, -logits_to_keep:]
+        return SimpleNamespace(logits=logits, past_key_values=past if use_cache else None)
+
+
+def placed() -> Placed:
+    with torch.random.fork_rng():
+        torch.manual_seed(2)
+        return Placed()
+
+
+def test_places_are_counted_from_where_a_prompt_begins() -> None:
+    module, drawn = placed(), numbers(4, 9)
+    together = completions(TextModel(module), PROMPTS, HOW, drawn)
+    assert all(call["cache"] and call["keep"] == 1 for call in module.calls)
+    assert all(call["mask"] is not None for call in module.calls)
+    for row, prompt in enumerate(PROMPTS):
+        module.calls.clear()
+        alone = completions(TextModel(module), [prompt], HOW, drawn[row : row + 1])
+        assert all(call["mask"] is None for call in module.calls)
+        length = int(alone.lengths[0])
+        assert together.tokens[row, :length].tolist() == alone.tokens[0].tolist()
+    module.calls.clear()
+    scored = TextModel(module).completion_log_probs(PROMPTS, together.tokens, together.mask, 0.8)
+    torch.testing.assert_close(scored, together.log_probs, rtol=1e-4, atol=1e-5)
+    ((call),) = module.calls
+    assert call["cache"] is False
+    assert call["keep"] == int((torch.tensor([3, 1, 5, 2]) + together.lengths).max())
+    assert call["mask"].sum(1).tolist() == (torch.tensor([3, 1, 5, 2]) + together.lengths).tolist()
+
+
+def test_a_cache_that_cannot_be_told_of_padding_serves_prompts_of_one_length() -> None:
+    class Untold(Placed):
+        def forward(  # type: ignore[override]
+            self, input_ids: Tensor, past_key_values: Any = None, use_cache: bool = False
+        ) -> Any:
+            return super().forward(input_ids, None, None, past_key_values, use_cache)
+
+    with torch.random.fork_rng():
+        torch.manual_seed(2)
+        module = Untold()
+    found = completions(TextModel(module), PROMPTS, HOW, numbers(4, 9))
+    expected = completions(TextModel(placed()), PROMPTS, HOW, numbers(4, 9))
+    assert found.tokens.tolist() == expected.tokens.tolist()
+    assert not any(call["cache"] for call in module.calls)
+    module.calls.clear()
+    completions(TextModel(module), PROMPTS[:1] * 2, HOW, numbers(2, 9))
+    assert all(call["cache"] for call in module.calls)
+
+
+def test_a_cache_that_does_not_come_back_is_told() -> None:
+    class Forgetful(Placed):
+        def forward(self, *given: Any, **more: Any) -> Any:
+            said = super().forward(*given, **more)
+            said.past_key_values = None
+            return said
+
+    Forgetful.forward.__signature__ = inspect.signature(Placed.forward)  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError, match="Forgetful takes past_key_values and returned none"):
+        completions(TextModel(Forgetful()), PROMPTS, HOW, numbers(4, 9))
 
 
 def test_an_end_belongs_to_a_completion_and_nothing_behind_it_does() -> None:
@@ -173,6 +276,8 @@ def test_dropout_is_off_while_a_model_writes_and_on_again_afterwards() -> None:
         ({"top_k": 0}, r"top_k=0, expected a number >= 1"),
         ({"top_p": 0.0}, r"top_p=0.0, expected a number in \(0, 1\]"),
         ({"min_p": 1.5}, r"min_p=1.5, expected a number in \[0, 1\]"),
+        ({"pad": -100}, r"pad=-100, expected a number >= 0"),
+        ({"eos": 2}, r"eos=2, expected a tuple of token ids"),
     ],
 )
 def test_a_way_of_drawing_that_there_is_not_is_refused(given: dict[str, Any], told: str) -> None:
@@ -182,15 +287,18 @@ def test_a_way_of_drawing_that_there_is_not_is_refused(given: dict[str, Any], to
 
 def test_what_cannot_be_completed_is_told() -> None:
     model = TextModel(llama())
-    with pytest.raises(ShapeError, match=r"numbers None, expected \[4, 9\]"):
+    with pytest.raises(ShapeError, match=r"uniforms None, expected \[4, 9\]"):
         completions(model, PROMPTS, HOW, None)
-    with pytest.raises(ShapeError, match=r"numbers \[4, 3\], expected \[4, 9\]"):
+    with pytest.raises(ShapeError, match=r"uniforms \[4, 3\], expected \[4, 9\]"):
         completions(model, PROMPTS, HOW, numbers(4, 3))
     for wrong in ([], [torch.zeros(0, dtype=torch.long)], [torch.zeros(3)]):
         with pytest.raises(ShapeError, match="expected at least one, each of token ids"):
             completions(model, wrong, HOW, numbers(len(wrong), 9))
     with pytest.raises(ConfigError, match=r"a sequence of 65 tokens, expected at most .*=64"):
         completions(model, [torch.ones(60, dtype=torch.long)], replace(HOW, eos=()), numbers(1, 9))
+    for wrong_number in (-0.1, 1.0, float("nan")):
+        with pytest.raises(ConfigError, match=r"uniforms: expected numbers in \[0, 1\)"):
+            completions(model, PROMPTS, HOW, torch.full((4, 9), wrong_number))
     nan = TextModel(Fixed(torch.tensor([0.0, torch.nan])))
     with pytest.raises(NonFiniteError, match="Fixed says logits that are not finite"):
         completions(nan, [torch.tensor([0])], HOW, numbers(1, 9))

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from rlox.errors import ShapeError
 from rlox.llm import Llama, LlamaSize, TextModel
 
 IDS = torch.tensor([[3, 1, 4, 1, 5, 9], [2, 6, 5, 3, 0, 0], [9, 7, 0, 0, 0, 0]])
@@ -47,7 +48,7 @@ def test_they_are_those_of_log_softmax_with_their_gradients(kind: Any, start: in
     expected = by_torch(module, start)
     given = list(module.parameters())
     gradient = torch.autograd.grad((expected * counts).sum(), given)
-    found = TextModel(module).log_probs(IDS, start, LENGTHS)
+    found = TextModel(module).log_probs(IDS, start, LENGTHS, overwrite=True)
     torch.testing.assert_close(found[counts], expected[counts])
     torch.testing.assert_close(torch.autograd.grad((found * counts).sum(), given), gradient)
 
@@ -61,5 +62,36 @@ def test_no_second_array_of_the_logits_size_is_held() -> None:
         logits.register_hook(lambda slope: seen.append(slope.data_ptr() == logits.data_ptr()))
 
     module.lm_head.register_forward_hook(watch)
-    TextModel(module).log_probs(IDS).sum().backward()
-    assert seen == [True]
+    for overwrite in (True, False):
+        TextModel(module).log_probs(IDS, overwrite=overwrite).sum().backward()
+    assert seen == [True, False]
+
+
+def test_completions_of_any_prompts_are_scored_in_one_call() -> None:
+    model = TextModel(llama())
+    prompts = [torch.tensor(row) for row in ([3, 1, 4], [2], [9, 7])]
+    tokens = torch.tensor([[1, 5, 9, 2], [6, 5, 0, 0], [3, 2, 3, 8]])
+    mask = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 0]])
+    found = model.completion_log_probs(prompts, tokens, mask, 0.7)
+    for row, prompt in enumerate(prompts):
+        length = int(mask[row].sum())
+        ids = torch.cat([prompt, tokens[row, :length]]).unsqueeze(0)
+        expected = model.log_probs(ids, len(prompt), temperature=0.7)[0]
+        torch.testing.assert_close(found[row, :length], expected)
+        assert not found[row, length:].any()
+    nothing = model.completion_log_probs(prompts[:1], tokens[:1], torch.zeros_like(mask[:1]))
+    assert nothing.tolist() == [[0.0] * 4]
+
+
+@pytest.mark.parametrize("start", [0, 6])
+def test_columns_that_nothing_foretells_are_refused(start: int) -> None:
+    with pytest.raises(ShapeError, match=rf"start={start} of 6 columns, expected one in \[1, 6\)"):
+        TextModel(llama()).log_probs(IDS, start)
+
+
+def test_completions_without_their_prompts_are_refused() -> None:
+    tokens = torch.ones(2, 3, dtype=torch.long)
+    with pytest.raises(ShapeError, match=r"1 prompts, tokens \[2, 3\] and mask \[2, 3\]"):
+        TextModel(llama()).completion_log_probs([tokens[0]], tokens, tokens)
+    with pytest.raises(ShapeError, match="a prompt without a token"):
+        TextModel(llama()).completion_log_probs([tokens[0], tokens[0, :0]], tokens, tokens)

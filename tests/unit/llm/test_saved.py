@@ -15,16 +15,19 @@ from rlox.errors import CheckpointError, ConfigError
 from rlox.llm import Llama, LlamaSize
 from rlox.llm.saved import load_llama, save_llama
 
-SIZE = LlamaSize(11, 16, 24, 2, 2, 1, 32)
-IDS = torch.tensor([[3, 1, 4, 1, 5]])
+SIZE = LlamaSize(11, 16, 24, 2, 2, 1, 256)
+IDS = torch.arange(200).unsqueeze(0) % 11
 
 
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_what_is_saved_is_read_again(tied: bool, dtype: torch.dtype, tmp_path: Path) -> None:
     model = Llama(replace(SIZE, tie_word_embeddings=tied, rope_theta=500.0)).to(dtype)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(10)
     save_llama(model, tmp_path / "model")
-    again = load_llama(tmp_path / "model")
+    again = load_llama(str(tmp_path / "model"))  # type: ignore[arg-type]
     assert again.size == model.size
     assert torch.equal(again(IDS).logits, model(IDS).logits)
     assert len(list(again.parameters())) == len(list(model.parameters()))
@@ -45,6 +48,13 @@ def changed(folder: Path, **more: Any) -> None:
         ({"attention_bias": True}, "attention_bias=True; such a model needs"),
         ({"rope_scaling": {"factor": 2.0}}, "rope_scaling=.*; such a model needs"),
         ({"rope_parameters": {"rope_type": "llama3"}}, "rope_type=llama3; such a model needs"),
+        ({"mlp_bias": True}, "mlp_bias=True; such a model needs"),
+        ({"attention_dropout": 0.5}, "attention_dropout=0.5; such a model needs"),
+        ({"quantization_config": {"bits": 4}}, "quantization_config=.*; such a model needs"),
+        ({"rope_theta": None}, "rope_theta=None, expected a number above 0"),
+        ({"rope_parameters": [1]}, r"rope_parameters=\[1\], expected an object"),
+        ({"vocab_size": "11"}, "vocab_size='11', expected a whole number above 0"),
+        ({"num_attention_heads": 0}, "num_attention_heads=0, expected a whole number above 0"),
         ({"head_dim": 4}, "head_dim=4, expected 8"),
         ({"vocab_size": 10**12}, "its weights do not fit its config.json"),
         ({"num_hidden_layers": 3}, "its weights do not fit its config.json"),
@@ -62,10 +72,21 @@ def test_models_that_are_another_function_are_refused(
 def test_the_base_of_positions_is_read_where_newer_files_have_it(tmp_path: Path) -> None:
     save_llama(Llama(SIZE), tmp_path)
     about = json.loads((tmp_path / "config.json").read_text())
-    del about["rope_theta"]
+    assert about["rope_theta"] == 10_000.0  # which those others win over
     about["rope_parameters"] = {"rope_type": "default", "rope_theta": 77.0}
     (tmp_path / "config.json").write_text(json.dumps(about))
     assert load_llama(tmp_path).size.rope_theta == 77.0
+
+
+def test_tokens_that_end_and_pad_are_told_to_others(tmp_path: Path) -> None:
+    save_llama(Llama(SIZE), tmp_path, eos=1, pad=0)
+    about = json.loads((tmp_path / "config.json").read_text())
+    assert (about["eos_token_id"], about["pad_token_id"], about["bos_token_id"]) == (1, 0, None)
+    assert about["dtype"] == "float32"
+    del about["num_key_value_heads"]
+    (tmp_path / "config.json").write_text(json.dumps(about))
+    with pytest.raises(CheckpointError, match="its weights do not fit"):
+        load_llama(tmp_path)  # as many as ask, where nothing is said
 
 
 def test_a_folder_without_a_model_is_told(tmp_path: Path) -> None:

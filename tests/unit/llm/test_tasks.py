@@ -23,7 +23,8 @@ def right(name: str, prompt: str) -> str:
 
 @pytest.mark.parametrize("name", TASKS)
 def test_answers_are_right_and_those_that_are_rejected_are_wrong_by_a_character(name: str) -> None:
-    task, characters = task_of(name), Characters(TASKS[name].alphabet)
+    task = task_of(name)
+    characters = task.characters
     numbers = np.random.default_rng(0)
     for example in task.examples(300, Stream(0, "text")):
         assert example.answer == right(name, example.prompt)
@@ -32,8 +33,13 @@ def test_answers_are_right_and_those_that_are_rejected_are_wrong_by_a_character(
         assert characters.decode(characters.encode(text, end=True)) == text
         wrong = task.rejected(example, numbers.random(2))
         assert sum(a != b for a, b in zip(wrong, example.answer, strict=True)) == 1
-        assert (task.reward(example.answer, example), task.reward(wrong, example)) == (1.0, 0.0)
-        characters.encode(wrong)
+        tokens = characters.encode(example.answer, end=True)
+        assert task.reward(tokens, example) == task.reward([*tokens, 3, 0, 0], example) == 1.0
+        assert task.reward(tokens[:-1], example) == 0.0  # cut off before its end
+        padded = np.insert(tokens, 1, Characters.PAD)
+        assert characters.decode(padded) == example.answer
+        assert task.reward(padded, example) == 0.0
+        assert task.reward(characters.encode(wrong, end=True), example) == 0.0
 
 
 @pytest.mark.parametrize("name", TASKS)
