@@ -339,8 +339,8 @@ def test_a_completion_without_a_reward_is_left_out_of_its_group() -> None:
 
 
 def test_words_that_are_none_are_refused() -> None:
-    with pytest.raises(ConfigError, match="scale=grup, expected one of group, batch, none"):
-        group_advantages(np.ones(4), 2, scale="grup")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="scale=row, expected one of group, batch, none"):
+        group_advantages(np.ones(4), 2, scale="row")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="aggregation=sum, expected one of sum_then_normalize"):
         group_advantages(np.ones(4), 2, aggregation="sum")  # type: ignore[arg-type]
     with pytest.raises(ShapeError, match=r"rewards \[4, 2\]: expected \[B\]"):
