@@ -86,7 +86,11 @@ class Completed:
 
 
 def completions(
-    model: TextModel, prompts: Tensor | Sequence[Tensor], how: Sampling, uniforms: Tensor | None
+    model: TextModel,
+    prompts: Tensor | Sequence[Tensor],
+    how: Sampling,
+    uniforms: Tensor | None,
+    attention_mask: Tensor | None = None,
 ) -> Completed:
     """Complete prompts.
 
@@ -97,10 +101,13 @@ def completions(
     how : the way of drawing
     uniforms : in [0, 1), `[B, max_new_tokens]`, by which the tokens are drawn, so that those of a completion
         depend on its row alone; not needed for the best tokens
+    attention_mask : of prompts `[B, P]` as tokenizers pad them, 0 for padding before or behind each
 
     With a model that has a cache each token is a call for one token; others are asked for the whole again,
     and so are those that cannot be told of padding where prompts have different lengths.
     """
+    if attention_mask is not None:
+        prompts = _unpadded(torch.as_tensor(prompts), attention_mask)
     rows = _rows(prompts)
     drawn = how.temperature > 0.0
     if drawn:
@@ -117,6 +124,17 @@ def completions(
         kind = _Cached if model.caches_for([len(row) for row in rows]) else _Again
         text = kind(model, rows, how.max_new_tokens)
         return _drawn(text, model, how, uniforms if drawn else None)
+
+
+def _unpadded(prompts: Tensor, mask: Tensor) -> list[Tensor]:
+    """Each row of `[B, P]` without its padding, which is on one side of it."""
+    seen = mask.bool()
+    if seen.dim() != 2 or prompts.shape != seen.shape or bool((seen.diff(dim=1).sum(1) > 1).any()):
+        raise ShapeError(
+            f"attention_mask {list(mask.shape)} of prompts {list(prompts.shape)}: expected [B, P] of both, "
+            "with padding before or behind each prompt"
+        )
+    return [row[there] for row, there in zip(prompts, seen, strict=True)]
 
 
 def _rows(prompts: Tensor | Sequence[Tensor]) -> list[Tensor]:

@@ -32,7 +32,7 @@ class TextModel:
                 "returns logits"
             )
         self.module = module
-        named = inspect.signature(module.forward).parameters
+        named = _named(module)
         self._takes_mask, self._takes_positions, self._keeps, self.caches = (
             name in named
             for name in ("attention_mask", "position_ids", "logits_to_keep", "past_key_values")
@@ -177,6 +177,19 @@ class TextModel:
                 f"{list(ids.shape)}, expected [{len(ids)}, {ids.shape[1]}, V]"
             )
         return logits
+
+
+def _named(module: nn.Module) -> set[str]:
+    """What a module's `forward` takes by name, also through wrappers of one module that hand on the rest."""
+    names: set[str] = set()
+    while True:
+        given = inspect.signature(module.forward).parameters
+        names |= set(given)
+        inner = list(module.children())
+        hands_on = any(of.kind is inspect.Parameter.VAR_KEYWORD for of in given.values())
+        if not hands_on or len(inner) != 1:
+            return names
+        module = inner[0]
 
 
 def _of_linear(logits: Tensor) -> bool:

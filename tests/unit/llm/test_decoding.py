@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from rlox.errors import ConfigError, NonFiniteError, ShapeError
 from rlox.llm import Llama, LlamaSize, Sampling, TextModel, completions
@@ -68,6 +69,20 @@ def test_a_cache_changes_nothing_of_what_is_written() -> None:
     assert kept.tokens.tolist() == again.tokens.tolist()
     assert kept.mask.tolist() == again.mask.tolist()
     torch.testing.assert_close(kept.log_probs, again.log_probs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_prompts_can_be_padded_as_tokenizers_do(side: str) -> None:
+    model, drawn = TextModel(llama()), numbers(4, 9)
+    padded = pad_sequence(PROMPTS, batch_first=True, padding_value=9, padding_side=side)
+    mask = pad_sequence([torch.ones_like(p) for p in PROMPTS], batch_first=True, padding_side=side)
+    found = completions(model, padded, HOW, drawn, mask)
+    assert found.tokens.tolist() == completions(model, PROMPTS, HOW, drawn).tokens.tolist()
+    for wrong in (mask[:, :3], torch.tensor([[0, 1, 1, 1, 0]]).expand(4, 5), mask[0]):
+        with pytest.raises(
+            ShapeError, match=r"attention_mask .* of prompts \[4, 5\]: expected \[B, P\]"
+        ):
+            completions(model, padded, HOW, drawn, wrong)
 
 
 @pytest.mark.parametrize("made", [lambda model: model, Plain], ids=["cached", "asked again"])
@@ -158,6 +173,15 @@ def test_places_are_counted_from_where_a_prompt_begins() -> None:
     assert call["cache"] is False
     assert call["keep"] == int((torch.tensor([3, 1, 5, 2]) + together.lengths).max())
     assert call["mask"].sum(1).tolist() == (torch.tensor([3, 1, 5, 2]) + together.lengths).tolist()
+
+
+def test_a_wrapper_that_hands_on_what_it_is_given_is_asked_as_what_is_in_it() -> None:
+    """As PEFT's, DistributedDataParallel's and those of compiled models."""
+    module, drawn = placed(), numbers(4, 9)
+    found = completions(TextModel(nn.DataParallel(module)), PROMPTS, HOW, drawn)
+    assert all(call["cache"] and call["keep"] == 1 for call in module.calls)
+    expected = completions(TextModel(placed()), PROMPTS, HOW, drawn)
+    assert found.tokens.tolist() == expected.tokens.tolist()
 
 
 def test_a_cache_that_cannot_be_told_of_padding_serves_prompts_of_one_length() -> None:
