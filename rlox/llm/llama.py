@@ -1,6 +1,6 @@
 """A small causal language model, of the architecture and the weights' names of Llama (arXiv:2302.13971).
 
-transformers and vLLM load what it saves, and it loads what transformers saves of it in one file.
+transformers loads what it saves, and it loads what transformers saves of it in one file.
 """
 
 from __future__ import annotations

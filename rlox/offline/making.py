@@ -166,10 +166,11 @@ def _randomly(
         actions = batch_space(env.action_space, 1)
         actions.seed(seed)
         actor = UniformActor(actions, *spaces, None, "cpu")
-        rows, returns = Rows(), list[float]()
+        rows, returns, total = Rows(), list[float](), 0.0
         while len(returns) < episodes or len(rows) < steps:
             returns.append(play(actor, env, seed + len(returns), None, rows))
-            told(len(rows), float(np.mean(returns)))
+            total += returns[-1]
+            told(len(rows), total / len(returns))
         return rows, returns, _of_env(env)
     finally:
         env.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -46,15 +46,9 @@ class NormedLayers(Layers):
 
     __slots__ = ("_normal",)
 
-    def __init__(
-        self,
-        x: Tensor,
-        weights: Sequence[Tensor],
-        biases: Sequence[Tensor],
-        activation: type[nn.Module],
-    ) -> None:
+    def __init__(self, *given: Any) -> None:
         self._normal: list[tuple[Tensor, Tensor, Tensor]] = []  # of each layer: z, mean, 1 / std
-        super().__init__(x, weights, biases, activation)
+        super().__init__(*given)
 
     def _between(self, x: Tensor) -> Tensor:
         normal, mean, inverse = torch.native_layer_norm(x, x.shape[-1:], None, None, EPS)

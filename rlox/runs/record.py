@@ -83,6 +83,7 @@ def record(
             raise ConfigError(f"{name}={given}: expected at least 1")
     played = single_factory(algorithm.config.env, env)()
     rows, returns, actor = Rows(), list[float](), algorithm.parts.actor
+    total = 0.0
 
     def sampling(episode: int) -> torch.Generator | None:
         if deterministic:
@@ -94,7 +95,8 @@ def record(
             while len(returns) < (episodes or 1) or len(rows) < (steps or 0):
                 number = len(returns)
                 returns.append(play(actor, played, seed + number, sampling(number), rows))
-                told(len(rows), float(np.mean(returns)))
+                total += returns[-1]  # a mean of all after each of many episodes would be slow
+                told(len(rows), total / len(returns))
     finally:
         played.close()
     about = {
