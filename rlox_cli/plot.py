@@ -89,8 +89,9 @@ def _places(
     episodes: list[dict[str, Any]], rows: list[dict[str, Any]], unit: str
 ) -> NDArray[np.float64]:
     """Where episodes ended, in the unit; the rows say how it grew with the environment's steps."""
-    steps = np.array([row["env_steps"] for row in episodes], float)
-    if unit == "env_steps":
+    own = "samples" if unit == "samples" else "env_steps"
+    steps = np.array([row[own] for row in episodes], float)
+    if unit == own:
         return steps
     known = [(0, 0), *((row["env_steps"], row[unit]) for row in rows)]
     placed: NDArray[np.float64] = np.interp(steps, *np.array(known, float).T)

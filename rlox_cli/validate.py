@@ -14,6 +14,8 @@ from rlox.configs.check import require_buffer
 from rlox.configs.loggers import OF_PROCESS, TRACKING_URI, MlflowConfig
 from rlox.configs.offline import NO_ENV
 from rlox.configs.secrets import meant
+from rlox.configs.tasks import require_task
+from rlox.configs.text import is_text
 from rlox.envs.engines.makers import require_env
 from rlox.errors import ConfigError
 from rlox_cli import messages
@@ -36,8 +38,10 @@ def run_config(config: DictConfig) -> RunConfig:
 
 
 def require_environment(config: RunConfig) -> None:
-    """Raise where the environment of a run is not there, unless it has none."""
-    if config.env.id != NO_ENV:
+    """Raise where the environment of a run, or its task, is not there, unless it has none."""
+    if is_text(config.env.id):
+        require_task(config)
+    elif config.env.id != NO_ENV:
         require_env(config.env)
 
 
@@ -74,7 +78,7 @@ def try_environment(config: RunConfig) -> None:
 
     if config.algo.native_only:
         require_native(config.env, config.algo.name)
-    if config.env.id == NO_ENV or uses_native(config.env):
+    if config.env.id == NO_ENV or is_text(config.env.id) or uses_native(config.env):
         return
     filmed = config.env.record_every > 0
     if filmed:

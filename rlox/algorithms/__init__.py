@@ -13,16 +13,22 @@ from rlox.runs.algorithm import Algorithm
 if TYPE_CHECKING:
     from rlox.algorithms.a2c import A2C
     from rlox.algorithms.bc import BC
+    from rlox.algorithms.best_of_n import BestOfN
     from rlox.algorithms.cql import CQL
     from rlox.algorithms.ddpg import DDPG
     from rlox.algorithms.decision_transformer import DecisionTransformer
+    from rlox.algorithms.dpo import DPO
     from rlox.algorithms.dqn import DQN
+    from rlox.algorithms.grpo import GRPO
     from rlox.algorithms.hybrid_ppo import HybridPPO
     from rlox.algorithms.iql import IQL
+    from rlox.algorithms.online_dpo import OnlineDPO
     from rlox.algorithms.ppo import PPO
     from rlox.algorithms.rainbow import Rainbow
     from rlox.algorithms.recurrent_ppo import RecurrentPPO
+    from rlox.algorithms.rloo import RLOO
     from rlox.algorithms.sac import SAC
+    from rlox.algorithms.sft import SFT
     from rlox.algorithms.td3 import TD3
     from rlox.algorithms.td3_bc import TD3BC
 
@@ -32,14 +38,20 @@ __all__ = [
     "BC",
     "CQL",
     "DDPG",
+    "DPO",
     "DQN",
+    "GRPO",
     "IQL",
     "PPO",
+    "RLOO",
     "SAC",
+    "SFT",
     "TD3",
     "TD3BC",
+    "BestOfN",
     "DecisionTransformer",
     "HybridPPO",
+    "OnlineDPO",
     "Rainbow",
     "RecurrentPPO",
 ]
@@ -60,9 +72,16 @@ _FACADES = {
     "iql": "IQL",
     "cql": "CQL",
     "decision_transformer": "DecisionTransformer",
+    "sft": "SFT",
+    "grpo": "GRPO",
+    "rloo": "RLOO",
+    "dpo": "DPO",
+    "online_dpo": "OnlineDPO",
 }
 
-__getattr__ = later(__name__, {module: (name,) for module, name in _FACADES.items()})
+__getattr__ = later(
+    __name__, {module: (name,) for module, name in {**_FACADES, "best_of_n": "BestOfN"}.items()}
+)
 
 
 def _facade(offer: Offer, plugin: Any, told: str) -> type[Algorithm]:

@@ -15,8 +15,10 @@ from rlox.configs.buffers import (
 from rlox.configs.check import leaves, make, make_run, plain, require_device
 from rlox.configs.cql import CQLConfig
 from rlox.configs.decision_transformer import DecisionTransformerConfig
+from rlox.configs.dpo import DPOConfig, OnlineDPOConfig
 from rlox.configs.dqn import DQNConfig
 from rlox.configs.env import EnvConfig
+from rlox.configs.grpo import GRPOConfig
 from rlox.configs.hybrid_ppo import HybridPPOConfig
 from rlox.configs.iql import IQLConfig
 from rlox.configs.loggers import LOGGER_CONFIGS, LoggerConfig
@@ -25,6 +27,7 @@ from rlox.configs.params import param
 from rlox.configs.ppo import PPOConfig
 from rlox.configs.rainbow import RainbowConfig
 from rlox.configs.recurrent_ppo import RecurrentPPOConfig
+from rlox.configs.rloo import RLOOConfig
 from rlox.configs.run import (
     ALGO_CONFIGS,
     AlgoConfig,
@@ -35,6 +38,7 @@ from rlox.configs.run import (
     StopConfig,
 )
 from rlox.configs.sac import SACConfig
+from rlox.configs.sft import SFTConfig
 from rlox.configs.td3 import DDPGConfig, TD3Config
 from rlox.configs.td3_bc import TD3BCConfig
 
@@ -50,23 +54,28 @@ __all__ = [
     "CQLConfig",
     "CheckpointConfig",
     "DDPGConfig",
+    "DPOConfig",
     "DQNConfig",
     "DecisionTransformerConfig",
     "EnvConfig",
     "EvalConfig",
+    "GRPOConfig",
     "HybridPPOConfig",
     "IQLConfig",
     "LogConfig",
     "LoggerConfig",
     "OfflineConfig",
+    "OnlineDPOConfig",
     "PPOConfig",
     "PrioritizedConfig",
+    "RLOOConfig",
     "RainbowConfig",
     "RecurrentPPOConfig",
     "ReplayConfig",
     "RolloutBufferConfig",
     "RunConfig",
     "SACConfig",
+    "SFTConfig",
     "StopConfig",
     "TD3BCConfig",
     "TD3Config",

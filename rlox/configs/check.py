@@ -22,6 +22,7 @@ from rlox.configs.params import expectation, hints_of, inside, object_name
 from rlox.configs.run import ALGO_CONFIGS, RunConfig
 from rlox.configs.schedules import annealing, as_schedule, is_constant
 from rlox.configs.secrets import FromProcess
+from rlox.configs.tasks import with_task
 from rlox.errors import ConfigError, UnknownNameError
 
 T = TypeVar("T")
@@ -150,7 +151,7 @@ def _contradictions(run: RunConfig) -> RunConfig:
             raise ConfigError(
                 f"run.name and run.tags: {label!r} has characters that are not printed"
             )
-    run = _one_schedule_each(run)
+    run = with_task(_one_schedule_each(run))
     _require_an_env(run)
     _require_masks(run)
     _require_game(run.env)

@@ -11,8 +11,10 @@ from rlox.configs.buffers import BufferConfig, RolloutBufferConfig
 from rlox.configs.code import Code, code
 from rlox.configs.cql import CQLConfig
 from rlox.configs.decision_transformer import DecisionTransformerConfig
+from rlox.configs.dpo import DPOConfig, OnlineDPOConfig
 from rlox.configs.dqn import DQNConfig
 from rlox.configs.env import EnvConfig
+from rlox.configs.grpo import GRPOConfig
 from rlox.configs.hybrid_ppo import HybridPPOConfig
 from rlox.configs.iql import IQLConfig
 from rlox.configs.offered import algorithm_config
@@ -20,9 +22,12 @@ from rlox.configs.params import param
 from rlox.configs.ppo import PPOConfig
 from rlox.configs.rainbow import RainbowConfig
 from rlox.configs.recurrent_ppo import RecurrentPPOConfig
+from rlox.configs.rloo import RLOOConfig
 from rlox.configs.sac import SACConfig
+from rlox.configs.sft import SFTConfig
 from rlox.configs.td3 import DDPGConfig, TD3Config
 from rlox.configs.td3_bc import TD3BCConfig
+from rlox.configs.text import TASKS
 from rlox.plugins import Plugged
 
 AlgoConfig = (
@@ -40,6 +45,11 @@ AlgoConfig = (
     | IQLConfig
     | CQLConfig
     | DecisionTransformerConfig
+    | SFTConfig
+    | GRPOConfig
+    | RLOOConfig
+    | DPOConfig
+    | OnlineDPOConfig
 )
 _ALGO_CONFIGS: dict[str, type[AlgoConfig]] = {
     "ppo": PPOConfig,
@@ -56,6 +66,11 @@ _ALGO_CONFIGS: dict[str, type[AlgoConfig]] = {
     "iql": IQLConfig,
     "cql": CQLConfig,
     "decision_transformer": DecisionTransformerConfig,
+    "sft": SFTConfig,
+    "grpo": GRPOConfig,
+    "rloo": RLOOConfig,
+    "dpo": DPOConfig,
+    "online_dpo": OnlineDPOConfig,
 }
 ALGO_CONFIGS = Plugged(_ALGO_CONFIGS, "algo", algorithm_config)
 
@@ -117,6 +132,15 @@ class RunConfig:
     env: EnvConfig = param(doc="the environment", default_factory=EnvConfig)
     buffer: BufferConfig = param(doc="the buffer", default_factory=RolloutBufferConfig)
     logger: dict[str, Any] = param(doc="loggers besides jsonl, by name", default_factory=dict)
+    task: str | None = param(
+        None, "what text is about, with env=text: prompts, and what is right", choices=TASKS
+    )
+    model: str | None = param(
+        None,
+        "the language model: tiny, a new small one, or a folder with config.json and model.safetensors; "
+        "null: tiny",
+        verbatim=True,
+    )
     seed: int = param(0, "keys every random stream of the run", within="[0, 9007199254740991]")
     total_steps: int = param(
         100_000,

@@ -26,7 +26,7 @@ from rlox.envs.spaces import BinaryCodec, ObservationCodec, short
 from rlox.export.arithmetic import Bounds, Moments, acted, difference, said
 from rlox.export.networks import Network, network_of, refused
 from rlox.runs.algorithm import Algorithm
-from rlox.training.actor import Forgetful
+from rlox.training.actor import Forgetful, player_of
 
 __all__ = ["FORMAT", "TOLERANCE", "Exported", "Golden", "exported"]
 
@@ -106,7 +106,7 @@ def exported(algorithm: Algorithm, told: Mapping[str, str] | None = None) -> Exp
     policies with methods of their own, noisy layers and distributions, masks, observations and actions of
     several parts, choices among observations, and Boxes of whole numbers.
     """
-    actor = algorithm.parts.actor
+    actor = player_of(algorithm.parts.actor, algorithm.name)
     if not isinstance(actor, Forgetful):
         raise refused("a memory")
     _require_numbers(actor.observations)

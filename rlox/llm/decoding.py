@@ -84,6 +84,10 @@ class Completed:
         """Tokens of each, int64 `[B]`."""
         return self.mask.sum(1)
 
+    def cpu(self) -> Completed:
+        """The same on the CPU."""
+        return Completed(self.tokens.cpu(), self.mask.cpu(), self.log_probs.cpu(), self.ended.cpu())
+
 
 def completions(
     model: TextModel,
@@ -166,10 +170,10 @@ class _Cached:
     def __init__(self, model: TextModel, rows: list[Tensor], longest: int) -> None:
         self._model = model
         ids = pad_sequence(rows, batch_first=True, padding_side="left")
-        lengths = torch.tensor([len(row) for row in rows], device=ids.device)
+        lengths = torch.tensor([len(row) for row in rows]).to(ids.device)
         self._at = width = ids.shape[1]
         self._mask: Tensor | None = None
-        if bool((lengths != width).any()):
+        if any(len(row) != width for row in rows):
             self._mask = torch.ones(len(rows), width + longest, dtype=torch.bool, device=ids.device)
             columns = torch.arange(width, device=ids.device)
             self._mask[:, :width] = columns >= (width - lengths).unsqueeze(1)
@@ -197,7 +201,7 @@ class _Again:
     def __init__(self, model: TextModel, rows: list[Tensor], longest: int) -> None:
         self._model = model
         ids = pad_sequence(rows, batch_first=True)
-        self._ends = torch.tensor([len(row) for row in rows], device=ids.device)
+        self._ends = torch.tensor([len(row) for row in rows]).to(ids.device)
         self._ids = torch.cat([ids, ids.new_zeros(len(rows), longest)], 1)
         self._each = torch.arange(len(rows), device=ids.device)
         self._ask()
@@ -218,7 +222,7 @@ def _drawn(
 ) -> Completed:
     """Token after token until all have ended."""
     count, device = len(text.logits), text.logits.device
-    ends = torch.tensor(how.eos, device=device)
+    ends = torch.tensor(how.eos).to(device)
     going, columns = torch.ones(count, dtype=torch.bool, device=device), []
     for at in range(how.max_new_tokens):
         check()

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
+from rlox.devices import moved
 from rlox.errors import ConfigError, NonFiniteError, ShapeError
 from rlox.llm.llama import Llama
 from rlox.losses import token_log_probs
@@ -89,12 +90,12 @@ class TextModel:
 
         Parameters
         ----------
-        prompts : int64 `[P]` each, as many as completions
+        prompts : int64 `[P]` each, as many as completions, where `tokens` are: on the CPU, or by the model
         tokens : int64 `[B, T]`
         mask : of those that belong to a completion, `[B, T]`, none behind one that does not
         temperature, overwrite : as of `log_probs`
 
-        Returns `[B, T]`, 0 where the mask is.
+        Returns `[B, T]` by the model, 0 where the mask is.
         """
         if tokens.shape != mask.shape or len(prompts) != len(tokens):
             raise ShapeError(
@@ -111,12 +112,20 @@ class TextModel:
         ]
         ids, start = pad_sequence(rows, batch_first=True), int(before.min())
         if ids.shape[1] == start:
-            return torch.zeros(mask.shape, device=tokens.device)
-        said = self.log_probs(ids, start, before + counts, temperature, overwrite)
+            return torch.zeros(mask.shape, device=self.device)
         columns = (before - start).unsqueeze(1) + torch.arange(
             tokens.shape[1], device=tokens.device
         )
-        return said.gather(1, columns.clamp(max=said.shape[1] - 1)).masked_fill(~mask, 0.0)
+        # everything there is to look at was looked at where the tokens are: a device is waited for nowhere
+        given = (ids, before + counts, columns.clamp(max=ids.shape[1] - start - 1), ~mask)
+        ids, lengths, columns, behind = (moved(tensor, self.device) for tensor in given)
+        said = self.log_probs(ids, start, lengths, temperature, overwrite)
+        return said.gather(1, columns).masked_fill(behind, 0.0)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return next((p.device for p in self.module.parameters()), torch.device("cpu"))
 
     def caches_for(self, lengths: Sequence[int]) -> bool:
         """Whether a cache serves prompts of these lengths: of different ones their padding has to be told."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rlox._core import compute_batch_group_advantages
 from rlox.errors import ConfigError, ShapeError
 
-__all__ = ["group_advantages", "leave_one_out_advantages"]
+__all__ = ["group_advantages", "leave_one_out_advantages", "weighted_rewards"]
 
 EPS = 1e-4  # beside a deviation, TRL's
 Rewards = NDArray[np.floating[Any]]
@@ -49,11 +49,7 @@ def group_advantages(
         if given not in known:
             raise ConfigError(f"{name}={given}, expected one of {', '.join(known)}")
     table = _table(rewards, group_size)
-    if weights is not None and len(weights) != table.shape[1]:
-        raise ShapeError(f"{len(weights)} weights for {table.shape[1]} rewards of each completion")
-    factors = np.ones(table.shape[1]) if weights is None else np.asarray(weights, np.float64)
-    if not np.isfinite(factors).all():
-        raise ConfigError(f"weights {factors.tolist()}: expected finite numbers")
+    factors = _factors(weights, table.shape[1])
     if aggregation == "normalize_then_sum":
         groups = table.reshape(-1, group_size, table.shape[1])
         each = _standardised(groups, axis=1).reshape(table.shape)
@@ -96,6 +92,23 @@ def _table(rewards: Rewards, group_size: int) -> NDArray[np.float64]:
     if np.isinf(table).any():
         raise ConfigError(f"reward {table[np.isinf(table)][0]}: expected numbers, or NaN for none")
     return table
+
+
+def weighted_rewards(
+    rewards: NDArray[np.float64], weights: Sequence[float] | None = None
+) -> NDArray[np.float64]:
+    """Weighted sums `[B]` of the rewards of each function `[B, F]`; NaN where a completion has none."""
+    return _summed(rewards, _factors(weights, rewards.shape[1]), rewards)
+
+
+def _factors(weights: Sequence[float] | None, functions: int) -> NDArray[np.float64]:
+    """One of each function."""
+    if weights is not None and len(weights) != functions:
+        raise ShapeError(f"{len(weights)} weights for {functions} rewards of each completion")
+    factors = np.ones(functions) if weights is None else np.asarray(weights, np.float64)
+    if not np.isfinite(factors).all():
+        raise ConfigError(f"weights {factors.tolist()}: expected finite numbers")
+    return factors
 
 
 def _summed(

@@ -89,6 +89,12 @@ class Task(ABC):
         given = np.asarray(tokens, np.int64)[: len(right)]
         return float(np.array_equal(given, right))
 
+    def closeness(self, tokens: Sequence[int] | NDArray[np.int64], example: Example) -> float:
+        """The part of the tokens of the right answer, its end among them, that stand where they do there."""
+        right = self.characters.encode(example.answer, end=True)
+        given = np.asarray(tokens, np.int64)[: len(right)]
+        return float(np.equal(given, right[: len(given)]).sum() / len(right))
+
     def rejected(self, example: Example, numbers: NDArray[np.float64]) -> str:
         """A wrong answer that is near the right one: one character is another one, by two numbers."""
         at = int(numbers[0] * len(example.answer))

@@ -14,6 +14,7 @@ from rlox.envs.engines.atari import reward_clip_of
 from rlox.errors import ConfigError
 from rlox.runs.algorithm import Algorithm
 from rlox.sources.memory import Memory
+from rlox.training.actor import player_of
 
 __all__ = ["replayed_columns", "require_replay"]
 
@@ -37,11 +38,12 @@ def replayed_columns(algorithm: Algorithm) -> dict[str, NDArray[Any]]:
     if not parts:
         raise ConfigError("the replay buffer of the checkpoint has no whole episode")
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    codec, shape = algorithm.parts.actor.actions, algorithm.parts.actor.actions.shape
+    actor = player_of(algorithm.parts.actor, algorithm.name)
+    codec, shape = actor.actions, actor.actions.shape
     if isinstance(codec, UnitCodec):
         columns["actions"] = codec.stretched(columns["actions"]).astype(np.float32)
     columns["actions"] = columns["actions"].reshape(-1, *shape)
-    seen = algorithm.parts.actor.observations.seen  # a dataset has no masks
+    seen = actor.observations.seen  # a dataset has no masks
     for name in ("obs", "next_obs"):
         columns[name] = columns[name].reshape(len(columns[name]), -1)[:, :seen]
     return columns

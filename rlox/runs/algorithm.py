@@ -34,7 +34,7 @@ from rlox.runs.checkpoint import (
     write_checkpoint,
 )
 from rlox.runs.interrupts import Exactness, whole_updates
-from rlox.runs.loading import Given, fitting, reread, with_object
+from rlox.runs.loading import Given, Objects, fitting, reread, with_object
 from rlox.runs.progress import reporter, shown
 from rlox.runs.warm_start import warm_start
 from rlox.sources.episodes import RecentEpisodes
@@ -76,7 +76,7 @@ class Algorithm(ABC):
         self,
         config: RunConfig,
         env: EnvSource | None = None,
-        policy: nn.Module | None = None,
+        policy: nn.Module | Objects | None = None,
         logger: LoggerCallback | None = None,
         callbacks: Callback | Sequence[Callback] | None = None,
         replay: bool = True,
@@ -109,7 +109,7 @@ class Algorithm(ABC):
         cls,
         config: RunConfig,
         env: EnvSource | None = None,
-        policy: nn.Module | None = None,
+        policy: nn.Module | Objects | None = None,
         logger: LoggerCallback | None = None,
         callbacks: Callback | Sequence[Callback] | None = None,
         replay: bool = True,
@@ -142,7 +142,7 @@ class Algorithm(ABC):
         cls,
         path: str | Path,
         env_id: EnvSource | None = None,
-        policy: nn.Module | Code | None = None,
+        policy: nn.Module | Objects | Code | None = None,
         logger: LoggerCallback | None = None,
         callbacks: Callback | Sequence[Callback] | None = None,
         replay: bool = True,

@@ -43,6 +43,8 @@ class Journal:
         self._episodes = JsonLines(folder / EPISODES, offsets.get(EPISODES, 0), patience)
         self.deliveries: dict[str, Delivery] = {}  # of the loggers, once it is closed
         self._closed: float | None = None  # when it had its last row
+        # episodes of text end at prompts, others at steps of environments
+        self._counted = "samples" if config.algo.unit == "samples" else "env_steps"
         for logger in self._loggers:
             logger.start()
 
@@ -56,7 +58,7 @@ class Journal:
             told = {} if e.success is None else {"is_success": e.success}
             self._episodes.write(
                 {
-                    "env_steps": e.env_steps,
+                    self._counted: e.env_steps,
                     "env": e.env,
                     "return": e.total_reward,
                     "length": e.length,

@@ -21,11 +21,15 @@ from rlox.training.setup import env_name, first_line
 if TYPE_CHECKING:  # a run of the native engine imports no torch
     from torch import nn
 
-__all__ = ["Given", "fitting", "reread", "with_object"]
+__all__ = ["Given", "Objects", "fitting", "reread", "with_object"]
 
 T = TypeVar("T")
 
 REMEDY = "give it again (env_id=..., env_kwargs=..., policy=..., wrappers=...), or trust=True"
+
+
+class Objects:
+    """What a façade was given beside its configuration, where that is more than a module."""
 
 
 @dataclass(frozen=True)
@@ -34,16 +38,17 @@ class Given:
 
     env_id: EnvSource | None = None
     env_kwargs: Mapping[str, Any] | None = None
-    policy: nn.Module | Code | None = None
+    policy: nn.Module | Objects | Code | None = None
     wrappers: Sequence[Code] | None = None
     reward_wrappers: Sequence[Code] | None = None
     schedules: Mapping[str, Schedule] | None = None
     trust: bool = False
 
     @property
-    def module(self) -> nn.Module | None:
-        """The policy, if it is an object."""
-        return self.policy if is_module(self.policy) else None
+    def module(self) -> Any:
+        """The policy, if it is an object, or what is given in its place."""
+        given = is_module(self.policy) or isinstance(self.policy, Objects)
+        return self.policy if given else None
 
     def config(self, saved: RunConfig, path: Path) -> RunConfig:
         """What the checkpoint's configuration becomes; `ConfigError` for what is missing.
@@ -116,7 +121,7 @@ def reread(
     return replace(config, device=device)
 
 
-def with_object(config: RunConfig, policy: nn.Module | None) -> RunConfig:
+def with_object(config: RunConfig, policy: nn.Module | Objects | None) -> RunConfig:
     """The configuration with the name of a policy object, which it cannot hold."""
     if policy is None or "policy" not in {f.name for f in fields(config.algo)}:
         return config

@@ -20,7 +20,7 @@ from rlox.errors import ConfigError, EnvError, RloxError
 from rlox.runs.algorithm import Algorithm
 from rlox.sources.dataset_file import DATA, DOCUMENT, FORMAT, Dataset, digest_of, require_columns
 from rlox.sources.dataset_folder import renewed
-from rlox.training.actor import ActorOf
+from rlox.training.actor import ActorOf, player_of
 from rlox.training.setup import env_name, torch_threads
 
 if TYPE_CHECKING:  # a run of the native engine imports no torch
@@ -81,8 +81,9 @@ def record(
     for name, given in (("episodes", episodes), ("steps", steps)):
         if given is not None and given < 1:
             raise ConfigError(f"{name}={given}: expected at least 1")
+    actor = player_of(algorithm.parts.actor, algorithm.name)
     played = single_factory(algorithm.config.env, env)()
-    rows, returns, actor = Rows(), list[float](), algorithm.parts.actor
+    rows, returns = Rows(), list[float]()
     total = 0.0
 
     def sampling(episode: int) -> torch.Generator | None:

@@ -18,7 +18,6 @@ from rlox.envs.normalize import EPSILON, FixedNormalizer, ObservationNormalizer
 from rlox.errors import CheckpointError, ConfigError
 from rlox.runs.checkpoint import Checkpoint, read_checkpoint, resolve_checkpoint
 from rlox.sources.replay import ReplaySource
-from rlox.training.actor import ActorOf
 from rlox.training.parts import Parts
 from rlox.training.setup import first_line
 
@@ -51,7 +50,7 @@ def warm_start(path: str, config: RunConfig, parts: Parts) -> dict[str, Any]:
     if wrong := config.algo.other_function(trained.algo):
         raise ConfigError(f"init_from={path}: its policy has {wrong}")
     try:
-        _require_bounds(saved, parts.actor)
+        _require_bounds(saved, parts.actor.actions)
         _require_rewards(trained, config, saved, parts)
         _take_moments(saved, config, parts)
         parts.learner.begin_from(saved.weights)
@@ -86,9 +85,9 @@ def _require_same(
             )
 
 
-def _require_bounds(saved: Checkpoint, actor: ActorOf[Any]) -> None:
+def _require_bounds(saved: Checkpoint, actions: Any) -> None:
     """What learned from a dataset says over which bounds its actions were stretched."""
-    source, actions = saved.state["source"], actor.actions
+    source = saved.state["source"]
     if "act_low" in source and isinstance(actions, UnitCodec):
         actions.require_bounds(source["act_low"], source["act_high"])
 

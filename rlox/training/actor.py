@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from rlox.envs.actions import ActionCodec
 from rlox.envs.normalize import Normalizer
 from rlox.envs.spaces import ObservationCodec, shape_of
-from rlox.errors import NonFiniteError, RloxError, ShapeError
+from rlox.errors import ConfigError, NonFiniteError, RloxError, ShapeError
 from rlox.policies.on_demand import OnDemand
 
 if TYPE_CHECKING:  # a run of the native engine imports no torch
@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # a run of the native engine imports no torch
     from rlox.policies.base import Policy
 
 
-__all__ = ["Actor", "ActorOf", "Forgetful", "NativeActor", "Player"]
+__all__ = ["Actor", "ActorOf", "Forgetful", "NativeActor", "Player", "player_of"]
 
 P = TypeVar("P")
 
@@ -132,6 +132,15 @@ class ActorOf(ABC, Generic[P]):
             return actions
         first = self.actions.each(actions)[0]
         return int(first) if self.actions.discrete else first
+
+
+def player_of(actor: Any, algo: str) -> ActorOf[Any]:
+    """What acts in environments; `ConfigError` for a model of text, which does not."""
+    if not isinstance(actor, ActorOf):
+        raise ConfigError(
+            f"{algo} learns text, its model acts in no environment; use a run of another algorithm"
+        )
+    return actor
 
 
 class Forgetful(ActorOf[P]):

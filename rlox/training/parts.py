@@ -21,7 +21,8 @@ from rlox.training.loop import Learner, Source
 
 if TYPE_CHECKING:  # a run of the native engine imports no torch
     import torch
-    from torch import nn
+
+    from rlox.training.text import TextActor
 
 __all__ = ["Evaluate", "Parts", "Tools"]
 
@@ -49,7 +50,7 @@ class Parts:
 
     source: Source[Any]
     learner: Learner[Any]
-    actor: ActorOf[Any]
+    actor: ActorOf[Any] | TextActor
     evaluate: Evaluate | None  # None without an environment to play in
     images: tuple[str, ...] = ()  # in words, what networks make of each in the observations
     backend: Backend = BY_TORCH  # what learns
@@ -62,7 +63,7 @@ class Tools:
     device_name: str  # that there is: `require_device`
     streams: Streams
     env: EnvSource | None = None  # an environment, or what makes one, in place of the config's id
-    policy: nn.Module | None = None  # the user's own
+    policy: Any = None  # a module of the user's own, or what a façade was given in its place
     dataset: OfflineDatasetBuffer | None = None  # in place of the one at `buffer.path`
     replay: bool = True  # whether a buffer is going to be filled, so that there must be room for it
     backend: str | None = None  # what `auto` took when the run began

@@ -15,7 +15,15 @@ import pytest
 import torch
 from helpers.oracles import numeric_leaves
 
-from rlox.algorithms import ALGORITHMS, DecisionTransformer, HybridPPO, RecurrentPPO
+from rlox.algorithms import (
+    ALGORITHMS,
+    DPO,
+    SFT,
+    DecisionTransformer,
+    HybridPPO,
+    RecurrentPPO,
+)
+from rlox.algorithms.text_facade import TextAlgorithm, WritingAlgorithm
 from rlox.build import build
 from rlox.configs import ALGO_CONFIGS
 from rlox.errors import ConfigError, RloxError, UnsupportedSpaceError
@@ -53,7 +61,7 @@ def test_a_configuration_says_which_actions_its_algorithm_takes_and_the_page_say
     assert {n: words[n] for n in sorted(words)} == {n: said[n] for n in sorted(said)}
 
 
-@pytest.mark.parametrize("name", [n for n, s in SPECS.items() if not (s.choices and s.vectors)])
+@pytest.mark.parametrize("name", [n for n, s in SPECS.items() if s.choices != s.vectors])
 def test_an_algorithm_refuses_the_actions_that_it_does_not_take(name: str) -> None:
     env = "Pendulum-v1" if SPECS[name].choices else "CartPole-v1"
     offline = ALGO_CONFIGS[name].unit == "updates"
@@ -69,10 +77,14 @@ def test_a_facade_is_a_signature_and_what_the_algorithm_is_made_of() -> None:
         RecurrentPPO: {"predict"},
         HybridPPO: {"timing_summary"},
         DecisionTransformer: {"predict", "ask"},
+        SFT: {"train_step", "loss"},
+        DPO: {"train_step", "compute_loss", "reference_log_probs"},
     }
+    families = {TextAlgorithm, WritingAlgorithm}  # those on text are asked with prompts
     for facade in ALGORITHMS.values():
         own = {name for name in vars(facade) if not name.startswith("__")} - {"_abc_impl"}
-        assert facade.__bases__ == (Algorithm,)
+        assert len(facade.__bases__) == 1
+        assert facade.__base__ in {Algorithm, *families}
         # a policy with a memory is asked with a state and answers with the next one
         more = more_of.get(facade, set())
         assert own <= {"name", "make", "collector"} | more
@@ -145,7 +157,7 @@ def test_training_neither_reads_nor_moves_the_global_generators(name: str) -> No
         algorithm = spec.make(next(iter(spec.cases)))
         algorithm.train(spec.total)
         algorithm.evaluate(2)
-        algorithm.predict(algorithm.parts.actor.observations.space.sample(), deterministic=False)
+        algorithm.predict(spec.seen(algorithm), deterministic=False)
         assert torch.equal(torch.get_rng_state(), before[0])
         assert np.random.get_state()[1].tolist() == before[1]  # noqa: NPY002
         results.append(weights(algorithm))

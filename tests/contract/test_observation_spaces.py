@@ -51,7 +51,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
 VECTORS = {"sac", "td3", "ddpg", "td3_bc", "iql", "cql"}
 OF_VECTORS = "decision_transformer"  # which takes no images
 FROM_DATASETS = {name for name in ALGORITHMS if ALGO_CONFIGS[name].unit == "updates"}
-ANYWHERE = [name for name in ALGORITHMS if not ALGO_CONFIGS[name].native_only]
+ANYWHERE = [
+    name
+    for name, kind in ((n, ALGO_CONFIGS[n]) for n in ALGORITHMS)
+    if kind.actions and not kind.native_only
+]
 SMALL: dict[str, Any] = {"seed": 3, "net_arch": (6,)}
 
 

@@ -146,6 +146,27 @@ def llm_operations(ran: dict[str, Any]) -> None:
     assert ran["positions"][0].tolist() == [0, 1, 2, 3, 4, 0, 1, 2]
 
 
+def grpo_complete(ran: dict[str, Any]) -> None:
+    # three epochs of four prompts in one batch each, four completions of each prompt
+    assert (ran["metrics"]["updates"], ran["grpo"].clock.samples) == (3, 12)
+    assert 0.0 <= ran["metrics"]["mean_reward"] <= 1.0
+    assert ran["metrics"]["kl"] >= 0.0
+    weights = (ran["model"].head.weight, ran["ref_model"].head.weight)
+    assert not torch.equal(*weights)
+
+
+def grpo_of_an_llm(ran: dict[str, Any]) -> None:
+    assert ran["grpo"].summary()["updates"] == 3
+    assert 0.0 < ran["grpo"].summary()["mean_reward"] < 1.0
+
+
+def dpo_training(ran: dict[str, Any]) -> None:
+    # a policy that is its reference prefers nothing
+    assert ran["metrics"]["loss"] == pytest.approx(np.log(2.0), abs=1e-6)
+    loss, after = ran["dpo"].compute_loss(ran["prompt_ids"], ran["chosen_ids"], ran["rejected_ids"])
+    assert float(loss.detach()) == after["loss"] < ran["metrics"]["loss"]
+
+
 def replay_buffer(ran: dict[str, Any]) -> None:
     assert ran["batch"]["obs"].shape == ran["batch"]["next_obs"].shape == (256, 4)
     assert (ran["batch"]["next_obs"] == ran["next_obs"]).all()
@@ -250,6 +271,9 @@ CHECKS = (
     token_kl,
     dpo_pair,
     llm_operations,
+    grpo_complete,
+    grpo_of_an_llm,
+    dpo_training,
     replay_buffer,
     prioritized_replay_buffer,
     replay_buffer_off_policy,

@@ -10,9 +10,10 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+import torch
 from torch import Tensor
 
 from rlox.configs import ALGO_CONFIGS, RunConfig, make_run
@@ -22,6 +23,13 @@ from rlox_cli.help import value_text
 Options = Mapping[str, Any]
 # Arguments of a façade that are keys of a replay buffer.
 REPLAY = {"buffer_size": "capacity", "beta": "beta"}
+
+
+def observed(algorithm: Any, seed: int = 0) -> Any:
+    """An observation that the algorithm may be asked with."""
+    space = algorithm.parts.actor.observations.space
+    space.seed(seed)
+    return space.sample()
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,8 @@ class AlgorithmSpec:
     # Arguments that learn the probes of helpers/probes.py in `probe_total`; none: it steps no environment.
     probe: Options = field(default_factory=dict)
     probe_total: int = 4_000
+    # What `predict` is asked, of an algorithm of the spec.
+    seen: Callable[[Any, int], Any] = observed
     value: Callable[[Any, Tensor], Tensor] = lambda policy, obs: policy.get_value(obs)
     action: Callable[[Any, Any], Any] = lambda algorithm, obs: algorithm.predict(obs)
     vectors: bool = True  # whether it takes Box actions
@@ -60,10 +70,11 @@ class AlgorithmSpec:
     def tree(self, case: str, **options: Any) -> dict[str, Any]:
         """The same run as plain data."""
         given = {**self.small, **self.cases[case], **options}
-        env = {"id": given.pop("env_id"), "n_envs": given.pop("n_envs")}
+        env = {"id": given.pop("env_id", "text"), "n_envs": given.pop("n_envs", 1)}
         others = ("normalize_obs", "normalize_reward", "action_mask")
         env |= {k: given.pop(k) for k in others if k in given}
         tree = {"seed": given.pop("seed"), "env": env, "total_steps": self.total}
+        tree |= {key: given.pop(key) for key in ("task", "model") if key in given}
         if "dataset" in given:
             tree["buffer"] = {"name": "offline", "path": given.pop("dataset")}
         if "buffer_size" in given:
@@ -79,6 +90,7 @@ class AlgorithmSpec:
         """The same run as a command line."""
         tree = self.tree(case, **options)
         flat = {"seed": tree["seed"], "total_steps": self.total}
+        flat |= {key: tree[key] for key in ("task", "model") if key in tree}
         for group in ("algo", "env", "buffer"):
             rest = {k: v for k, v in tree.get(group, {}).items() if k not in ("name", "id")}
             flat |= {f"{group}.{key}": value for key, value in rest.items()}
@@ -94,6 +106,21 @@ class AlgorithmSpec:
     def name(self) -> str:
         """As it is registered."""
         return self.facade.name
+
+
+class TEXT:
+    """What specs of algorithms on text have in common."""
+
+    small: ClassVar[Options] = {"seed": 2, "batch_size": 4, "learning_rate": 1e-3}
+    rest: ClassVar[dict[str, Any]] = {
+        "seen": lambda _, seed=0: [torch.tensor([3, 4, 2 + seed])],
+        "action": lambda algorithm, prompts: algorithm.predict(prompts)[0],
+        "steady": {"anneal_lr": False},
+        "leaf_cases": {"copy": 8},
+        "leaf_more": 8,
+        "vectors": False,
+        "choices": False,
+    }
 
 
 SPECS: dict[str, AlgorithmSpec] = {

@@ -91,7 +91,8 @@ def test_a_key_of_another_option_is_owned_by_it() -> None:
     assert SCHEMA.owners("buffer.path") == ["buffer=disk"]
     assert SCHEMA.owners("sink.disk.path") == ["sink=disk"]
     assert SCHEMA.owners("seed") == []
-    assert RUN.owners("algo.clip_eps") == ["algo=ppo", "algo=recurrent_ppo", "algo=hybrid_ppo"]
+    clipped = ["ppo", "recurrent_ppo", "hybrid_ppo", "grpo", "rloo"]
+    assert RUN.owners("algo.clip_eps") == [f"algo={name}" for name in clipped]
     assert RUN.owners("algo.rnn") == ["algo=recurrent_ppo"]
 
 

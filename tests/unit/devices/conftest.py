@@ -34,8 +34,9 @@ class Place:
         return "cpu" if self.name == "cpu" else "cuda"
 
     def rounds_as_the_cpu(self, algorithm: str) -> bool:
-        """Whether its numbers are the CPU's; the kernels of recurrent layers are its own."""
-        return self.name == "cpu" or (self.name == "pretended" and algorithm != "recurrent_ppo")
+        """Whether its numbers are the CPU's; the kernels of recurrent layers and attention are its own."""
+        own = ("recurrent_ppo", "sft", "grpo", "rloo", "dpo", "online_dpo")
+        return self.name == "cpu" or (self.name == "pretended" and algorithm not in own)
 
     def make(self, spec: AlgorithmSpec, case: str, **options: Any) -> Any:
         """The façade of a case, on this device."""

@@ -146,9 +146,7 @@ def test_what_was_saved_on_a_device_goes_on_elsewhere_and_comes_back(
         alone = spec.make(case, **short)
         alone.train(total)
         assert all(np.array_equal(kept[path], array) for path, array in learned(alone).items())
-    space = here.parts.actor.observations.space
-    space.seed(0)
-    for obs in [space.sample() for _ in range(5)]:
+    for obs in [spec.seen(here, seed) for seed in range(5)]:
         np.testing.assert_allclose(spec.action(there, obs), spec.action(here, obs), 1e-4, 1e-5)
     here.train(2 * total)
     here.save(tmp_path / "here")

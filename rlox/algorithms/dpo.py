@@ -1,0 +1,187 @@
+"""DPO: pairs of completions, of which one was chosen (Rafailov et al. 2023, arXiv:2305.18290)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from rlox.algorithms.text import Text, TextGiven, text_of, text_parts
+from rlox.algorithms.text_facade import Rewarding, TextAlgorithm, functions_of, text_config
+from rlox.algorithms.torch_text import TextLearner
+from rlox.callbacks import Callback, LoggerCallback
+from rlox.configs import DPOConfig, RunConfig
+from rlox.configs.dpo import OnlineDPOConfig
+from rlox.devices import moved
+from rlox.errors import ShapeError
+from rlox.llm.batches import Answers, Pairs, answers_of
+from rlox.llm.prompts import rows_of
+from rlox.losses import Completions, DPOLoss, DPOTerms
+from rlox.sources.text import PairSource
+from rlox.training.parts import Parts, Tools
+from rlox.types import Clock, Progress, Update
+
+__all__ = ["DPO", "DPOLearner"]
+
+Rows = Tensor | Sequence[Tensor]
+
+
+class DPOLearner(TextLearner):
+    """A model, and a step of each batch of pairs."""
+
+    def __init__(self, text: Text, config: DPOConfig | OnlineDPOConfig) -> None:
+        free = isinstance(config, DPOConfig) and config.reference_free
+        smoothing = config.label_smoothing if isinstance(config, DPOConfig) else 0.0
+        names = (
+            "loss/policy",
+            "reward/accuracy",
+            "reward/chosen",
+            "reward/rejected",
+            "reward/margin",
+        )
+        super().__init__(text, config, not free, names)
+        self.loss = DPOLoss(config.loss_type, config.beta, smoothing)
+
+    def update(self, batch: Pairs, clock: Clock) -> Update:
+        """One step, unless there is no pair."""
+        self.anneal(clock)
+        if not len(batch.chosen):
+            return self.learned([], clock, batch.prompts)
+        terms = self.terms(batch)
+        numbers = (terms.accuracy, terms.chosen, terms.rejected, terms.margin)
+        return self.learned([self.stepped(terms.total, *numbers)], clock, batch.prompts)
+
+    def terms(self, batch: Pairs) -> DPOTerms:
+        """The loss of pairs, with gradient, and what is told beside it."""
+        both, count = _both(batch.chosen, batch.rejected), len(batch.chosen)
+        said = self.said(both).sum(1)
+        if batch.ref_log_probs is not None:
+            ref = torch.cat([part.to(said) for part in batch.ref_log_probs])
+        else:
+            found = self.referred(both)
+            ref = torch.zeros_like(said) if found is None else found.sum(1)
+        lengths = moved(both.mask.sum(1), said.device).to(said.dtype)
+        sides = [
+            Completions(said[at], ref[at], lengths[at]) for at in (slice(count), slice(count, None))
+        ]
+        return self.loss(*sides)
+
+    def sums(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        """Log-probabilities of the chosen and the rejected completions by the reference, `[B]` each."""
+        found = self.referred(_both(pairs.chosen, pairs.rejected))
+        sums = torch.zeros(2 * len(pairs.chosen)) if found is None else found.sum(1)
+        return sums[: len(pairs.chosen)], sums[len(pairs.chosen) :]
+
+
+def _both(one: Answers, other: Answers) -> Answers:
+    """One batch of both, so that the model is asked once."""
+    width = max(one.tokens.shape[1], other.tokens.shape[1])
+
+    def wide(of: Tensor) -> Tensor:
+        return torch.nn.functional.pad(of, (0, width - of.shape[1]))
+
+    return Answers(
+        [*one.prompts, *other.prompts],
+        torch.cat([wide(one.tokens), wide(other.tokens)]),
+        torch.cat([wide(one.mask), wide(other.mask)]),
+    )
+
+
+def make(config: RunConfig, tools: Tools) -> Parts:
+    """DPO's learner on pairs."""
+    algo, text = cast(DPOConfig, config.algo), text_of(config, tools)
+    source = PairSource(text.prompts, algo.batch_size, config.seed, text.task)
+    return text_parts(text, source, DPOLearner(text, algo), tools)
+
+
+class DPO(TextAlgorithm):
+    """Direct preference optimization of a language model.
+
+    Parameters
+    ----------
+    model, task : as of `GRPO`; pairs of a task are its right answers and others that are near them
+    ref_model : what the model is held to; None: the model as it begins
+    beta : how much leaving the reference costs
+    learning_rate : of Adam
+    callbacks : called during training; one that returns False from `on_step` stops it
+    logger : receives metrics rows
+    reward_fn : what evaluations count, as of `GRPO`
+    max_new_tokens : of a completion that is evaluated
+    seed : keys every random stream of the run
+    **config_kwargs : any field of `DPOConfig`, or `device`; unknown names are errors
+    """
+
+    name = "dpo"
+    make = staticmethod(make)
+
+    def __init__(
+        self,
+        model: nn.Module | str | None = None,
+        ref_model: nn.Module | None = None,
+        beta: float = 0.1,
+        learning_rate: float = 1e-5,
+        callbacks: Callback | Sequence[Callback] | None = None,
+        logger: LoggerCallback | None = None,
+        *,
+        reward_fn: Rewarding = None,
+        max_new_tokens: int | None = None,
+        task: str | None = None,
+        seed: int = 42,
+        **config_kwargs: Any,
+    ) -> None:
+        options = {
+            "beta": beta,
+            "learning_rate": learning_rate,
+            "max_new_tokens": max_new_tokens,
+            **config_kwargs,
+        }
+        module = model if isinstance(model, nn.Module) else None
+        given = TextGiven(module, ref_model, functions_of(reward_fn))
+        config = text_config("dpo", model, task, seed, given, options)
+        super().__init__(config, None, given, logger, callbacks)
+
+    def compute_loss(
+        self, prompt: Rows, chosen: Rows, rejected: Rows, ref_log_probs: Any = None
+    ) -> tuple[Tensor, dict[str, float]]:
+        """The loss of these pairs, with gradient, and its metrics; nothing is learned.
+
+        Prompts `[B, P]`, chosen `[B, C]` and rejected `[B, R]` completions, or rows of different lengths;
+        `ref_log_probs` two sums `[B]`, as `reference_log_probs` gives them.
+        """
+        terms = cast(DPOLearner, self.learner).terms(
+            _pairs(prompt, chosen, rejected, ref_log_probs)
+        )
+        metrics = {
+            "loss": terms.total,
+            "accuracy": terms.accuracy,
+            "chosen_reward": terms.chosen,
+            "rejected_reward": terms.rejected,
+            "margin": terms.margin,
+        }
+        return terms.total, {name: float(value.detach()) for name, value in metrics.items()}
+
+    def reference_log_probs(
+        self, prompt: Rows, chosen: Rows, rejected: Rows
+    ) -> tuple[Tensor, Tensor]:
+        """Sums of log-probabilities by the reference, `[B]` each, which are the same all the time."""
+        return cast(DPOLearner, self.learner).sums(_pairs(prompt, chosen, rejected, None))
+
+    def train_step(
+        self, prompt: Rows, chosen: Rows, rejected: Rows, ref_log_probs: Any = None
+    ) -> dict[str, float]:
+        """One step on these pairs, of shapes as for `compute_loss`; its metrics."""
+        pairs = _pairs(prompt, chosen, rejected, ref_log_probs)
+        return self._hand(lambda _: (pairs, Progress()), pairs.prompts)
+
+
+def _pairs(prompt: Rows, chosen: Rows, rejected: Rows, ref_log_probs: Any) -> Pairs:
+    prompts = rows_of(prompt)
+    sides = [answers_of(prompts, rows_of(rows, "completions")) for rows in (chosen, rejected)]
+    if ref_log_probs is not None:
+        ref_log_probs = tuple(torch.as_tensor(part) for part in ref_log_probs)
+        if [tuple(part.shape) for part in ref_log_probs] != [(len(prompts),)] * 2:
+            told = [list(part.shape) for part in ref_log_probs]
+            raise ShapeError(f"ref_log_probs {told}: expected two of [{len(prompts)}]")
+    return Pairs(sides[0], sides[1], len(prompts), ref_log_probs)

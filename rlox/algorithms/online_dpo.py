@@ -1,0 +1,157 @@
+"""OnlineDPO: pairs that the model writes itself (Guo et al. 2024, arXiv:2402.04792)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rlox.algorithms.dpo import DPOLearner
+from rlox.algorithms.text import Preference, Text, TextGiven, text_of, text_parts
+from rlox.algorithms.text_facade import Rewarding, WritingAlgorithm, functions_of, text_config
+from rlox.algorithms.writing import writing_source
+from rlox.callbacks import Callback, LoggerCallback
+from rlox.configs import OnlineDPOConfig, RunConfig
+from rlox.errors import ConfigError, RloxError, ShapeError
+from rlox.importing import failure, load
+from rlox.llm.batches import Answers, Pairs, Tokens
+from rlox.llm.rewards import weighted_rewards
+from rlox.training.parts import Parts, Tools
+from rlox.types import Clock, Update
+
+__all__ = ["OnlineDPO", "OnlineDPOLearner", "Pair"]
+
+NEITHER = -1
+
+
+class Pair(tuple[Tensor, Tensor]):
+    """Two completions, token ids up to their ends, and the `prompt` `[P]` that they are of."""
+
+    prompt: Tensor
+
+    def __new__(cls, first: Tensor, second: Tensor, prompt: Tensor) -> Pair:
+        """Of these."""
+        made = super().__new__(cls, (first, second))
+        made.prompt = prompt
+        return made
+
+
+class OnlineDPOLearner(DPOLearner):
+    """A model, and a step of each batch of pairs of which one is better."""
+
+    def __init__(self, text: Text, config: OnlineDPOConfig, preference: Preference | None) -> None:
+        super().__init__(text, config)
+        self._preference = preference
+
+    def update(self, batch: Tokens, clock: Clock) -> Update:  # type: ignore[override]  # written here
+        """One step on the pairs of which one completion is better than the other."""
+        better = self._better(batch)
+        told = np.flatnonzero(better != NEITHER)
+        first = 2 * told + better[told]
+        chosen, rejected = (_rows(batch.answers, at) for at in (first, 4 * told + 1 - first))
+        update = super().update(Pairs(chosen, rejected, len(better)), clock)
+        share = {"reward/told_apart": len(told) / len(better)}
+        return Update({**update.metrics, **share}, update.count, update.samples)
+
+    def _better(self, batch: Tokens) -> Any:
+        """0 or 1 of each pair, -1 of neither."""
+        if self._preference is None:
+            worth = weighted_rewards(batch.rewards, self.text.weights).reshape(-1, 2)
+            found = np.where(worth[:, 0] == worth[:, 1], NEITHER, worth.argmax(1))
+            return np.where(np.isnan(worth).any(1), NEITHER, found)
+        rows = [
+            row[mask].cpu()
+            for row, mask in zip(batch.written.tokens, batch.written.mask, strict=True)
+        ]
+        pairs: list[Any] = [
+            Pair(rows[i], rows[i + 1], batch.prompts[i].ids) for i in range(0, len(rows), 2)
+        ]
+        return _answered(self._preference, pairs)
+
+
+def _answered(preference: Preference, pairs: list[Any]) -> Any:
+    """What the user's function says of pairs."""
+    try:
+        said = preference(pairs)
+        found = np.array([int(which) for which in said])
+    except RloxError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"preference_fn fails: {failure(error)}") from error
+    if len(found) != len(pairs):
+        raise ShapeError(f"preference_fn returned {len(found)} numbers for {len(pairs)} pairs")
+    if not np.isin(found, (NEITHER, 0, 1)).all():
+        wrong = found[~np.isin(found, (NEITHER, 0, 1))][0]
+        raise ConfigError(
+            f"preference_fn returned {wrong}, expected 0 or 1, which of the two is better, or -1"
+        )
+    return found
+
+
+def _rows(answers: Answers, at: Any) -> Answers:
+    """Some rows by their numbers."""
+    index = torch.from_numpy(at)
+    return Answers([answers.prompts[i] for i in at], answers.tokens[index], answers.mask[index])
+
+
+def make(config: RunConfig, tools: Tools) -> Parts:
+    """OnlineDPO's learner on pairs that its model writes."""
+    algo, text = cast(OnlineDPOConfig, config.algo), text_of(config, tools)
+    preference: Any = text.given.preference
+    if preference is None and algo.preference is not None:
+        preference = load(algo.preference, "algo.preference")
+    source = writing_source(config, text, 2, judged=preference is None or text.judge is not None)
+    return text_parts(text, source, OnlineDPOLearner(text, algo, preference), tools)
+
+
+class OnlineDPO(WritingAlgorithm):
+    """Online direct preference optimization of a language model.
+
+    Parameters
+    ----------
+    model, task : as of `GRPO`
+    ref_model : what the model is held to; None: the model as it begins
+    preference_fn : `(pairs) -> list[int]`: which of each `(first, second)` completion is better, 0 or 1, or
+        -1: neither; `pair.prompt` is what they are of. None: the one with the greater reward
+    beta : how much leaving the reference costs
+    learning_rate : of Adam
+    max_new_tokens : of a completion
+    callbacks : called during training; one that returns False from `on_step` stops it
+    logger : receives metrics rows
+    reward_fn : as of `GRPO`
+    seed : keys every random stream of the run
+    **config_kwargs : any field of `OnlineDPOConfig`, or `device`; unknown names are errors
+    """
+
+    name = "online_dpo"
+    make = staticmethod(make)
+
+    def __init__(
+        self,
+        model: nn.Module | str | None = None,
+        ref_model: nn.Module | None = None,
+        preference_fn: Preference | None = None,
+        beta: float = 0.1,
+        learning_rate: float = 1e-5,
+        max_new_tokens: int | None = None,
+        callbacks: Callback | Sequence[Callback] | None = None,
+        logger: LoggerCallback | None = None,
+        *,
+        reward_fn: Rewarding = None,
+        task: str | None = None,
+        seed: int = 42,
+        **config_kwargs: Any,
+    ) -> None:
+        options = {
+            "beta": beta,
+            "learning_rate": learning_rate,
+            "max_new_tokens": max_new_tokens,
+            **config_kwargs,
+        }
+        module = model if isinstance(model, nn.Module) else None
+        given = TextGiven(module, ref_model, functions_of(reward_fn), preference_fn)
+        config = text_config("online_dpo", model, task, seed, given, options)
+        super().__init__(config, None, given, logger, callbacks)

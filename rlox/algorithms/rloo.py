@@ -1,0 +1,116 @@
+"""RLOO: a completion beside the mean of the others (Ahmadian et al. 2024, arXiv:2402.14740)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rlox.algorithms.text import Text, TextGiven, text_of, text_parts
+from rlox.algorithms.text_facade import Rewarding, WritingAlgorithm, functions_of, text_config
+from rlox.algorithms.torch_text import TextLearner, counting_mask, parts_of
+from rlox.algorithms.writing import writing_source
+from rlox.callbacks import Callback, LoggerCallback
+from rlox.configs import RLOOConfig, RunConfig
+from rlox.devices import moved
+from rlox.llm import leave_one_out_advantages
+from rlox.llm.batches import Tokens
+from rlox.llm.rewards import weighted_rewards
+from rlox.losses import rloo_loss
+from rlox.training.parts import Parts, Tools
+from rlox.types import Clock, Update
+
+__all__ = ["RLOO", "RLOOLearner"]
+
+
+class RLOOLearner(TextLearner):
+    """A model, and the steps of each batch of groups."""
+
+    def __init__(self, text: Text, config: RLOOConfig) -> None:
+        super().__init__(text, config, config.kl_coef > 0.0, ("loss/policy", "policy/ratio"))
+        self.config = config
+
+    def update(self, batch: Tokens, clock: Clock) -> Update:
+        """The steps of one batch: `n_epochs` times `minibatches`."""
+        config, answers = self.config, batch.answers
+        self.anneal(clock)
+        mask = moved(counting_mask(batch, config), self.optimizer.vector.device)
+        with torch.no_grad():
+            old = self.said(answers, config.temperature)
+        ref, kl = self.referred(answers, config.temperature), torch.zeros(len(batch))
+        if ref is not None:
+            kl = ((old - ref) * mask).sum(1).cpu()
+        worth = weighted_rewards(batch.rewards, self.text.weights) - config.kl_coef * kl.numpy()
+        found = leave_one_out_advantages(worth, batch.group_size)
+        if config.normalize_advantages:
+            found = (found - found.mean()) / (found.std(ddof=1) + np.float32(1e-4))
+        advantages = moved(torch.from_numpy(found), old.device)
+        rows = []
+        for at in parts_of(config, len(batch)):
+            said = self.said(answers.part(at), config.temperature)
+            loss = rloo_loss(said, old[at], advantages[at], mask[at], config.clip_eps)
+            rows.append(self.stepped(loss, self._ratio(said.detach() - old[at], mask[at])))
+        update = self.learned(rows, clock, len(batch) // batch.group_size)
+        told = {} if ref is None else {"policy/kl": float(kl.mean())}
+        return Update({**update.metrics, **told}, update.count, update.samples)
+
+    @staticmethod
+    def _ratio(apart: Tensor, mask: Tensor) -> Tensor:
+        """Mean over completions of how much likelier they are than before the steps."""
+        return (apart * mask).sum(1).exp().mean()
+
+
+def make(config: RunConfig, tools: Tools) -> Parts:
+    """RLOO's learner on what its model writes."""
+    algo, text = cast(RLOOConfig, config.algo), text_of(config, tools)
+    source = writing_source(config, text, algo.group_size)
+    return text_parts(text, source, RLOOLearner(text, algo), tools)
+
+
+class RLOO(WritingAlgorithm):
+    """REINFORCE leave-one-out of a language model.
+
+    Parameters
+    ----------
+    model, ref_model, reward_fn, group_size, learning_rate, max_new_tokens, task : as of `GRPO`
+    kl_coef : what a reward loses for each nat that a completion is likelier than at the reference
+    callbacks : called during training; one that returns False from `on_step` stops it
+    logger : receives metrics rows
+    seed : keys every random stream of the run
+    **config_kwargs : any field of `RLOOConfig`, or `device`; unknown names are errors
+    """
+
+    name = "rloo"
+    make = staticmethod(make)
+
+    def __init__(
+        self,
+        model: nn.Module | str | None = None,
+        ref_model: nn.Module | None = None,
+        reward_fn: Rewarding = None,
+        group_size: int = 4,
+        kl_coef: float = 0.05,
+        learning_rate: float = 1e-5,
+        max_new_tokens: int | None = None,
+        callbacks: Callback | Sequence[Callback] | None = None,
+        logger: LoggerCallback | None = None,
+        *,
+        task: str | None = None,
+        seed: int = 42,
+        **config_kwargs: Any,
+    ) -> None:
+        options = {
+            "group_size": group_size,
+            "kl_coef": kl_coef,
+            "learning_rate": learning_rate,
+            "max_new_tokens": max_new_tokens,
+            **config_kwargs,
+        }
+        given = TextGiven(
+            model if isinstance(model, nn.Module) else None, ref_model, functions_of(reward_fn)
+        )
+        config = text_config("rloo", model, task, seed, given, options)
+        super().__init__(config, None, given, logger, callbacks)

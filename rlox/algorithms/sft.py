@@ -1,0 +1,104 @@
+"""SFT: supervised fine-tuning, the likelihood of right answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from rlox.algorithms.text import Text, TextGiven, text_of, text_parts
+from rlox.algorithms.text_facade import Rewarding, TextAlgorithm, functions_of, text_config
+from rlox.algorithms.torch_text import TextLearner
+from rlox.callbacks import Callback, LoggerCallback
+from rlox.configs import RunConfig, SFTConfig
+from rlox.llm.batches import Answers, answers_of
+from rlox.llm.prompts import rows_of
+from rlox.sources.text import AnswerSource
+from rlox.training.parts import Parts, Tools
+from rlox.types import Clock, Progress, Update
+
+__all__ = ["SFT", "SFTLearner"]
+
+
+class SFTLearner(TextLearner):
+    """A model, and a step of each batch towards right answers."""
+
+    def __init__(self, text: Text, config: SFTConfig) -> None:
+        super().__init__(text, config, False, ("loss/policy",))
+
+    def update(self, batch: Answers, clock: Clock) -> Update:
+        """One step: the mean of -log pi over the tokens of all completions."""
+        self.anneal(clock)
+        return self.learned([self.stepped(self.loss(batch))], clock, len(batch))
+
+    def loss(self, batch: Answers) -> Tensor:
+        """Cross-entropy of a token, in nats; no token of a prompt counts."""
+        return -self.said(batch).sum() / batch.mask.sum().clamp(min=1).item()  # 0 behind an end
+
+
+def make(config: RunConfig, tools: Tools) -> Parts:
+    """SFT's learner on right answers."""
+    algo, text = cast(SFTConfig, config.algo), text_of(config, tools)
+    source = AnswerSource(text.prompts, algo.batch_size, config.seed, text.task)
+    return text_parts(text, source, SFTLearner(text, algo), tools)
+
+
+class SFT(TextAlgorithm):
+    """Supervised fine-tuning of a language model.
+
+    Parameters
+    ----------
+    model, task : as of `GRPO`
+    learning_rate, batch_size : of each update
+    reward_fn : what evaluations count, as of `GRPO`
+    max_new_tokens : of a completion that is evaluated
+    callbacks : called during training; one that returns False from `on_step` stops it
+    logger : receives metrics rows
+    seed : keys every random stream of the run
+    **config_kwargs : any field of `SFTConfig`, or `device`; unknown names are errors
+    """
+
+    name = "sft"
+    make = staticmethod(make)
+
+    def __init__(
+        self,
+        model: nn.Module | str | None = None,
+        learning_rate: float = 1e-5,
+        batch_size: int = 16,
+        reward_fn: Rewarding = None,
+        max_new_tokens: int | None = None,
+        callbacks: Callback | Sequence[Callback] | None = None,
+        logger: LoggerCallback | None = None,
+        *,
+        task: str | None = None,
+        seed: int = 42,
+        **config_kwargs: Any,
+    ) -> None:
+        options = {
+            "learning_rate": learning_rate,
+            "batch_size": batch_size,
+            "max_new_tokens": max_new_tokens,
+            **config_kwargs,
+        }
+        module = model if isinstance(model, nn.Module) else None
+        given = TextGiven(module, None, functions_of(reward_fn))
+        config = text_config("sft", model, task, seed, given, options)
+        super().__init__(config, None, given, logger, callbacks)
+
+    def train_step(
+        self, prompt: Tensor | Sequence[Tensor], completion: Tensor | Sequence[Tensor]
+    ) -> dict[str, float]:
+        """One step on completions `[B, C]` of prompts `[B, P]`, or rows of different lengths of both."""
+        batch = answers_of(rows_of(prompt), rows_of(completion, "completions"))
+        return self._hand(lambda _: (batch, Progress()), len(batch))
+
+    @torch.no_grad()
+    def loss(
+        self, prompt: Tensor | Sequence[Tensor], completion: Tensor | Sequence[Tensor]
+    ) -> float:
+        """Cross-entropy of a token of these completions, in nats."""
+        learner = cast(SFTLearner, self.learner)
+        return float(learner.loss(answers_of(rows_of(prompt), rows_of(completion, "completions"))))

@@ -1,0 +1,199 @@
+"""The façades of algorithms on text: a model, a reference and functions in an environment's place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from numbers import Number
+from pathlib import Path
+from typing import Any, Self, cast
+
+import numpy as np
+from torch import Tensor, nn
+
+from rlox.algorithms.text import Preference, Text, TextGiven
+from rlox.callbacks import Callback, LoggerCallback
+from rlox.configs import RunConfig
+from rlox.configs.check import whole_number
+from rlox.configs.params import object_name
+from rlox.configs.tasks import with_task
+from rlox.configs.text import TEXT, GroupConfig, TextAlgorithmConfig
+from rlox.errors import ConfigError
+from rlox.llm import Completed, Llama, save_llama
+from rlox.llm.judges import RewardFunction
+from rlox.llm.prompts import GivenPrompts, Prompt, rows_of
+from rlox.llm.rewards import weighted_rewards
+from rlox.runs.algorithm import Algorithm
+from rlox.runs.interrupts import whole_updates
+from rlox.sources.text import TextSource, WritingSource
+from rlox.training.setup import config_from_arguments, torch_threads
+from rlox.types import Clock
+
+__all__ = ["Rewarding", "TextAlgorithm", "WritingAlgorithm", "functions_of", "text_config"]
+
+# One reward function, or several.
+Rewarding = RewardFunction | Sequence[RewardFunction] | None
+
+
+def text_config(
+    algo: str,
+    model: nn.Module | str | None,
+    task: str | None,
+    seed: int,
+    given: TextGiven,
+    options: dict[str, Any],
+) -> RunConfig:
+    """The configuration that a façade's arguments describe, with the names of objects that it cannot hold."""
+    if given.rewards:
+        options["rewards"] = tuple(object_name(function) for function in given.rewards)
+    if given.preference is not None:
+        options["preference"] = object_name(given.preference)
+    config = config_from_arguments(algo, TEXT, 1, seed, options)
+    named = model if isinstance(model, str) or model is None else object_name(model)
+    return with_task(replace(config, model=named, task=task))
+
+
+class TextAlgorithm(Algorithm):
+    """The façade of algorithms on text, which count prompts."""
+
+    @classmethod
+    def from_checkpoint(  # type: ignore[override]  # a model in an environment's place
+        cls,
+        path: str | Path,
+        model: nn.Module | None = None,
+        ref_model: nn.Module | None = None,
+        reward_fn: Rewarding = None,
+        preference_fn: Preference | None = None,
+        logger: LoggerCallback | None = None,
+        callbacks: Callback | Sequence[Callback] | None = None,
+        trust: bool = False,
+        device: str | None = None,
+        **others: Any,
+    ) -> Self:
+        """Restore from a run folder or a checkpoint folder, as `Algorithm.from_checkpoint`.
+
+        What was an object is given again: `model`, into which the weights are loaded, a `ref_model` of the
+        user's own, functions.
+        """
+        if (env := others.pop("env_id", None)) is not None:
+            raise ConfigError(f"env={env}: {cls.name} learns text; leave it out")
+        given = TextGiven(model, ref_model, functions_of(reward_fn), preference_fn)
+        more: dict[str, Any] = {
+            "policy": given,
+            "logger": logger,
+            "callbacks": callbacks,
+            "trust": trust,
+        }
+        return super().from_checkpoint(path, device=device, **more, **others)
+
+    def generate(
+        self, prompts: Tensor | Sequence[Tensor], deterministic: bool = True
+    ) -> list[Tensor]:
+        """The completion of each prompt, of the best tokens or of drawn ones, up to its end."""
+        self._predictions += not deterministic
+        generator = self._sampling(deterministic, "predict", self._predictions)
+        return taken(self._text.written(rows_of(prompts), generator))
+
+    def predict(self, obs: Any, deterministic: bool = True, action_masks: Any = None) -> Any:
+        """`generate`, by the name that other algorithms have for it."""
+        return self.generate(obs, deterministic)
+
+    def evaluate(self, episodes: Any = 50, *given: Any, **options: Any) -> Any:
+        """Mean reward of a completion of each of these prompts, a number.
+
+        Of so many prompts in place of them an `Evaluation`, as `Algorithm.evaluate`: prompts of the task
+        that nothing is learned from.
+        """
+        if isinstance(episodes, Number):
+            return super().evaluate(episodes, *given, **options)  # type: ignore[arg-type]
+        text = self._text
+        if text.judge is None:
+            raise ConfigError(
+                "nothing says what a completion is worth: give a reward_fn, or a task"
+            )
+        prompts = [Prompt(row) for row in rows_of(episodes)]
+        written = text.written([prompt.ids for prompt in prompts], None)
+        with torch_threads(self.config.torch_threads):
+            worth = weighted_rewards(text.judge(prompts, written), text.weights)
+        return float(np.nanmean(worth))
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write the model as a folder that transformers loads."""
+        module, how = self._text.model.module, self._text.sampling
+        if not isinstance(module, Llama):
+            raise ConfigError(
+                f"{type(module).__name__} is written by its own save_pretrained; save() writes a checkpoint"
+            )
+        save_llama(module, Path(folder), eos=next(iter(how.eos), None), pad=how.pad)
+
+    def summary(self) -> dict[str, float | int]:
+        """As of others, with the seeds' names of the loss and of KL beside those of the log."""
+        row = super().summary()
+        return row | {short: row[name] for name, short in SHORT.items() if name in row}
+
+    @property
+    def _text(self) -> Text:
+        learner: Any = self.learner
+        text: Text = learner.text
+        return text
+
+    def _hand(self, batch: Callable[[Clock], Any], prompts: int) -> dict[str, float]:
+        """Learn from what is handed over, so many prompts."""
+        source: TextSource[Any] = self.source
+        source.handed = batch
+        try:
+            self._exact.tell(self.clock.now, self.env_id)
+            with whole_updates(self.stop):
+                self.fit(self.clock.samples + prompts)
+        finally:
+            source.handed = None
+        return {name: float(value) for name, value in self.summary().items()}
+
+
+SHORT = {"loss/policy": "loss", "policy/kl": "kl"}
+
+
+class WritingAlgorithm(TextAlgorithm):
+    """Of those that learn from completions of the model's own."""
+
+    def train_step(self, prompts: Tensor | Sequence[Tensor]) -> dict[str, float]:
+        """One batch of these prompts `[B, P]`, or of different lengths; its metrics."""
+        rows = rows_of(prompts)
+        return self._through(rows, len(rows), 1)
+
+    def train(  # type: ignore[override]  # prompts in place of a number of them
+        self, prompts: Tensor | Sequence[Tensor] | int, n_epochs: int = 1, progress: bool = False
+    ) -> dict[str, float]:
+        """Go through all prompts so many times, a batch of `batch_size` of them after the other.
+
+        A number in their place: until the run has learned from so many prompts of its task in all.
+        """
+        if isinstance(prompts, Number):
+            return super().train(prompts, progress)  # type: ignore[arg-type]
+        epochs = whole_number(GroupConfig, "n_epochs", n_epochs, "n_epochs")
+        config = cast(TextAlgorithmConfig, self.config.algo)
+        return self._through(rows_of(cast(Any, prompts)), config.batch_size, epochs)
+
+    def _through(self, rows: list[Tensor], batch_size: int, epochs: int) -> dict[str, float]:
+        source: WritingSource = self.source
+        given = GivenPrompts(rows, self.clock.samples)
+        return self._hand(
+            lambda clock: source.batch_of(given.learned(clock.samples, batch_size), clock),
+            epochs * len(rows),
+        )
+
+
+def functions_of(given: Rewarding) -> tuple[RewardFunction, ...]:
+    """One reward function, several or none."""
+    if given is None:
+        return ()
+    several = tuple(given) if isinstance(given, Sequence) else (given,)
+    for function in several:
+        if not callable(function):
+            raise ConfigError(f"reward_fn={function!r}: expected a function (completions, prompts)")
+    return several
+
+
+def taken(written: Completed) -> list[Tensor]:
+    """Completions as rows of their own lengths."""
+    return [row[mask] for row, mask in zip(written.tokens, written.mask, strict=True)]

@@ -1,0 +1,119 @@
+"""What learners of text have in common: a model with its optimizer, and a reference beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rlox.algorithms.text import Text, frozen_copy
+from rlox.configs.text import GroupConfig, TextAlgorithmConfig
+from rlox.llm import TextModel
+from rlox.llm.batches import Answers, Tokens
+from rlox.optim import Adam
+from rlox.training.finite import require_finite, require_finite_parameters
+from rlox.training.learner import PolicyLearner, tensors
+from rlox.types import Clock, Update
+
+__all__ = ["TextLearner", "counting_mask", "parts_of"]
+
+
+class TextLearner(PolicyLearner[nn.Module]):
+    """A language model that learns, and a reference that it is held to.
+
+    Parameters
+    ----------
+    text : with the model
+    config : with the step size and the norm of gradients
+    referred : whether there is a reference: the one that was given, else the model as it begins
+    names : of the numbers that `_step` returns
+    """
+
+    def __init__(
+        self, text: Text, config: TextAlgorithmConfig, referred: bool, names: Sequence[str]
+    ) -> None:
+        module = text.model.module
+        self._own = referred and text.given.ref_model is None
+        self.reference: TextModel | None = None
+        if referred:
+            given = text.given.ref_model
+            self.reference = TextModel(frozen_copy(module) if given is None else given.eval())
+        super().__init__(module, Adam(module, config.initial("learning_rate"), eps=1e-8))
+        self.text, self._config = text, config
+        self.names = (*names, "train/grad_norm")
+
+    def state(self) -> dict[str, Any]:
+        """Weights and moments; the reference too, unless it was given."""
+        state = super().state()
+        if self._own and self.reference is not None:
+            kept = {n: v.detach().clone() for n, v in self.reference.module.state_dict().items()}
+            state["optimizer"] = {**state["optimizer"], "reference": kept}
+        return state
+
+    def begin_from(self, weights: Mapping[str, Any]) -> None:
+        """Begin with these weights, and be held to them."""
+        super().begin_from(weights)
+        self._refer_to(weights)
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state()`."""
+        super().restore(state)
+        if self._own:
+            self._refer_to(state["optimizer"]["reference"])
+
+    def _refer_to(self, weights: Mapping[str, Any]) -> None:
+        if self._own and self.reference is not None:
+            self.reference.module.load_state_dict(tensors(weights))
+
+    @torch.no_grad()
+    def referred(self, answers: Answers, temperature: float = 1.0) -> Tensor | None:
+        """Log-probabilities by the reference, `[B, T]`; None without one."""
+        if self.reference is None:
+            return None
+        return self.reference.completion_log_probs(
+            answers.prompts, answers.tokens, answers.mask, temperature
+        )
+
+    def said(self, answers: Answers, temperature: float = 1.0) -> Tensor:
+        """Log-probabilities by the model, `[B, T]`, with gradient, which is taken once."""
+        return self.text.model.completion_log_probs(
+            answers.prompts, answers.tokens, answers.mask, temperature, overwrite=True
+        )
+
+    def stepped(self, loss: Tensor, *numbers: Tensor) -> Tensor:
+        """A step down the gradient of `loss`; the row of metrics."""
+        norm = self.optimizer.backward(loss, self._config.max_grad_norm)
+        self.optimizer.step()
+        return torch.stack([loss.detach(), *(n.detach() for n in numbers), norm]).float()
+
+    def learned(self, rows: Sequence[Tensor], clock: Clock, prompts: int) -> Update:
+        """What an update did, of so many prompts; a batch of which nothing is to be learned has no rows."""
+        metrics = {"train/learning_rate": self.optimizer.lr}
+        if rows:
+            table, where = torch.stack(list(rows)), f"update {clock.updates}"
+            require_finite(table, self.names, where)
+            require_finite_parameters(self.policy, self.optimizer.vector, where)
+            metrics |= dict(zip(self.names, table.mean(0).tolist(), strict=True))
+        return Update(metrics, len(rows), prompts)
+
+    def anneal(self, clock: Clock) -> None:
+        """The step size at this time of the run."""
+        self.optimizer.lr = self._config.at("learning_rate", clock.remaining)
+
+
+def parts_of(config: GroupConfig, rows: int) -> Iterator[slice]:
+    """The rows of each step of the optimizer, for every time that a batch is gone through."""
+    edges = np.linspace(0, rows, min(config.minibatches, rows) + 1).astype(int).tolist()
+    for _ in range(config.n_epochs):
+        for begin, end in pairwise(edges):
+            yield slice(begin, end)
+
+
+def counting_mask(batch: Tokens, config: GroupConfig) -> Tensor:
+    """Tokens that are learned from; none of a completion that was cut off, if those are left out."""
+    mask = batch.written.mask
+    return mask & batch.written.ended.unsqueeze(1) if config.mask_truncated else mask

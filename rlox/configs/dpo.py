@@ -1,0 +1,57 @@
+"""DPO, from pairs that are given or that the model writes (Rafailov et al. 2023, arXiv:2305.18290)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rlox.configs.buffers import BufferConfig
+from rlox.configs.code import Code, code
+from rlox.configs.env import EnvConfig
+from rlox.configs.params import param
+from rlox.configs.text import TextAlgorithmConfig, WritingConfig
+from rlox.errors import ConfigError
+
+
+def loss_type() -> Any:
+    """Of pairs."""
+    return param("sigmoid", "of pairs", choices=("sigmoid", "ipo", "hinge", "robust"), source="TRL")
+
+
+def beta() -> Any:
+    """Of a reward that is implicit."""
+    return param(0.1, "how much leaving the reference costs", within="(0, inf)", source="TRL")
+
+
+@dataclass(frozen=True)
+class DPOConfig(TextAlgorithmConfig):
+    """Pairs of a completion that was chosen and one that was rejected."""
+
+    name: str = param("dpo", "the algorithm", choices=("dpo",))
+    loss_type: str = loss_type()
+    beta: float = beta()
+    label_smoothing: float = param(
+        0.0, "part of the pairs that are the wrong way round; sigmoid, robust", within="[0, 0.5)"
+    )
+    reference_free: bool = param(False, "without a reference: its log-probabilities count as equal")
+
+    def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
+        """What the loss refuses is refused before anything is made."""
+        super().check(env, buffer)
+        if self.label_smoothing and self.loss_type not in ("sigmoid", "robust"):
+            raise ConfigError(
+                f"algo.label_smoothing={self.label_smoothing:g} is of algo.loss_type=sigmoid and robust; "
+                "leave it out"
+            )
+
+
+@dataclass(frozen=True)
+class OnlineDPOConfig(WritingConfig):
+    """Two completions of each prompt, and which of them is better (Guo et al. 2024, arXiv:2402.04792)."""
+
+    name: str = param("online_dpo", "the algorithm", choices=("online_dpo",))
+    loss_type: str = loss_type()
+    beta: float = beta()
+    preference: Code | None = code(
+        "a function (pairs) -> which of each is better, module:name; null: the one with the greater reward"
+    )

@@ -1,0 +1,71 @@
+"""GRPO and its descendants (Shao et al. 2024, arXiv:2402.03300)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rlox.configs.buffers import BufferConfig
+from rlox.configs.env import EnvConfig
+from rlox.configs.params import param
+from rlox.configs.text import GroupConfig
+from rlox.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class GRPOConfig(GroupConfig):
+    """Completions beside others of the same prompt, token by token."""
+
+    name: str = param("grpo", "the algorithm", choices=("grpo",))
+    loss_type: str = param(
+        "dapo",
+        "what is summed and what it is divided by",
+        choices=("grpo", "dr_grpo", "dapo", "bnpo", "gspo", "cispo"),
+        source="TRL",
+    )
+    kl_coef: float = param(
+        0.1, "weight of KL to the reference; 0: there is no reference", within="[0, inf)"
+    )
+    kl_estimator: str = param(
+        "k3", "how KL is estimated", choices=("k1", "k2", "k3"), source="Schulman 2020"
+    )
+    kl_correction: bool = param(
+        True, "weigh KL by the ratio, so that its gradient is KL's", source="TRL"
+    )
+    clip_eps_high: float | None = param(
+        None, "how far above 1 ratios count; null: as algo.clip_eps", within="[0, inf)"
+    )
+    delta: float | None = param(
+        None, "the largest ratio of a completion that is worse than its group", within="[1, inf)"
+    )
+    scale_rewards: str = param(
+        "group",
+        "deviation that advantages are divided by: of each group, of the batch, or none",
+        choices=("group", "batch", "none"),
+    )
+    aggregation: str = param(
+        "sum_then_normalize",
+        "of several rewards",
+        choices=("sum_then_normalize", "normalize_then_sum"),
+    )
+    correction: str | None = param(
+        None,
+        "of what was drawn by another program than the one that learns",
+        choices=("token_truncate", "token_mask", "sequence_truncate", "sequence_mask"),
+        source="Yao et al. 2025",
+    )
+    correction_max: float = param(
+        3.0, "the largest weight of a correction", within="(0, inf)", source="TRL"
+    )
+
+    def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
+        """What the loss refuses is refused before anything is made."""
+        super().check(env, buffer)
+        if self.kl_coef and self.kl_estimator == "k1" and not self.kl_correction:
+            raise ConfigError(
+                "algo.kl_estimator=k1 without algo.kl_correction: its gradient is 0 in the mean; set "
+                "algo.kl_correction=true, or algo.kl_estimator=k3"
+            )
+        if self.delta is not None and self.loss_type == "cispo":
+            raise ConfigError(
+                f"algo.delta={self.delta:g} is not of algo.loss_type=cispo; leave it out"
+            )

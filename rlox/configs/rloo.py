@@ -1,0 +1,24 @@
+"""RLOO (Ahmadian et al. 2024, arXiv:2402.14740)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rlox.configs.params import param
+from rlox.configs.text import GroupConfig
+
+
+@dataclass(frozen=True)
+class RLOOConfig(GroupConfig):
+    """Completions beside the mean of the others of the same prompt, as one action each."""
+
+    name: str = param("rloo", "the algorithm", choices=("rloo",))
+    kl_coef: float = param(
+        0.05,
+        "what a completion loses for each nat that it is likelier than at the reference; 0: without one",
+        within="[0, inf)",
+        source="TRL",
+    )
+    normalize_advantages: bool = param(
+        False, "advantages of a batch have mean 0 and deviation 1", source="TRL"
+    )

@@ -1,0 +1,57 @@
+"""Which text a run is about: what `env`, `task` and `model` say together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rlox.configs.names import nearest
+from rlox.configs.run import ALGO_CONFIGS, RunConfig
+from rlox.configs.text import TASKS, TEXT, TextAlgorithmConfig, is_text
+from rlox.errors import ConfigError
+
+__all__ = ["require_task", "with_task"]
+
+
+def with_task(run: RunConfig) -> RunConfig:
+    """The run with its task in the environment's id, `text/copy`, and beside it.
+
+    `ConfigError` where one of them is of something else than the algorithm.
+    """
+    if not isinstance(run.algo, TextAlgorithmConfig):
+        return _without_text(run)
+    if not is_text(run.env.id):
+        raise ConfigError(
+            f"env={run.env.id}: {run.algo.name} learns from text; set env={TEXT} and task={TASKS[0]} "
+            f"(or {', '.join(TASKS[1:])})"
+        )
+    named = run.env.id.partition("/")[2] or None
+    if named is not None and named not in TASKS:
+        raise ConfigError(
+            f"env={run.env.id}: expected {TEXT}/ and one of {', '.join(TASKS)}{nearest(named, TASKS)}"
+        )
+    if named is not None and run.task not in (None, named):
+        raise ConfigError(f"env={run.env.id} and task={run.task}: leave one of them out")
+    task = run.task or named
+    if task is None:
+        return run
+    return replace(run, task=task, env=replace(run.env, id=f"{TEXT}/{task}"))
+
+
+def require_task(run: RunConfig) -> None:
+    """`ConfigError` for a run on text that says not what it is about."""
+    if run.task is None:
+        raise ConfigError(
+            f"missing key 'task': {run.algo.name} learns what a task is about; set "
+            f"task={', '.join(TASKS[:-1])} or {TASKS[-1]}"
+        )
+
+
+def _without_text(run: RunConfig) -> RunConfig:
+    told = [f"{key}={value}" for key in ("task", "model") if (value := getattr(run, key))]
+    told += [f"env={run.env.id}"] * is_text(run.env.id)
+    if told:
+        kinds = (n for n, kind in ALGO_CONFIGS.items() if issubclass(kind, TextAlgorithmConfig))
+        raise ConfigError(
+            f"{told[0]}: {run.algo.name} learns no text, {', '.join(kinds)} do; set algo or leave it out"
+        )
+    return run

@@ -1,0 +1,122 @@
+"""What algorithms on language models have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from rlox.configs.base import AlgorithmConfig
+from rlox.configs.buffers import BufferConfig
+from rlox.configs.code import Code, code
+from rlox.configs.env import EnvConfig
+from rlox.configs.offline import IDLE, worded
+from rlox.configs.params import param
+from rlox.configs.schedules import Schedule, schedule
+from rlox.errors import ConfigError
+
+TEXT = "text"  # env.id of a run on text, with its task: text/copy
+TASKS = ("arithmetic", "copy", "format")
+REWARDS = ("right", "close")  # by a task's answers
+TINY = "tiny"  # a new small model in place of a folder with one
+
+
+def is_text(env: str) -> bool:
+    """Whether an environment's id stands for text."""
+    return env == TEXT or env.startswith(f"{TEXT}/")
+
+
+@dataclass(frozen=True)
+class TextAlgorithmConfig(AlgorithmConfig):
+    """They count prompts, as samples; no environment is stepped."""
+
+    unit: ClassVar[Literal["env_steps", "updates", "samples"]] = "samples"
+    actions: ClassVar[tuple[str, ...]] = ()
+    brings: ClassVar[dict[str, Any]] = {
+        "env.n_envs": 1,
+        "total_steps": 20_000,
+        "log.every": 1_000,
+        "checkpoint.every": 10_000,
+        "eval.episodes": 200,
+    }
+
+    name: str = param(doc="the algorithm")
+    learning_rate: Schedule = schedule(1e-5, "Adam step size", within="(0, inf)")
+    anneal_lr: bool = param(
+        False, "learning rate falls linearly to 0 over total_steps", anneals="learning_rate"
+    )
+    batch_size: int = param(16, "prompts in a batch", within="[1, inf)")
+    max_grad_norm: float = param(1.0, "global gradient-norm limit", within="(0, inf)", source="TRL")
+    max_new_tokens: int | None = param(
+        None,
+        "tokens of a completion at most; null: the longest answer of the task with its end, else 64",
+        within="[1, inf)",
+    )
+    eos_token_id: tuple[int, ...] = param(
+        (), "tokens that end a completion; none: the task's", within="[0, inf)"
+    )
+    pad_token_id: int | None = param(
+        None, "the token behind an end; null: the task's, else 0", within="[0, inf)"
+    )
+    rewards: tuple[Code, ...] = code(
+        "what completions are worth. right: 1 of the task's answer, else 0; close: the part of it that is "
+        "right; or a function (completions, prompts) of your own, module:name; none: right",
+        names=REWARDS,
+        many=True,
+    )
+    reward_weights: tuple[float, ...] = param((), "of algo.rewards; none: 1 each")
+    backend: str = param("torch", "engine of the update", choices=("torch",))
+
+    def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
+        """Nothing is asked of an environment, and there are as many weights as rewards."""
+        for key, only in IDLE.items():
+            given = getattr(env, key)
+            if given != only:
+                raise ConfigError(
+                    f"env.{key}={worded(given)}: {self.name} learns from text, expected {worded(only)}; "
+                    "leave it out"
+                )
+        if self.reward_weights and len(self.reward_weights) != len(self.rewards):
+            raise ConfigError(
+                f"algo.reward_weights has {len(self.reward_weights)} numbers for {len(self.rewards)} of "
+                "algo.rewards, expected one of each"
+            )
+
+
+@dataclass(frozen=True)
+class WritingConfig(TextAlgorithmConfig):
+    """Those that learn from what the model writes itself."""
+
+    temperature: float = param(1.0, "what logits are divided by", within="(0, inf)")
+    top_k: int | None = param(None, "only the k best tokens are drawn", within="[1, inf)")
+    top_p: float | None = param(
+        None, "only the best tokens that together have this probability", within="(0, 1]"
+    )
+    min_p: float | None = param(
+        None, "only tokens this many times as probable as the best", within="[0, 1]"
+    )
+
+
+@dataclass(frozen=True)
+class GroupConfig(WritingConfig):
+    """Those that compare completions of the same prompt."""
+
+    group_size: int = param(4, "completions of each prompt", within="[2, inf)")
+    n_epochs: int = param(1, "how often a batch is gone through", within="[1, inf)")
+    minibatches: int = param(
+        1, "steps of the optimizer for each time a batch is gone through", within="[1, inf)"
+    )
+    clip_eps: float = param(
+        0.2, "how far below 1 ratios count", within="[0, 1)", source="Shao et al. 2024"
+    )
+    mask_truncated: bool = param(
+        False, "leave out completions that did not end (Yu et al. 2025, section 3.4)"
+    )
+
+    def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
+        """A minibatch has a completion at least."""
+        super().check(env, buffer)
+        if self.minibatches > self.batch_size * self.group_size:
+            raise ConfigError(
+                f"algo.minibatches={self.minibatches} of {self.batch_size * self.group_size} completions, "
+                "expected at most as many"
+            )

@@ -1,0 +1,77 @@
+"""What learners of text learn from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from rlox.errors import ShapeError
+from rlox.llm.decoding import Completed
+from rlox.llm.prompts import Prompt
+
+__all__ = ["Answers", "Pairs", "Tokens", "answers_of"]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Completions of prompts, B of both; padding is behind a completion."""
+
+    prompts: list[Tensor]  # int64 [P] each, of any lengths
+    tokens: Tensor  # int64 [B, T]
+    mask: Tensor  # bool [B, T], of tokens that count
+
+    def __len__(self) -> int:
+        return len(self.prompts)
+
+    def part(self, at: slice) -> Answers:
+        """Some of the rows."""
+        return Answers(self.prompts[at], self.tokens[at], self.mask[at])
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """For each prompt a completion that was chosen, and one that was rejected."""
+
+    chosen: Answers
+    rejected: Answers
+    prompts: int  # that they are of: some may have had no pair
+    # sums of log-probabilities by the reference, of both, where they are known
+    ref_log_probs: tuple[Tensor, Tensor] | None = None
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Groups of completions that were written, those of a prompt one after the other, B in all."""
+
+    prompts: list[Prompt]  # B
+    written: Completed
+    rewards: NDArray[np.float64]  # [B, F], of each function; NaN: none
+    group_size: int
+
+    def __len__(self) -> int:
+        return len(self.prompts)
+
+    @property
+    def answers(self) -> Answers:
+        """Without what they are worth."""
+        ids = [prompt.ids for prompt in self.prompts]
+        return Answers(ids, self.written.tokens, self.written.mask)
+
+
+def answers_of(prompts: list[Tensor], completions: list[Tensor]) -> Answers:
+    """Completions of any lengths as one batch."""
+    if len(prompts) != len(completions):
+        raise ShapeError(
+            f"{len(prompts)} prompts and {len(completions)} completions, expected as many"
+        )
+    tokens = pad_sequence(completions, batch_first=True)
+    lengths = [len(row) for row in completions]
+    mask = tokens.new_zeros(tokens.shape, dtype=torch.bool)
+    for row, length in enumerate(lengths):
+        mask[row, :length] = True
+    return Answers(prompts, tokens, mask)

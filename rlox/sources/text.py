@@ -1,0 +1,193 @@
+"""Sources of text: completions that are written for prompts, right answers, and pairs of answers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rlox._core import Stream
+from rlox.errors import ConfigError
+from rlox.llm.batches import Answers, Pairs, Tokens, answers_of
+from rlox.llm.decoding import Completed
+from rlox.llm.judges import Judge
+from rlox.llm.prompts import Prompt, Prompts
+from rlox.llm.rewards import weighted_rewards
+from rlox.llm.tasks import Task
+from rlox.sources.store import Store
+from rlox.types import Clock, Episode, Progress, Update
+
+__all__ = ["AnswerSource", "PairSource", "TextSource", "WritingSource", "pairs_of"]
+
+B = TypeVar("B")
+Write = Callable[[list[Tensor], Tensor], Completed]
+
+
+class TextSource(ABC, Generic[B]):
+    """Batches by the number of their first prompt, which the clock has: there is nothing else to save.
+
+    Parameters
+    ----------
+    prompts : where they come from; None until some are given
+    batch_size : prompts of a batch; the last one of a run may have fewer
+    seed : of the run
+    """
+
+    resume_grade = "exact"
+    stored_bytes = 0
+
+    def __init__(self, prompts: Prompts | None, batch_size: int, seed: int) -> None:
+        self.prompts, self.batch_size, self.seed = prompts, batch_size, seed
+        self._tokens: dict[str, NDArray[Any]] = {}
+        # what is learned from in place of the prompts, while a façade hands it over
+        self.handed: Callable[[Clock], tuple[B, Progress]] | None = None
+
+    def next(self, clock: Clock) -> tuple[B, Progress]:
+        """The next prompts, and what is to be learned of them."""
+        if self.handed is not None:
+            return self.handed(clock)
+        if self.prompts is None:
+            raise ConfigError(
+                "no prompts to learn from: give train() some, or a task (task=..., one of rlox.llm.TASKS)"
+            )
+        count = min(self.batch_size, clock.left or self.batch_size)
+        return self.batch_of(self.prompts.learned(clock.samples, count), clock)
+
+    @abstractmethod
+    def batch_of(self, prompts: list[Prompt], clock: Clock) -> tuple[B, Progress]:
+        """What is learned of these prompts."""
+
+    def _keep(self, answers: Answers) -> None:
+        """What is to be looked into where a number is not finite."""
+        self._tokens = {"tokens": answers.tokens.numpy(), "mask": answers.mask.numpy()}
+
+    def feedback(self, update: Update) -> None:
+        """The model that learns is the one that writes."""
+
+    def save(self, store: Store) -> dict[str, Any]:
+        """Nothing that the clock does not have."""
+        return {}
+
+    def restore(self, state: Mapping[str, Any], store: Store) -> None:
+        """Nothing to go on from."""
+
+    def interruption(self, state: Mapping[str, Any]) -> str:
+        """Never one."""
+        return ""
+
+    def last_batch(self) -> dict[str, NDArray[Any]]:
+        """Tokens and mask of the last batch, `[B, T]`."""
+        return self._tokens
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
+class WritingSource(TextSource[Tokens]):
+    """Groups of completions that a model writes; those of prompt k are a function of its weights and k.
+
+    Parameters
+    ----------
+    write : what completes rows of prompts, by uniforms `[B, longest]`
+    longest : tokens of a completion at most
+    judge : what completions are worth
+    weights : of the functions of the judge; None: 1 each
+    group_size : completions of each prompt
+    """
+
+    def __init__(
+        self,
+        prompts: Prompts | None,
+        batch_size: int,
+        seed: int,
+        write: Write,
+        longest: int,
+        judge: Judge | None,
+        weights: Sequence[float] | None,
+        group_size: int,
+    ) -> None:
+        super().__init__(prompts, batch_size, seed)
+        self._write, self._longest = write, longest
+        self._judge, self._weights, self._group_size = judge, weights, group_size
+
+    def batch_of(self, prompts: list[Prompt], clock: Clock) -> tuple[Tokens, Progress]:
+        """Groups of completions of these prompts, of which the first has the number that the clock says."""
+        first, size = clock.samples, self._group_size
+        rows = [prompt for prompt in prompts for _ in range(size)]
+        drawn = [
+            Stream(self.seed, "tokens", k).uniform(size * self._longest)
+            for k in range(first, first + len(prompts))
+        ]
+        uniforms = torch.from_numpy(np.stack(drawn).reshape(len(rows), self._longest))
+        written = self._write([prompt.ids for prompt in rows], uniforms)
+        if self._judge is None:
+            return Tokens(rows, written, np.full((len(rows), 1), np.nan), size), Progress()
+        rewards = self._judge(rows, written)
+        batch = Tokens(rows, written, rewards, size)
+        self._keep(batch.answers)
+        total = weighted_rewards(rewards, self._weights)
+        lengths = written.lengths.tolist()
+        episodes = tuple(
+            Episode(first + i // size + 1, i % size, float(worth), lengths[i])
+            for i, worth in enumerate(total)
+            if not np.isnan(worth)
+        )
+        return batch, Progress(episodes=episodes)
+
+
+class AnswerSource(TextSource[Answers]):
+    """Prompts of a task with their right answers, each with its end."""
+
+    def __init__(
+        self, prompts: Prompts | None, batch_size: int, seed: int, task: Task | None
+    ) -> None:
+        super().__init__(prompts, batch_size, seed)
+        self._task = task
+
+    def batch_of(self, prompts: list[Prompt], clock: Clock) -> tuple[Answers, Progress]:
+        """These prompts with their answers."""
+        batch = answers_of([p.ids for p in prompts], [self._right(p) for p in prompts])
+        self._keep(batch)
+        return batch, Progress()
+
+    def _right(self, prompt: Prompt) -> Tensor:
+        if self._task is None or prompt.example is None:
+            raise ConfigError(
+                "these prompts have no answers to learn: give train_step() completions"
+            )
+        answer = self._task.characters.encode(prompt.example.answer, end=True)
+        return torch.from_numpy(answer)
+
+
+class PairSource(TextSource[Pairs]):
+    """Prompts of a task, each with its right answer and a wrong one that is near it."""
+
+    def __init__(
+        self, prompts: Prompts | None, batch_size: int, seed: int, task: Task | None
+    ) -> None:
+        super().__init__(prompts, batch_size, seed)
+        self._task = task
+
+    def batch_of(self, prompts: list[Prompt], clock: Clock) -> tuple[Pairs, Progress]:
+        """These prompts with two answers each."""
+        batch = pairs_of(self._task, prompts, self.seed, clock.samples)
+        self._keep(batch.chosen)
+        return batch, Progress()
+
+
+def pairs_of(task: Task | None, prompts: list[Prompt], seed: int, first: int) -> Pairs:
+    """Right and wrong answers; which wrong one prompt k has is a function of the seed and `first` + k."""
+    ids = [prompt.ids for prompt in prompts]
+    right, wrong = list[Tensor](), list[Tensor]()
+    for k, prompt in enumerate(prompts, first):
+        if task is None or prompt.example is None:
+            raise ConfigError("these prompts have no pairs to learn: give train_step() completions")
+        other = task.rejected(prompt.example, Stream(seed, "rejected", k).uniform(2))
+        for rows, answer in ((right, prompt.example.answer), (wrong, other)):
+            rows.append(torch.from_numpy(task.characters.encode(answer, end=True)))
+    return Pairs(answers_of(ids, right), answers_of(ids, wrong), len(prompts))

@@ -1,0 +1,267 @@
+"""Algorithms on text as Python calls them: prompts, rewards and pairs handed over; what is refused, how."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from rlox.algorithms import DPO, GRPO, RLOO, SFT, BestOfN, OnlineDPO
+from rlox.errors import ConfigError, RloxError, ShapeError
+from rlox.llm import load_llama, task_of
+
+PROMPTS = torch.tensor([[3, 4, 5], [6, 3, 4], [7, 7, 3]])
+
+
+class Words(nn.Module):
+    """Logits of the next token by the last one alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(9, 9, generator=torch.Generator().manual_seed(0)))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.table[ids]
+
+
+def low(completions: list[Tensor], prompts: Any) -> list[float]:
+    """The part of a completion's tokens below 5."""
+    return [float((c < 5).double().mean()) for c in completions]
+
+
+def test_an_epoch_goes_through_all_prompts_in_batches_that_never_reach_into_the_next() -> None:
+    grpo = GRPO(Words(), reward_fn=low, batch_size=2, max_new_tokens=3)
+    metrics = grpo.train(PROMPTS, n_epochs=2)
+    assert (metrics["updates"], grpo.clock.samples) == (4, 6)
+    assert grpo.train(PROMPTS, n_epochs=1)["updates"] == 6
+
+
+def test_a_reward_function_is_given_completions_up_to_their_end_and_a_prompt_of_each() -> None:
+    seen: list[Any] = []
+
+    def watching(completions: list[Tensor], prompts: Any) -> list[float]:
+        seen.append((completions, prompts))
+        return [0.0] * len(completions)
+
+    GRPO(Words(), None, watching, max_new_tokens=4, eos_token_id=(8,)).train_step(PROMPTS)
+    (completions, prompts) = seen[0]
+    assert torch.equal(prompts, PROMPTS.repeat_interleave(4, 0))
+    for row in completions:
+        assert 8 not in row[:-1].tolist()
+        assert len(row) == 4 or row[-1] == 8
+    GRPO(Words(), None, watching, max_new_tokens=4).train_step([torch.tensor([3]), PROMPTS[0]])
+    assert [len(prompt) for prompt in seen[1][1]] == [1] * 4 + [3] * 4
+
+
+def test_several_rewards_are_weighed_and_one_that_is_none_leaves_its_completion_out() -> None:
+    def missing(completions: list[Tensor], prompts: Any) -> list[Any]:
+        return [None, *low(completions[1:], prompts)]
+
+    grpo = GRPO(Words(), None, [low, low], reward_weights=(0.5, -0.25), max_new_tokens=4)
+    batch, _ = grpo.source.batch_of(_prompts(), grpo.clock)
+    found = grpo.train_step(PROMPTS)["mean_reward"]
+    assert batch.rewards.shape == (12, 2)
+    assert found == pytest.approx(0.25 * batch.rewards[:, 0].mean())
+    one = GRPO(Words(), None, missing, max_new_tokens=4)
+    one.train_step(PROMPTS)
+    assert one.recent.count == 11
+
+
+def _prompts() -> list[Any]:
+    from rlox.llm.prompts import GivenPrompts
+
+    return GivenPrompts(PROMPTS).learned(0, 3)
+
+
+def test_evaluating_prompts_is_the_mean_reward_of_their_best_completions() -> None:
+    grpo = GRPO(Words(), None, low, max_new_tokens=4)
+    best = grpo.generate(PROMPTS)
+    assert grpo.evaluate(PROMPTS) == pytest.approx(np.mean(low(best, None)))
+    table = grpo.policy.table.detach()
+    by_hand = PROMPTS[:, -1]
+    for at in range(4):
+        by_hand = table[by_hand].argmax(-1)
+        assert [int(row[at]) for row in best] == by_hand.tolist()
+    drawn = [grpo.predict(PROMPTS, deterministic=False) for _ in range(2)]
+    assert any(not torch.equal(a, b) for a, b in zip(*drawn, strict=True))
+
+
+def test_a_run_with_objects_goes_on_bit_for_bit_when_they_are_given_again(tmp_path: Path) -> None:
+    def made() -> Any:
+        return GRPO(Words(), None, low, max_new_tokens=4, learning_rate=0.05, n_epochs=2)
+
+    whole, part = made(), made()
+    whole.train(PROMPTS, n_epochs=4)
+    part.train(PROMPTS, n_epochs=2)
+    part.save(tmp_path / "saved")
+    again = GRPO.from_checkpoint(tmp_path / "saved", Words(), reward_fn=low)
+    again.train(PROMPTS, n_epochs=2)
+    assert torch.equal(whole.policy.table, again.policy.table)
+    assert not torch.equal(whole.policy.table, part.policy.table)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "model=<Words>: an object, which is not saved; give it again"),
+        ({"model": Words()}, "algo.rewards[0]=<low>: an object, which is not saved; give it again"),
+        ({"env_id": "CartPole-v1"}, "env=CartPole-v1: grpo learns text; leave it out"),
+    ],
+)
+def test_a_checkpoint_says_which_object_it_needs(given: Any, said: str, tmp_path: Path) -> None:
+    GRPO(Words(), None, low).save(tmp_path / "saved")
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        GRPO.from_checkpoint(tmp_path / "saved", **given)
+
+
+def failing(completions: list[Tensor], prompts: Any) -> list[float]:
+    raise KeyError("no such word")
+
+
+WRONG: dict[str, tuple[Callable[[], Any], type[RloxError], str]] = {
+    "too few rewards": (
+        lambda: GRPO(Words(), None, lambda c, p: [1.0]).train_step(PROMPTS),
+        ShapeError,
+        "returned 1 numbers for 12 completions, expected one each",
+    ),
+    "no numbers": (
+        lambda: GRPO(Words(), None, lambda c, p: ["good"] * len(c)).train_step(PROMPTS),
+        ConfigError,
+        "expected a number, or None, for each",
+    ),
+    "infinite": (
+        lambda: RLOO(Words(), None, lambda c, p: [float("inf")] * len(c)).train_step(PROMPTS),
+        ConfigError,
+        "returned inf, expected a finite number",
+    ),
+    "failing": (
+        lambda: GRPO(Words(), None, failing).train_step(PROMPTS),
+        ConfigError,
+        "reward <failing> fails: KeyError: 'no such word'",
+    ),
+    "no reward": (lambda: GRPO(Words()), ConfigError, "grpo needs rewards: give it a reward_fn"),
+    "no model": (lambda: GRPO(), ConfigError, "missing key 'task': grpo learns what a task"),
+    "no prompts": (
+        lambda: GRPO(Words(), None, low).train(100),
+        ConfigError,
+        "no prompts to learn from: give train() some, or a task",
+    ),
+    "no number of epochs": (
+        lambda: GRPO(Words(), None, low).train(PROMPTS, n_epochs=0),
+        ConfigError,
+        "n_epochs=0: expected a value in [1, inf)",
+    ),
+    "prompts of numbers": (
+        lambda: GRPO(Words(), None, low).train_step(PROMPTS.float()),
+        ConfigError,
+        "prompts of torch.float32: expected whole numbers",
+    ),
+    "an empty prompt": (
+        lambda: GRPO(Words(), None, low).train_step([torch.tensor([], dtype=torch.long)]),
+        ShapeError,
+        "prompts [[0]]: expected token ids [P] each",
+    ),
+    "k1 without correction": (
+        lambda: GRPO(Words(), None, low, kl_estimator="k1", kl_correction=False),
+        ConfigError,
+        "algo.kl_estimator=k1 without algo.kl_correction",
+    ),
+    "unlike numbers of completions": (
+        lambda: DPO(Words()).train_step(PROMPTS, PROMPTS[:2], PROMPTS),
+        ShapeError,
+        "3 prompts and 2 completions, expected as many",
+    ),
+    "log-probabilities of others": (
+        lambda: DPO(Words()).compute_loss(
+            PROMPTS, PROMPTS, PROMPTS, (torch.zeros(2), torch.zeros(3))
+        ),
+        ShapeError,
+        "ref_log_probs [[2], [3]]: expected two of [3]",
+    ),
+    "pairs without an answer": (
+        lambda: DPO(Words()).train(10),
+        ConfigError,
+        "no prompts to learn from",
+    ),
+    "a preference of three": (
+        lambda: OnlineDPO(Words(), None, lambda pairs: [2] * len(pairs)).train_step(PROMPTS),
+        ConfigError,
+        "preference_fn returned 2, expected 0 or 1",
+    ),
+    "too few preferences": (
+        lambda: OnlineDPO(Words(), None, lambda pairs: [0]).train_step(PROMPTS),
+        ShapeError,
+        "preference_fn returned 1 numbers for 3 pairs",
+    ),
+    "smoothing of hinge": (
+        lambda: DPO(Words(), loss_type="hinge", label_smoothing=0.1),
+        ConfigError,
+        "algo.label_smoothing=0.1 is of algo.loss_type=sigmoid and robust",
+    ),
+    "weights of others": (
+        lambda: GRPO(Words(), None, low, reward_weights=(1.0, 2.0)),
+        ConfigError,
+        "algo.reward_weights has 2 numbers for 1 of algo.rewards",
+    ),
+    "no best of any": (lambda: BestOfN(Words(), low, n=0), ConfigError, "n=0, expected a whole"),
+    "best by nothing": (lambda: BestOfN(Words(), None), ConfigError, "BestOfN needs a reward_fn"),
+    "an unknown task": (
+        lambda: SFT(task="sums"),
+        ConfigError,
+        "unknown task 'sums', expected one of arithmetic",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_wrong_is_named_with_what_was_expected(case: str) -> None:
+    act, kind, said = WRONG[case]
+    with pytest.raises(kind) as raised:
+        act()
+    assert said in str(raised.value)
+
+
+def test_best_of_n_returns_prompts_with_the_completion_of_the_greatest_reward() -> None:
+    sampler = BestOfN(Words(), low, n=6, max_new_tokens=4, seed=1)
+    found, worth = sampler.sample(PROMPTS)
+    assert low(found, None) == pytest.approx(worth.max(1))
+    assert (worth.max(1) > worth.min(1)).all()
+    again = BestOfN(Words(), low, n=6, max_new_tokens=4, seed=1)
+    whole = again.generate(PROMPTS)
+    assert whole.shape == (3, 7)
+    assert torch.equal(whole, torch.cat([PROMPTS, torch.stack(found)], 1))
+    assert not torch.equal(again.generate(PROMPTS), whole), "each call draws anew"
+
+
+def test_a_model_is_saved_as_a_folder_that_answers_alike(tmp_path: Path) -> None:
+    sft = SFT("tiny", task="copy", learning_rate=2e-3)
+    sft.train(64)
+    sft.save_pretrained(tmp_path / "model")
+    prompt = [torch.from_numpy(task_of("copy").characters.encode("abc>"))]
+    again = SFT(str(tmp_path / "model"), task="copy")
+    assert torch.equal(again.generate(prompt)[0], sft.generate(prompt)[0])
+    module = load_llama(tmp_path / "model")
+    assert torch.equal(module.lm_head.weight, sft.policy.lm_head.weight)
+    with pytest.raises(ConfigError, match=r"has 11 tokens, task=arithmetic 14"):
+        SFT(str(tmp_path / "model"), task="arithmetic")
+    with pytest.raises(ConfigError, match="Words is written by its own save_pretrained"):
+        GRPO(Words(), None, low).save_pretrained(tmp_path / "other")
+
+
+def test_a_task_is_evaluated_on_prompts_that_nothing_is_learned_from() -> None:
+    sft = SFT(task="copy", learning_rate=2e-3, batch_size=64)
+    prompts = sft.parts.evaluate.prompts
+    held_out = {p.example.prompt for p in prompts.held_out(100_000, 200)}
+    assert not held_out & {p.example.prompt for p in prompts.learned(0, 2_000)}
+    before = sft.evaluate(40)
+    sft.train(64 * 60)
+    after = sft.evaluate(40)
+    assert after.mean > before.mean == 0.0
+    assert len(after.returns) == 40
+    assert after.returns == sft.evaluate(60).returns[:40]
