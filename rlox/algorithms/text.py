@@ -116,7 +116,12 @@ def _module(config: RunConfig, given: TextGiven, task: Task | None) -> nn.Module
     tokens = len(task.characters)
     if config.model in (None, TINY):
         return Llama(LlamaSize(vocab_size=tokens))
-    module = load_llama(Path(str(config.model)))
+    folder = Path(str(config.model))
+    if not (folder / "config.json").is_file():
+        raise ConfigError(
+            f"model={config.model}: expected tiny, or a folder with config.json and model.safetensors"
+        )
+    module = load_llama(folder)
     if module.size.vocab_size != tokens:
         raise ConfigError(
             f"model={config.model} has {module.size.vocab_size} tokens, task={task.name} {tokens}"

@@ -33,7 +33,7 @@ class TaskPrompts:
     """A task's, without end; those to evaluate by are never among them."""
 
     def __init__(self, task: Task, seed: int) -> None:
-        self._task, self._seed, self._text = task, seed, task.characters
+        self._task, self._seed, self.text = task, seed, task.characters
 
     def learned(self, first: int, count: int) -> list[Prompt]:
         """Number k is drawn by the stream `prompts` of the run at k."""
@@ -45,7 +45,7 @@ class TaskPrompts:
 
     def _drawn(self, seed: int, number: int, name: str, held_out: bool) -> Prompt:
         (example,) = self._task.examples(1, Stream(seed, name, number), held_out)
-        return Prompt(torch.from_numpy(self._text.encode(example.prompt)), example)
+        return Prompt(torch.from_numpy(self.text.encode(example.prompt)), example)
 
 
 class GivenPrompts:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from rlox.configs import RunConfig
 from rlox.disk import replace_file
@@ -16,11 +17,19 @@ from rlox.loggers import METRICS, Delivery, JsonLines, Row, finish, open_loggers
 from rlox.runs.checkpoint import Checkpoint
 from rlox.types import Episode, Unit
 
-__all__ = ["EPISODES", "METRICS", "Journal", "best_evaluation", "keep_films", "offsets_of"]
+__all__ = [
+    "EPISODES",
+    "METRICS",
+    "SAMPLES",
+    "Journal",
+    "best_evaluation",
+    "keep_films",
+    "offsets_of",
+]
 
 log = logging.getLogger("rlox.session")
 
-EPISODES = "episodes.jsonl"
+EPISODES, SAMPLES = "episodes.jsonl", "samples.jsonl"
 VIDEOS = "videos"
 CLOSE_SECONDS = (
     4.0  # after the last row, that the end of a run waits for its loggers: it is over within 5 s
@@ -41,6 +50,9 @@ class Journal:
             logger.rewind(offsets.get(METRICS, 0))
         self._metrics = JsonLines(folder / METRICS, offsets.get(METRICS, 0), patience)
         self._episodes = JsonLines(folder / EPISODES, offsets.get(EPISODES, 0), patience)
+        self._samples: JsonLines | None = None  # of runs on text
+        if config.algo.unit == "samples":
+            self._samples = JsonLines(folder / SAMPLES, offsets.get(SAMPLES, 0), patience)
         self.deliveries: dict[str, Delivery] = {}  # of the loggers, once it is closed
         self._closed: float | None = None  # when it had its last row
         # episodes of text end at prompts, others at steps of environments
@@ -66,13 +78,24 @@ class Journal:
                 }
             )
 
+    def write_samples(self, samples: Iterable[Mapping[str, Any]], position: Row) -> None:
+        """One line for each text that an evaluation shows, with where the run stood."""
+        if self._samples is not None:
+            for sample in samples:
+                self._samples.write({**position, **sample})
+
+    @property
+    def _files(self) -> dict[str, JsonLines]:
+        files = {METRICS: self._metrics, EPISODES: self._episodes}
+        return files if self._samples is None else {**files, SAMPLES: self._samples}
+
     def ends(self) -> dict[str, int]:
         """Where each file will end once it has every row: what a checkpoint made now goes on from."""
-        return {METRICS: self._metrics.end, EPISODES: self._episodes.end}
+        return {name: rows.end for name, rows in self._files.items()}
 
     def settle(self) -> None:
         """Force every row to the device, before a checkpoint that relies on it."""
-        for rows in (self._metrics, self._episodes):
+        for rows in self._files.values():
             if not rows.flush():
                 raise StorageError(f"{rows.path} has rows that the disk has not taken yet")
             rows.sync()
@@ -82,8 +105,8 @@ class Journal:
         with ExitStack() as stack:
             if deliver:
                 stack.callback(self.deliver)
-            stack.callback(self._episodes.close)
-            stack.callback(self._metrics.close)
+            for rows in reversed(self._files.values()):
+                stack.callback(rows.close)
             self._closed = time.monotonic()
 
     def deliver(self) -> None:

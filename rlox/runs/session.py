@@ -282,6 +282,7 @@ class Session:
                 "eval/episodes": len(evaluation.returns),
             }
         )
+        self._journal.write_samples(evaluation.samples, self._position())
         return evaluation
 
     def _is_best(self, evaluation: Evaluation) -> bool:

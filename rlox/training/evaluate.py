@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -44,6 +44,7 @@ class Evaluation:
     returns: tuple[float, ...]
     lengths: tuple[int, ...]
     seed: int
+    samples: tuple[Mapping[str, Any], ...] = ()  # texts to look at, of algorithms that write some
 
     @property
     def mean(self) -> float:

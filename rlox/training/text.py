@@ -22,6 +22,7 @@ from rlox.training.evaluate import Evaluation
 __all__ = ["TextActor", "TextEvaluator", "written_by"]
 
 ROWS = 256  # completions that are written side by side
+SHOWN = 16  # of an evaluation, to be looked at
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class TextEvaluator:
         """
         if video is not None or render:
             raise ConfigError("text is not filmed or shown: leave video and render out")
-        rewards, lengths = list[float](), list[int]()
+        rewards, lengths, shown = list[float](), list[int](), list[dict[str, Any]]()
         for first in range(0, episodes, ROWS):
             if stopped():
                 break
@@ -80,7 +81,13 @@ class TextEvaluator:
                 )
             rewards += worth.tolist()
             lengths += written.lengths.tolist()
-        return Evaluation(tuple(rewards), tuple(lengths), seed)
+            told = zip(prompts[: SHOWN - len(shown)], written.tokens, worth.tolist(), strict=False)
+            for prompt, tokens, reward in told:
+                texts = (self.prompts.text.decode(ids.numpy()) for ids in (prompt.ids, tokens))
+                shown.append(
+                    dict(zip(("prompt", "completion"), texts, strict=True)) | {"reward": reward}
+                )
+        return Evaluation(tuple(rewards), tuple(lengths), seed, tuple(shown))
 
 
 def written_by(

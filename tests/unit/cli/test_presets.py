@@ -22,7 +22,12 @@ ROOT = Path(__file__).resolve().parents[3]
 PRESETS = sorted(p for p in (ROOT / "conf" / "tuned").glob("*/*.yaml"))
 # What makes a preset's run long; everything else is tried as it is published.
 SHORT: dict[str, Any] = {"n_steps": 16, "n_epochs": 1, "learning_starts": 240}
-OURS = {"rainbow/CartPole-v1"}  # for which nobody has published any
+TEXT = "text"  # the environment of language models
+OF_TEXT = ["task=copy", "algo.rewards=[close]"]  # a new model has no right answer
+# For which nobody has published any.
+OURS = {"rainbow/CartPole-v1"} | {
+    f"{algo}/{TEXT}" for algo in ("sft", "grpo", "rloo", "dpo", "online_dpo")
+}
 # What environments need that may not be installed, by how their names begin.
 NEEDS = {
     **dict.fromkeys(("Hopper", "HalfCheetah", "Walker2d", "Ant", "Swimmer"), "mujoco"),
@@ -69,7 +74,7 @@ def test_a_tuned_preset_trains_with_the_settings_that_it_names(
     short = {f"algo.{key}": value for key, value in SHORT.items() if key in known}
     ran = cli(
         "train", f"algo={algo}", f"env={env}", "total_steps=256", "eval.episodes=1",
-        *(f"{key}={value}" for key, value in short.items()),
+        *(f"{key}={value}" for key, value in short.items()), *OF_TEXT * (env == TEXT),
     )  # fmt: skip
     assert ran.code == 0, ran.err
     run = only_run(tmp_path / "runs")
@@ -113,6 +118,6 @@ def test_a_tuned_preset_names_the_row_that_it_is_from_and_what_is_another_enviro
 def test_the_table_of_presets_is_of_those_that_are_shipped() -> None:
     text = (ROOT / "docs" / "algorithms.md").read_text(encoding="utf-8")
     section = text.split("\n## Tuned presets\n")[1].split("\n## ")[0]
-    rows = re.findall(r"^\| ([\w-]+-v\d|ALE) \| ([\w, ]+) \|", section, re.MULTILINE)
+    rows = re.findall(r"^\| ([\w-]+-v\d|ALE|text) \| ([\w, ]+) \|", section, re.MULTILINE)
     told = [f"{algo}/{env}" for env, algos in rows for algo in algos.split(", ")]
     assert sorted(told) == sorted(names(path) for path in PRESETS)

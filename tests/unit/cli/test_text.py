@@ -1,0 +1,105 @@
+"""Runs on text from the command line: their folder, evaluation, and what is refused before anything."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.cli import Cli, only_run
+
+SFT = ("train", "algo=sft", "env=text", "task=copy", "tuned=null", "algo.batch_size=8")
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_a_run_counts_prompts_and_leaves_metrics_samples_and_a_score(
+    cli: Cli, tmp_path: Path
+) -> None:
+    more = ("total_steps=96", "log.every=32", "eval.every=48", "eval.episodes=20")
+    ran = cli(*SFT, "algo.learning_rate=1e-3", *more)
+    assert ran.code == 0, ran.err
+    run = only_run(tmp_path / "runs")
+    assert run.parent.relative_to(tmp_path / "runs").as_posix() == "text-copy/sft"
+    result = json.loads((run / "result.json").read_text())
+    assert (result["unit"], result["samples"], result["env"]) == ("samples", 96, "text/copy")
+    assert (result["env_steps"], result["updates"], len(result["episodes"])) == (0, 12, 20)
+    rows = lines(run / "metrics.jsonl")
+    assert [row["samples"] for row in rows if "loss/policy" in row] == [32, 64, 96]
+    samples = lines(run / "samples.jsonl")
+    assert [row["samples"] for row in samples] == [48] * 16 + [96] * 16
+    assert [row["reward"] for row in samples[16:]] == result["episodes"][:16]
+    assert all(row["prompt"].endswith(">") for row in samples)
+    assert {row["completion"] == row["prompt"][:-1] for row in samples} == {False}
+
+
+def test_completions_are_episodes_whose_rewards_are_their_returns(cli: Cli, tmp_path: Path) -> None:
+    ran = cli(
+        "train", "algo=grpo", "env=text", "task=copy", "tuned=null", "algo.rewards=[close]",
+        "algo.batch_size=4", "total_steps=8", "eval.episodes=4",
+    )  # fmt: skip
+    assert ran.code == 0, ran.err
+    episodes = lines(only_run(tmp_path / "runs") / "episodes.jsonl")
+    assert [row["samples"] for row in episodes] == [k for k in range(1, 9) for _ in range(4)]
+    assert all(1 <= row["length"] <= 8 and 0.0 <= row["return"] <= 1.0 for row in episodes)
+    assert {row["return"] for row in episodes} != {0.0}
+
+
+def test_another_run_begins_with_the_weights_of_one_and_is_held_to_them(
+    cli: Cli, tmp_path: Path
+) -> None:
+    assert cli(*SFT, "total_steps=16", "eval.episodes=4", "hydra.run.dir=begin").code == 0
+    given = ("algo=grpo", "env=text", "tuned=null", "total_steps=4", "eval.episodes=4")
+    ran = cli("train", *given, "task=copy", "init_from=begin", "hydra.run.dir=run")
+    assert ran.code == 0, ran.err
+    from rlox.algorithms import GRPO
+    from rlox.algorithms import SFT as Begin
+
+    begin, run = Begin.from_checkpoint(tmp_path / "begin"), GRPO.from_checkpoint(tmp_path / "run")
+    there, held = (dict(m.state_dict()) for m in (begin.policy, run.learner.reference.module))
+    assert all((there[name] == held[name]).all() for name in there)
+    other = cli("train", *given, "task=arithmetic", "init_from=begin")
+    assert other.code == 2
+    assert "a policy of sft does not begin grpo: model.embed_tokens.weight is [11, 64]" in other.err
+
+
+REFUSED = {
+    "algo=grpo": "env=CartPole-v1: grpo learns from text; set env=text and task=arithmetic",
+    "algo=sft env=text": "missing key 'task': sft learns what a task is about; set task=arithmetic",
+    "algo=ppo env=text task=copy": "task=copy: ppo learns no text, sft, grpo, rloo, dpo, online",
+    "model=tiny": "model=tiny: ppo learns no text",
+    "algo=sft env=text task=sums": "task=sums: expected one of arithmetic, copy, format",
+    "algo=sft env=text task=copy env.n_envs=4": "env.n_envs=4: sft learns from text, expected 1",
+    "algo=sft env=text task=copy model=nowhere": "model=nowhere: expected tiny, or a folder with",
+    "algo=grpo env=text task=copy algo.rewards=[nice]": "algo.rewards[0]=nice: expected one of right",
+    "algo=grpo env=text task=copy algo.group_size=1": "algo.group_size=1: expected a value in [2,",
+    "algo=grpo env=text task=copy algo.minibatches=999": "algo.minibatches=999 of 512 completions",
+}
+
+
+@pytest.mark.parametrize("line", REFUSED)
+def test_what_does_not_fit_is_said_before_anything_is_made(
+    line: str, cli: Cli, tmp_path: Path
+) -> None:
+    ran = cli("train", *line.split())
+    assert ran.code == 2
+    assert REFUSED[line] in ran.err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_what_plays_environments_refuses_a_model_of_text(cli: Cli, tmp_path: Path) -> None:
+    assert cli(*SFT, "total_steps=8", "eval.episodes=4", "hydra.run.dir=run").code == 0
+    for command in (
+        ("export", "run"),
+        ("dataset", "make", "data", "policy=run", "episodes=1"),
+        ("evaluate", "run", "video=true"),
+        ("evaluate", "run", "env=CartPole-v1"),
+    ):
+        ran = cli(*command)
+        assert ran.code == 2, command
+        assert "text" in ran.err, command
+    assert cli("evaluate", "run", "episodes=6", "deterministic=false").code == 0
+    assert len(json.loads((tmp_path / "run" / "eval" / "last.json").read_text())["episodes"]) == 6
