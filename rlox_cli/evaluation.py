@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rlox.algorithms import DecisionTransformer
     from rlox.runs.algorithm import Algorithm
     from rlox.training.conditioned import ConditionedActor
+    from rlox.training.evaluate import Evaluation
 
 
 def evaluate_run(config: EvaluateConfig) -> dict[str, Any]:
@@ -51,7 +52,10 @@ def evaluate_run(config: EvaluateConfig) -> dict[str, Any]:
     with closing(_loaded(config, load, checkpoint, again)) as algorithm:
         asked = _ask(algorithm, config.target_return)
         ways: dict[str, Any] = {"seed": config.seed, "deterministic": config.deterministic}
-        played = algorithm.evaluate(config.episodes, **ways, render=config.render)
+        if config.best_of is None:
+            played = algorithm.evaluate(config.episodes, **ways, render=config.render)
+        else:
+            played = _best_of(algorithm, config, config.best_of)
         if video:
             os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # frames, no window
             algorithm.evaluate(1, **ways, video=video)
@@ -60,12 +64,24 @@ def evaluate_run(config: EvaluateConfig) -> dict[str, Any]:
     for target in (kept, folder / f"{name}.json"):
         write_json(target, data)
     mode = "" if config.deterministic else ", sampled actions"
+    mode = mode if config.best_of is None else f", best of {config.best_of}"
     print(
         f"{trained.algo.name} on {trained.env.id}, checkpoint {checkpoint.resolve().name}{mode}\n"
         f"  score   {summary.score(data['mean'], data['iqm'], data['ci95'], config.episodes)}\n"
         f"  file    {kept}" + (f"\n  video   {video}" if video else "")
     )
     return data
+
+
+def _best_of(algorithm: Algorithm, config: EvaluateConfig, n: int) -> Evaluation:
+    """The best of several completions, of a model that writes some."""
+    from rlox.algorithms.text_facade import TextAlgorithm
+
+    if not isinstance(algorithm, TextAlgorithm):
+        raise ConfigError(f"best_of={n}: {algorithm.name} writes no text; leave it out")
+    if config.video or config.render:
+        raise ConfigError("text is not filmed or shown: leave video and render out")
+    return algorithm.best_of(n, config.episodes, config.seed)
 
 
 def _ask(algorithm: Algorithm, target_return: float | None) -> float | None:
@@ -155,6 +171,7 @@ def _own_name(config: EvaluateConfig, checkpoint: Path, played: RunConfig) -> st
     own, env = plain(trained_config(Path(config.run)).env), plain(played.env)
     name = f"{checkpoint.resolve().name}_s{config.seed}_e{config.episodes}"
     name += "" if config.deterministic else "_sampled"
+    name += "" if config.best_of is None else f"_best-of-{config.best_of}"
     name += "" if config.target_return is None else f"_asked-{config.target_return:g}"
     if env["id"] != own["id"]:
         name += f"_env-{env['id']}"
@@ -221,6 +238,7 @@ def _document(
         "seed": config.seed,
         "deterministic": config.deterministic,
         "target_return": asked,
+        **({} if config.best_of is None else {"best_of": config.best_of}),
         "env_kwargs": plain(trained.env)["kwargs"],
         "mean": played.mean,
         "std": played.std,

@@ -26,7 +26,9 @@ from rlox.llm.rewards import weighted_rewards
 from rlox.runs.algorithm import Algorithm
 from rlox.runs.interrupts import whole_updates
 from rlox.sources.text import TextSource, WritingSource
+from rlox.training.evaluate import Evaluation
 from rlox.training.setup import config_from_arguments, torch_threads
+from rlox.training.text import TextEvaluator
 from rlox.types import Clock
 
 __all__ = ["Rewarding", "TextAlgorithm", "WritingAlgorithm", "functions_of", "text_config"]
@@ -116,6 +118,15 @@ class TextAlgorithm(Algorithm):
         with torch_threads(self.config.torch_threads):
             worth = weighted_rewards(text.judge(prompts, written), text.weights)
         return float(np.nanmean(worth))
+
+    def best_of(self, n: int, episodes: int = 50, seed: int = 100_000) -> Evaluation:
+        """As `evaluate` of so many prompts, of the best by reward of `n` drawn completions of each."""
+        evaluator = self.parts.evaluate
+        if not isinstance(evaluator, TextEvaluator):
+            raise ConfigError("best_of needs prompts that are held out and rewards: give a task")
+        generator = self.streams.generator("evaluate", seed, str(self.parts.actor.device))
+        with torch_threads(self.config.torch_threads):
+            return evaluator.best_of(n, episodes, seed, generator)
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write the model as a folder that transformers loads."""

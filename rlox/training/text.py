@@ -15,7 +15,7 @@ from rlox.errors import ConfigError
 from rlox.llm.decoding import Completed, Sampling, completions
 from rlox.llm.judges import Judge
 from rlox.llm.models import TextModel
-from rlox.llm.prompts import TaskPrompts
+from rlox.llm.prompts import Prompt, TaskPrompts
 from rlox.llm.rewards import weighted_rewards
 from rlox.training.evaluate import Evaluation
 
@@ -65,29 +65,44 @@ class TextEvaluator:
         """
         if video is not None or render:
             raise ConfigError("text is not filmed or shown: leave video and render out")
+        return self._evaluated(episodes, seed, 1, generator, stopped)
+
+    def best_of(self, n: int, episodes: int, seed: int, generator: torch.Generator) -> Evaluation:
+        """The same of the best by reward of `n` completions of each prompt, which `generator` draws."""
+        return self._evaluated(episodes, seed, n, generator)
+
+    def _evaluated(
+        self,
+        episodes: int,
+        seed: int,
+        n: int,
+        generator: torch.Generator | None,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> Evaluation:
         rewards, lengths, shown = list[float](), list[int](), list[dict[str, Any]]()
-        for first in range(0, episodes, ROWS):
+        each = max(1, ROWS // n)
+        for first in range(0, episodes, each):
             if stopped():
                 break
-            count = min(ROWS, episodes - first)
-            prompts = self.prompts.held_out(seed + first, count)
-            rows = [prompt.ids for prompt in prompts]
-            written = written_by(self.model, rows, self.how, generator)
-            worth = weighted_rewards(self.judge(prompts, written), self.weights)
+            prompts = self.prompts.held_out(seed + first, min(each, episodes - first))
+            many = [prompt for prompt in prompts for _ in range(n)]
+            written = written_by(self.model, [p.ids for p in many], self.how, generator)
+            worth = weighted_rewards(self.judge(many, written), self.weights)
             if np.isnan(worth).any():
-                at = first + int(np.isnan(worth).argmax())
+                at = first + int(np.isnan(worth).argmax()) // n
                 raise ConfigError(
-                    f"the completion of held-out prompt {at} got no reward, expected a number for each"
+                    f"a completion of held-out prompt {at} got no reward, expected a number for each"
                 )
-            rewards += worth.tolist()
-            lengths += written.lengths.tolist()
-            told = zip(prompts[: SHOWN - len(shown)], written.tokens, worth.tolist(), strict=False)
-            for prompt, tokens, reward in told:
-                texts = (self.prompts.text.decode(ids.numpy()) for ids in (prompt.ids, tokens))
-                shown.append(
-                    dict(zip(("prompt", "completion"), texts, strict=True)) | {"reward": reward}
-                )
+            best = n * np.arange(len(prompts)) + worth.reshape(-1, n).argmax(1)
+            rewards += worth[best].tolist()
+            lengths += written.lengths[best].tolist()
+            for row in best[: SHOWN - len(shown)]:
+                shown.append(self._shown(many[row], written.tokens[row], float(worth[row])))
         return Evaluation(tuple(rewards), tuple(lengths), seed, tuple(shown))
+
+    def _shown(self, prompt: Prompt, tokens: Tensor, reward: float) -> dict[str, Any]:
+        said, answer = (self.prompts.text.decode(ids.numpy()) for ids in (prompt.ids, tokens))
+        return {"prompt": said, "completion": answer, "reward": reward}
 
 
 def written_by(

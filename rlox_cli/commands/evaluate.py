@@ -70,6 +70,11 @@ class EvaluateConfig:
         "what a decision transformer is asked for, in place of the run's",
         within="(-inf, inf)",
     )
+    best_of: int | None = param(
+        None,
+        "of a model of text: the best by reward of so many drawn completions of each prompt",
+        within="[2, 65536]",
+    )
     video: bool = param(False, "also film the first episode, as mp4 under videos/")
     render: bool = param(False, "show the episodes in a window while they are played")
     device: str | None = param(None, "cpu, cuda, cuda:N or mps, in place of the run's torch device")
@@ -121,6 +126,7 @@ def _require_method(config: EvaluateConfig) -> None:
         "episodes": config.episodes != 50,
         "deterministic": not config.deterministic,
         "target_return": config.target_return is not None,
+        "best_of": config.best_of is not None,
         "video": config.video,
         "render": config.render,
         "env": config.env != PlayedEnvConfig(kwargs={}),
@@ -163,6 +169,7 @@ COMMAND = Command(
     examples=(
         "rlox evaluate runs/CartPole-v1/ppo/NAME episodes=100",
         "rlox evaluate runs/Pendulum-v1/ppo/* deterministic=false",
+        "rlox evaluate runs/text-copy/sft/NAME best_of=8",
         "rlox evaluate runs/Pendulum-v1/iql/NAME method=fqe buffer.path=data/replay",
     ),
     schema=SCHEMA,

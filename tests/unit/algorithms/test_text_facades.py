@@ -239,6 +239,16 @@ def test_best_of_n_returns_prompts_with_the_completion_of_the_greatest_reward() 
     assert not torch.equal(again.generate(PROMPTS), whole), "each call draws anew"
 
 
+def test_the_best_of_several_completions_is_worth_the_greatest_of_their_rewards() -> None:
+    sft = SFT(task="copy", rewards=("close",))
+    one, best = sft.best_of(1, 30), sft.best_of(4, 30)
+    drawn = sft.evaluate(30, deterministic=False)
+    assert one.returns == drawn.returns
+    assert np.mean(best.returns) > np.mean(one.returns)
+    assert len(best.returns) == len(best.lengths) == 30
+    assert [s["reward"] for s in best.samples] == list(best.returns[:16])
+
+
 def test_a_model_is_saved_as_a_folder_that_answers_alike(tmp_path: Path) -> None:
     sft = SFT("tiny", task="copy", learning_rate=2e-3)
     sft.train(64)
