@@ -106,17 +106,23 @@ class TextAlgorithm(Algorithm):
         Of so many prompts in place of them an `Evaluation`, as `Algorithm.evaluate`: prompts of the task
         that nothing is learned from.
         """
-        if isinstance(episodes, Number):
-            return super().evaluate(episodes, *given, **options)  # type: ignore[arg-type]
         text = self._text
         if text.judge is None:
             raise ConfigError(
                 "nothing says what a completion is worth: give a reward_fn, or a task"
             )
+        if isinstance(episodes, Number):
+            if self.parts.evaluate is None:
+                raise ConfigError(
+                    f"{self.name} has no prompts that are held out: give evaluate() prompts, or a task"
+                )
+            return super().evaluate(episodes, *given, **options)  # type: ignore[arg-type]
         prompts = [Prompt(row) for row in rows_of(episodes)]
-        written = text.written([prompt.ids for prompt in prompts], None)
         with torch_threads(self.config.torch_threads):
+            written = text.written([prompt.ids for prompt in prompts], None)
             worth = weighted_rewards(text.judge(prompts, written), text.weights)
+        if np.isnan(worth).all():
+            raise ConfigError("no completion got a reward, expected a number for one at least")
         return float(np.nanmean(worth))
 
     def best_of(self, n: int, episodes: int = 50, seed: int = 100_000) -> Evaluation:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from rlox.algorithms.text import Text, frozen_copy
 from rlox.configs.text import GroupConfig, TextAlgorithmConfig
+from rlox.errors import ConfigError
 from rlox.llm import TextModel
 from rlox.llm.batches import Answers, Tokens
 from rlox.optim import Adam
@@ -23,7 +24,7 @@ __all__ = ["TextLearner", "counting_mask", "parts_of"]
 
 
 class TextLearner(PolicyLearner[nn.Module]):
-    """A language model that learns, and a reference that it is held to.
+    """A language model that learns, and a reference that it is held to; both without dropout.
 
     Parameters
     ----------
@@ -36,12 +37,17 @@ class TextLearner(PolicyLearner[nn.Module]):
     def __init__(
         self, text: Text, config: TextAlgorithmConfig, referred: bool, names: Sequence[str]
     ) -> None:
-        module = text.model.module
-        self._own = referred and text.given.ref_model is None
+        module, given = text.model.module.eval(), text.given.ref_model
+        if given is module:
+            raise ConfigError(
+                "ref_model is the model that learns, which it would follow: give a copy of it "
+                "(copy.deepcopy), or leave it out"
+            )
+        self._own = referred and given is None
         self.reference: TextModel | None = None
         if referred:
-            given = text.given.ref_model
-            self.reference = TextModel(frozen_copy(module) if given is None else given.eval())
+            held = frozen_copy(module) if given is None else given.to(text.model.device).eval()
+            self.reference = TextModel(held)
         super().__init__(module, Adam(module, config.initial("learning_rate"), eps=1e-8))
         self.text, self._config = text, config
         self.names = (*names, "train/grad_norm")

@@ -6,7 +6,7 @@ from typing import cast
 
 from rlox.algorithms.text import Text
 from rlox.configs import RunConfig
-from rlox.configs.text import WritingConfig
+from rlox.configs.text import GroupConfig, WritingConfig
 from rlox.errors import ConfigError
 from rlox.sources.text import WritingSource
 
@@ -21,6 +21,11 @@ def writing_source(
     if judged and text.judge is None:
         raise ConfigError(
             f"{algo.name} needs rewards: give it a reward_fn (algo.rewards=[module:name]), or a task"
+        )
+    if isinstance(algo, GroupConfig) and algo.mask_truncated and not text.sampling.eos:
+        raise ConfigError(
+            "algo.mask_truncated=true without a token that ends a completion: none would be left; set "
+            "algo.eos_token_id=[...]"
         )
     return WritingSource(
         text.prompts,

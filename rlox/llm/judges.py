@@ -37,12 +37,14 @@ class TaskJudge:
         self._worth = {"right": task.reward, "close": task.closeness}[kind]
 
     def __call__(self, prompts: Sequence[Prompt], written: Completed) -> NDArray[np.float64]:
-        """`[B, 1]`; NaN of a prompt that has no right answer."""
-        rows = written.tokens.cpu().numpy()
-        found = [
-            np.nan if prompt.example is None else self._worth(row, prompt.example)
-            for prompt, row in zip(prompts, rows, strict=True)
-        ]
+        """`[B, 1]`; `ConfigError` for a prompt that is none of the task's."""
+        found = []
+        for prompt, row in zip(prompts, written.tokens.cpu().numpy(), strict=True):
+            if prompt.example is None:
+                raise ConfigError(
+                    "nobody knows the right answers of prompts that are handed over: give a reward_fn"
+                )
+            found.append(self._worth(row, prompt.example))
         return np.array(found)[:, None]
 
 

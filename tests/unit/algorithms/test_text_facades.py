@@ -147,6 +147,36 @@ WRONG: dict[str, tuple[Callable[[], Any], type[RloxError], str]] = {
     ),
     "no reward": (lambda: GRPO(Words()), ConfigError, "grpo needs rewards: give it a reward_fn"),
     "no model": (lambda: GRPO(), ConfigError, "missing key 'task': grpo learns what a task"),
+    "the model as its reference": (
+        lambda: (lambda model: GRPO(model, model, low))(Words()),
+        ConfigError,
+        "ref_model is the model that learns",
+    ),
+    "nothing ends, and what did not is left out": (
+        lambda: GRPO(Words(), None, low, mask_truncated=True),
+        ConfigError,
+        "algo.mask_truncated=true without a token that ends",
+    ),
+    "prompts of nobody's task": (
+        lambda: GRPO(task="copy").train(PROMPTS),
+        ConfigError,
+        "nobody knows the right answers of prompts that are handed over",
+    ),
+    "nothing held out": (
+        lambda: GRPO(Words(), None, low).evaluate(10),
+        ConfigError,
+        "grpo has no prompts that are held out: give evaluate() prompts",
+    ),
+    "nothing says what it is worth": (
+        lambda: DPO(Words()).evaluate(PROMPTS),
+        ConfigError,
+        "nothing says what a completion is worth",
+    ),
+    "no reward at all": (
+        lambda: GRPO(Words(), None, lambda c, p: [None] * len(c)).evaluate(PROMPTS),
+        ConfigError,
+        "no completion got a reward",
+    ),
     "no prompts": (
         lambda: GRPO(Words(), None, low).train(100),
         ConfigError,
@@ -225,6 +255,22 @@ def test_what_is_wrong_is_named_with_what_was_expected(case: str) -> None:
     with pytest.raises(kind) as raised:
         act()
     assert said in str(raised.value)
+
+
+def test_dropout_is_off_so_that_a_seed_says_what_is_learned() -> None:
+    def made() -> Any:
+        model = nn.Sequential(nn.Embedding(9, 8), nn.Dropout(0.5), nn.Linear(8, 9))
+        for number, parameter in enumerate(model.parameters()):
+            torch.manual_seed(number)
+            nn.init.normal_(parameter)
+        return DPO(model, learning_rate=0.1)
+
+    one, other = made(), made()
+    for seed, dpo in enumerate((one, other)):
+        torch.manual_seed(seed)
+        assert dpo.train_step(PROMPTS, PROMPTS, PROMPTS.flip(1))["loss"] == pytest.approx(np.log(2))
+        dpo.train_step(PROMPTS, PROMPTS, PROMPTS.flip(1))
+    assert torch.equal(one.policy[2].weight, other.policy[2].weight)
 
 
 def test_best_of_n_returns_prompts_with_the_completion_of_the_greatest_reward() -> None:
