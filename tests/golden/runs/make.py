@@ -22,14 +22,19 @@ from rlox.algorithms import (
     BC,
     CQL,
     DDPG,
+    DPO,
     DQN,
+    GRPO,
     IQL,
     PPO,
+    RLOO,
     SAC,
+    SFT,
     TD3,
     TD3BC,
     DecisionTransformer,
     HybridPPO,
+    OnlineDPO,
     Rainbow,
     RecurrentPPO,
 )
@@ -50,6 +55,8 @@ REPLAY = {"learning_starts": 24, "train_freq": 24, "gradient_steps": 4, "batch_s
           "buffer_size": 60, "target_update_interval": 40, "n_envs": 2}  # fmt: skip
 ACTING = {k: v for k, v in REPLAY.items() if k != "target_update_interval"}
 STEPS = 3 * 32
+# A model of one layer, 8 wide; made by hand: save_llama(Llama(LlamaSize(11, 8, 12, 1, 2, 2)), ...)
+TEXT = {"model": "tests/golden/runs/llama", "task": "copy", "batch_size": 4, "learning_rate": 1e-2}
 
 CASES: dict[str, tuple[type[Algorithm], dict[str, Any]]] = {
     "discrete": (PPO, {"env_id": "CartPole-v1", **EPOCHS}),
@@ -143,7 +150,13 @@ CASES: dict[str, tuple[type[Algorithm], dict[str, Any]]] = {
     "sac_discrete": (SAC, {"env_id": "CartPole-v1", **ACTING}),
     "td3": (TD3, {"env_id": "Pendulum-v1", "prioritized": True, "n_step": 2, **ACTING}),
     "ddpg": (DDPG, {"env_id": "Pendulum-v1", **ACTING}),
+    "sft": (SFT, {"anneal_lr": True, **TEXT}),
+    "grpo": (GRPO, {"rewards": ("close",), "n_epochs": 2, **TEXT}),
+    "rloo": (RLOO, {"rewards": ("close",), **TEXT}),
+    "dpo": (DPO, TEXT),
+    "online_dpo": (OnlineDPO, {"rewards": ("close",), **TEXT}),
 }
+ABSENT: dict[Any, tuple[str, ...]] = {DecisionTransformer: ("net_arch",)}
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -153,8 +166,8 @@ def made(name: str) -> Any:
     facade, options = CASES[name]
     engine = {} if facade is HybridPPO else {"backend": "torch"}
     given = {**SMALL, **engine, **options}
-    if facade is DecisionTransformer:
-        del given["net_arch"]
+    for absent in ABSENT.get(facade, ("n_envs", "net_arch") if "task" in options else ()):
+        del given[absent]
     return facade(**given)
 
 
@@ -172,7 +185,7 @@ def advance(run: Any, updates: int) -> Arrays:
             ):
                 at = f"{name}/" if name in ("actor", "critic") else ""
                 found |= {f"{at}{part}/{key}": tensor.numpy() for part, tensor in moments.items()}
-    for name in ("target", "target_actor", "target_critic"):
+    for name in ("target", "target_actor", "target_critic", "reference"):
         found |= {f"{name}/{key}": value.numpy() for key, value in optimizer.get(name, {}).items()}
     found |= {f"metrics/{key}": np.float64(value) for key, value in run.summary().items()}
     return {f"{updates}/{key}": np.array(value) for key, value in found.items()}
