@@ -53,7 +53,8 @@ def path_of(system: str, seed: int) -> Path:
 
 def trained(root: Path, seed: int, *overrides: str) -> Path:
     """The run folder of `rlox train`, made where it is not."""
-    if not any(root.glob("*/*/*/result.json")):
+    done = [json.loads(path.read_text())["status"] for path in root.glob("*/*/*/result.json")]
+    if done != ["done"]:
         if root.exists():  # of a campaign that was stopped
             shutil.rmtree(root)
         given = (f"env=text task={TASK} seed={seed} eval.episodes=200 run_root={root}").split()

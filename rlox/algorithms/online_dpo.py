@@ -76,7 +76,7 @@ def _answered(preference: Preference, pairs: list[Any]) -> Any:
     """What the user's function says of pairs."""
     try:
         said = preference(pairs)
-        found = np.array([int(which) for which in said])
+        found = np.array([float(which) for which in said])
     except RloxError:
         raise
     except Exception as error:
@@ -86,9 +86,9 @@ def _answered(preference: Preference, pairs: list[Any]) -> Any:
     if not np.isin(found, (NEITHER, 0, 1)).all():
         wrong = found[~np.isin(found, (NEITHER, 0, 1))][0]
         raise ConfigError(
-            f"preference_fn returned {wrong}, expected 0 or 1, which of the two is better, or -1"
+            f"preference_fn returned {wrong:g}, expected 0 or 1, which of the two is better, or -1"
         )
-    return found
+    return found.astype(np.int64)
 
 
 def _rows(answers: Answers, at: Any) -> Answers:

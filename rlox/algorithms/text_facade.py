@@ -154,14 +154,23 @@ class TextAlgorithm(Algorithm):
         text: Text = learner.text
         return text
 
-    def _hand(self, batch: Callable[[Clock], Any], prompts: int) -> dict[str, float]:
-        """Learn from what is handed over, so many prompts."""
+    def _hand(
+        self, batch: Callable[[Clock], Any], prompts: int, step: bool = True
+    ) -> dict[str, float]:
+        """Learn from what is handed over, so many prompts; schedules go on over the total after a `step`."""
         source: TextSource[Any] = self.source
         source.handed = batch
+        end = self.clock.samples + prompts
+        total = max(end, self.clock.horizon) if step else end
+
+        def watch(clock: Clock, *_: object) -> None:
+            if clock.samples >= end:
+                self.stop("that was all")
+
         try:
             self._exact.tell(self.clock.now, self.env_id)
             with whole_updates(self.stop):
-                self.fit(self.clock.samples + prompts)
+                self.fit(total, hooks=(watch,))
         finally:
             source.handed = None
         return {name: float(value) for name, value in self.summary().items()}
@@ -176,7 +185,7 @@ class WritingAlgorithm(TextAlgorithm):
     def train_step(self, prompts: Tensor | Sequence[Tensor]) -> dict[str, float]:
         """One batch of these prompts `[B, P]`, or of different lengths; its metrics."""
         rows = rows_of(prompts)
-        return self._through(rows, len(rows), 1)
+        return self._through(rows, len(rows), 1, step=True)
 
     def train(  # type: ignore[override]  # prompts in place of a number of them
         self, prompts: Tensor | Sequence[Tensor] | int, n_epochs: int = 1, progress: bool = False
@@ -191,12 +200,15 @@ class WritingAlgorithm(TextAlgorithm):
         config = cast(TextAlgorithmConfig, self.config.algo)
         return self._through(rows_of(cast(Any, prompts)), config.batch_size, epochs)
 
-    def _through(self, rows: list[Tensor], batch_size: int, epochs: int) -> dict[str, float]:
+    def _through(
+        self, rows: list[Tensor], batch_size: int, epochs: int, step: bool = False
+    ) -> dict[str, float]:
         source: WritingSource = self.source
         given = GivenPrompts(rows, self.clock.samples)
         return self._hand(
             lambda clock: source.batch_of(given.learned(clock.samples, batch_size), clock),
             epochs * len(rows),
+            step,
         )
 
 

@@ -107,7 +107,8 @@ class TextLearner(PolicyLearner[nn.Module]):
         return Update(metrics, len(rows), prompts)
 
     def anneal(self, clock: Clock) -> None:
-        """The step size at this time of the run."""
+        """The step size at this time of the run; dropout is off, whatever happened to the model since."""
+        self.policy.eval()
         self.optimizer.lr = self._config.at("learning_rate", clock.remaining)
 
 

@@ -39,12 +39,13 @@ class TaskJudge:
     def __call__(self, prompts: Sequence[Prompt], written: Completed) -> NDArray[np.float64]:
         """`[B, 1]`; `ConfigError` for a prompt that is none of the task's."""
         found = []
-        for prompt, row in zip(prompts, written.tokens.cpu().numpy(), strict=True):
+        rows = (row[m] for row, m in zip(written.tokens.cpu(), written.mask.cpu(), strict=True))
+        for prompt, row in zip(prompts, rows, strict=True):
             if prompt.example is None:
                 raise ConfigError(
                     "nobody knows the right answers of prompts that are handed over: give a reward_fn"
                 )
-            found.append(self._worth(row, prompt.example))
+            found.append(self._worth(row.numpy(), prompt.example))
         return np.array(found)[:, None]
 
 

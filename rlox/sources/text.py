@@ -128,6 +128,11 @@ class WritingSource(TextSource[Tokens]):
         if self._judge is None:
             return Tokens(rows, written, np.full((len(rows), 1), np.nan), size), Progress()
         rewards = self._judge(rows, written)
+        if np.isnan(rewards).all():
+            raise ConfigError(
+                f"none of the {len(rows)} completions of a batch got a reward, expected a number for one at "
+                "least"
+            )
         batch = Tokens(rows, written, rewards, size)
         self._keep(batch.answers)
         total = weighted_rewards(rewards, self._weights)

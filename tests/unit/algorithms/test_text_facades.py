@@ -42,6 +42,15 @@ def test_an_epoch_goes_through_all_prompts_in_batches_that_never_reach_into_the_
     assert grpo.train(PROMPTS, n_epochs=1)["updates"] == 6
 
 
+def test_a_schedule_goes_over_the_total_of_the_run_however_often_a_step_is_asked_for() -> None:
+    grpo = GRPO(Words(), None, low, max_new_tokens=3, learning_rate=1.0, anneal_lr=True)
+    grpo.aim(30)
+    rates = [grpo.train_step(PROMPTS)["train/learning_rate"] for _ in range(4)]
+    assert rates == pytest.approx([1.0, 0.9, 0.8, 0.7])
+    alone = GRPO(Words(), None, low, max_new_tokens=3, learning_rate=1.0, anneal_lr=True)
+    assert alone.train(PROMPTS, n_epochs=4)["train/learning_rate"] == pytest.approx(0.25)
+
+
 def test_a_reward_function_is_given_completions_up_to_their_end_and_a_prompt_of_each() -> None:
     seen: list[Any] = []
 
@@ -223,6 +232,16 @@ WRONG: dict[str, tuple[Callable[[], Any], type[RloxError], str]] = {
         lambda: OnlineDPO(Words(), None, lambda pairs: [2] * len(pairs)).train_step(PROMPTS),
         ConfigError,
         "preference_fn returned 2, expected 0 or 1",
+    ),
+    "a preference between the two": (
+        lambda: OnlineDPO(Words(), None, lambda pairs: [0.9] * len(pairs)).train_step(PROMPTS),
+        ConfigError,
+        "preference_fn returned 0.9, expected 0 or 1",
+    ),
+    "no reward in a whole batch": (
+        lambda: GRPO(Words(), None, lambda c, p: [None] * len(c)).train_step(PROMPTS),
+        ConfigError,
+        "none of the 12 completions of a batch got a reward",
     ),
     "too few preferences": (
         lambda: OnlineDPO(Words(), None, lambda pairs: [0]).train_step(PROMPTS),
