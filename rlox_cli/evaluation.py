@@ -236,7 +236,7 @@ def _document(
         "env": trained.env.id,
         "checkpoint": checkpoint.resolve().name,
         "seed": config.seed,
-        "deterministic": config.deterministic,
+        "deterministic": config.deterministic and config.best_of is None,
         "target_return": asked,
         **({} if config.best_of is None else {"best_of": config.best_of}),
         "env_kwargs": plain(trained.env)["kwargs"],

@@ -77,7 +77,8 @@ class TextAlgorithm(Algorithm):
         What was an object is given again: `model`, into which the weights are loaded, a `ref_model` of the
         user's own, functions.
         """
-        if (env := others.pop("env_id", None)) is not None:
+        env = next((e for e in (others.pop("env_id", None), others.pop("env", None)) if e), None)
+        if env is not None:
             raise ConfigError(f"env={env}: {cls.name} learns text; leave it out")
         given = TextGiven(model, ref_model, functions_of(reward_fn), preference_fn)
         more: dict[str, Any] = {

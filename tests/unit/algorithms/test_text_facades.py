@@ -121,6 +121,7 @@ def test_a_run_with_objects_goes_on_bit_for_bit_when_they_are_given_again(tmp_pa
         ({}, "model=<Words>: an object, which is not saved; give it again"),
         ({"model": Words()}, "algo.rewards[0]=<low>: an object, which is not saved; give it again"),
         ({"env_id": "CartPole-v1"}, "env=CartPole-v1: grpo learns text; leave it out"),
+        ({"env": "text/copy"}, "env=text/copy: grpo learns text; leave it out"),
     ],
 )
 def test_a_checkpoint_says_which_object_it_needs(given: Any, said: str, tmp_path: Path) -> None:

@@ -102,6 +102,7 @@ def test_what_plays_environments_refuses_a_model_of_text(cli: Cli, tmp_path: Pat
         assert ran.code == 2, command
         assert "text" in ran.err, command
     assert cli("evaluate", "run", "episodes=6", "best_of=3").code == 0
-    assert json.loads((tmp_path / "run" / "eval" / "last.json").read_text())["best_of"] == 3
+    found = json.loads((tmp_path / "run" / "eval" / "last.json").read_text())
+    assert (found["best_of"], found["deterministic"]) == (3, False)
     assert cli("evaluate", "run", "episodes=6", "deterministic=false").code == 0
     assert len(json.loads((tmp_path / "run" / "eval" / "last.json").read_text())["episodes"]) == 6
