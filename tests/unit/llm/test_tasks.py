@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from rlox import Stream
+from rlox.configs.text import TASKS as NAMED
 from rlox.errors import ConfigError, UnknownNameError
 from rlox.llm.tasks import TASKS, Characters, Example, _is_held_out, task_of
 
@@ -19,6 +20,10 @@ def right(name: str, prompt: str) -> str:
     if name == "copy":
         return prompt[:-1]
     return f"[{prompt[1] * int(prompt[0])}]"
+
+
+def test_a_configuration_names_the_tasks_that_there_are() -> None:
+    assert tuple(TASKS) == NAMED
 
 
 @pytest.mark.parametrize("name", TASKS)
