@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+
+import yaml  # type: ignore[import-untyped]  # PyYAML, through omegaconf
 
 # `-P` keeps the working directory off the path: in a clone, the installed rlox is meant and not the
 # sources there, which have no compiled part.
@@ -31,5 +35,33 @@ def python(*arguments: str | Path, interpreter: Path | None = None) -> str:
 
 def train(root: Path, *overrides: str) -> Path:
     """`rlox train exp=classic_control ...` below the folder `root`; the run folder."""
-    python(*RLOX, "train", "exp=classic_control", f"run_root={root}", *overrides)
-    return next(root.glob("*/*/*/result.json")).parent
+    return trained(root, "exp=classic_control", f"run_root={root}", *overrides)
+
+
+def trained(root: Path, *asked: str) -> Path:
+    """The run folder of `rlox train` with overrides that put it below the folder `root`.
+
+    A run there that was asked the same is not made again: one that was stopped goes on from its last
+    checkpoint, which is as if it never had been.
+    """
+    there = _runs(root, asked)
+    for run in filter(_done, there):
+        return run
+    saved = [run for run in there if (run / "checkpoints" / "last").exists()]
+    python(*RLOX, "train", *([f"resume={saved[-1]}"] if saved else asked))
+    return max(root.glob("*/*/*/result.json"), key=lambda path: path.stat().st_mtime_ns).parent
+
+
+def _runs(root: Path, asked: Sequence[str]) -> list[Path]:
+    """Run folders below `root` whose command was this one, the oldest first."""
+    told = {
+        run: yaml.safe_load(run.read_text()) for run in root.glob("*/*/*/.hydra/overrides.yaml")
+    }
+    plain = [override.replace("'", "") for override in asked]
+    same = (run for run, of in told.items() if [o.replace("'", "") for o in of] == plain)
+    return sorted(run.parent.parent for run in same)
+
+
+def _done(run: Path) -> bool:
+    result = run / "result.json"
+    return result.exists() and json.loads(result.read_text())["status"] == "done"

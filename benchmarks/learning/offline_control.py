@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +30,8 @@ def made(leg: Leg, seed: int, folder: Path) -> Path:
     if (path / "dataset.json").exists():
         return path
     root = folder / f"{leg.env}_s{seed}_sac"
-    finished = list(root.glob("*/*/*/result.json"))
     of = ("algo=sac", f"env={leg.env}", "tuned=none", f"seed={seed}", f"total_steps={leg.steps}")
-    run = (
-        finished[0].parent if finished else train(root, *of, *leg.behaviour, "checkpoint.keep=1000")
-    )
+    run = train(root, *of, *leg.behaviour, "checkpoint.keep=1000")
     given = [f"policy={run}", f"quality={leg.quality}", "overwrite=true"]
     if leg.transitions is not None:
         given.append(f"steps={leg.transitions}")
@@ -58,8 +54,6 @@ def asked_of(leg: Leg, seed: int, algorithm: str, data: Path) -> list[str]:
 def learned(leg: Leg, seed: int, algorithm: str, data: Path) -> dict[str, Any]:
     """Returns of the final policy, and where they come from; the run stays beside its data."""
     root = data.with_name(f"{data.name}_{algorithm}_s{seed}")
-    if root.exists():  # of a campaign that was stopped
-        shutil.rmtree(root)
     run = train(root, *asked_of(leg, seed, algorithm, data))
     result = json.loads((run / "result.json").read_text())
     origin = json.loads((run / "provenance.json").read_text())

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from children import RLOX, python
+from children import RLOX, python, trained
 from tables import estimate, finals, markdown, publish
 
 from rlox.algorithms import ALGORITHMS, BestOfN
@@ -49,17 +48,6 @@ HEAD = (
 def path_of(system: str, seed: int) -> Path:
     """Where one result is."""
     return FOLDER / "results" / f"{LEG}_{system.replace(' ', '-')}_s{seed}.json"
-
-
-def trained(root: Path, seed: int, *overrides: str) -> Path:
-    """The run folder of `rlox train`, made where it is not."""
-    done = [json.loads(path.read_text())["status"] for path in root.glob("*/*/*/result.json")]
-    if done != ["done"]:
-        if root.exists():  # of a campaign that was stopped
-            shutil.rmtree(root)
-        given = (f"env=text task={TASK} seed={seed} eval.episodes=200 run_root={root}").split()
-        python(*RLOX, "train", *given, *overrides)
-    return next(root.glob("*/*/*/result.json")).parent
 
 
 def evaluated(run: Path, sampled: bool) -> list[float]:
@@ -115,14 +103,19 @@ def best_of(begin: Any, seed: int) -> list[float]:
 
 def result_of(system: str, seed: int, data: Path) -> dict[str, Any]:
     """One result, of a run that is made where it is not."""
-    begin = trained(data / f"sft_s{seed}", seed, "algo=sft", *STOPS)
+
+    def of(name: str, *overrides: str) -> Path:
+        root = data / f"{name.replace(' ', '_')}_s{seed}"
+        asked = f"env=text task={TASK} seed={seed} eval.episodes=200 run_root={root}".split()
+        return trained(root, *asked, *overrides)
+
+    begin = of("sft", "algo=sft", *STOPS)
     start = ALGORITHMS["sft"].from_checkpoint(begin)
     if system == SAMPLER:
         return {"returns": best_of(start, seed), "samples": 0}
     run = begin
     if system != BEGIN:
-        of = (f"init_from={begin}", *SYSTEMS[system])
-        run = trained(data / f"{system.replace(' ', '_')}_s{seed}", seed, *of)
+        run = of(system, f"init_from={begin}", *SYSTEMS[system])
     loaded = ALGORITHMS[SYSTEMS[system][0].removeprefix("algo=") if system != BEGIN else "sft"]
     return {
         "returns": evaluated(run, sampled=False),

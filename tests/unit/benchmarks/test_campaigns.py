@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import a2c_classic_control
@@ -149,6 +150,26 @@ def test_a_run_is_that_of_the_installed_rlox_also_where_its_sources_lie(tmp_path
     short = ("tuned=null", "total_steps=8", "env.n_envs=1", "algo.n_steps=8", "eval.episodes=1")
     run = children.train(tmp_path / "out", *short)
     assert json.loads((run / "result.json").read_text())["env_steps"] == 8
+
+
+def test_a_run_of_a_campaign_that_was_stopped_goes_on_and_one_that_is_done_is_not_made_again(
+    tmp_path, monkeypatch
+):
+    short = ("tuned=none", "env.n_envs=1", "algo.n_steps=8", "eval.episodes=1", "total_steps=16")
+    root = tmp_path / "out"
+    run = children.train(root, *short, "checkpoint.every=8")
+    whole = (run / "metrics.jsonl").read_text()
+    assert children.train(root, *short, "checkpoint.every=8") == run
+    (run / "result.json").unlink()  # as of one that was killed
+    status = json.loads((run / "status.json").read_text())
+    (run / "status.json").write_text(json.dumps(status | {"status": "running"}))
+    shutil.rmtree(run / "checkpoints" / "step-000000000016")
+    (run / "checkpoints" / "last").unlink()
+    (run / "checkpoints" / "last").symlink_to("step-000000000008")
+    assert children.train(root, *short, "checkpoint.every=8") == run
+    assert (run / "result.json").exists()
+    assert len((run / "metrics.jsonl").read_text().splitlines()) == len(whole.splitlines())
+    assert children.train(root, *short, "checkpoint.every=4") != run  # which was asked other things
 
 
 def test_what_a_failed_child_said_is_told():
