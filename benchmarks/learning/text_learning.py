@@ -73,7 +73,7 @@ def apart(run: Any, begin: Any, seed: int) -> dict[str, float]:
         said = model.completion_log_probs(answers.prompts, answers.tokens, answers.mask)
         return said.sum(1).numpy()
 
-    drawn = answers_of(ids, [r[m] for r, m in zip(written.tokens, written.mask, strict=True)])
+    drawn = answers_of(ids, written.rows())
     here, there = (sums(model, drawn) for model in models)
     pairs = pairs_of(text.task, prompts, HELD_OUT, 0)
     margins = [sums(m, pairs.chosen) - sums(m, pairs.rejected) for m in models]

@@ -12,12 +12,15 @@ from torch.nn.utils.rnn import pad_sequence
 
 from rlox._core import Stream
 from rlox.algorithms.text_facade import Rewarding, functions_of
+from rlox.configs import EvalConfig
+from rlox.configs.check import whole_number
 from rlox.configs.params import object_name
 from rlox.errors import ConfigError
-from rlox.llm import Sampling, TextModel, completions
+from rlox.llm import Sampling, TextModel
 from rlox.llm.judges import FunctionJudge
 from rlox.llm.prompts import Prompt, rows_of
 from rlox.llm.rewards import weighted_rewards
+from rlox.training.text import best_rows, written_with
 
 __all__ = ["BestOfN"]
 
@@ -48,20 +51,18 @@ class BestOfN:
         top_k: int | None = None,
         top_p: float | None = None,
         min_p: float | None = None,
-        eos_token_id: Sequence[int] = (),
+        eos_token_id: int | Sequence[int] = (),
         pad_token_id: int = 0,
         seed: int = 42,
     ) -> None:
-        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-            raise ConfigError(f"n={n!r}, expected a whole number >= 1")
         functions = functions_of(reward_fn)
         if not functions:
             raise ConfigError("BestOfN needs a reward_fn to tell which completion is best")
-        self.model, self.n, self.seed = TextModel(model), n, seed
+        self.model, self.seed = TextModel(model), seed
+        self.n = whole_number(EvalConfig, "episodes", n, "n")
+        ends = (eos_token_id,) if isinstance(eos_token_id, int) else tuple(eos_token_id)
         self._judge = FunctionJudge([(object_name(function), function) for function in functions])
-        self._how = Sampling(
-            max_new_tokens, temperature, top_k, top_p, min_p, tuple(eos_token_id), pad_token_id
-        )
+        self._how = Sampling(max_new_tokens, temperature, top_k, top_p, min_p, ends, pad_token_id)
         self._calls = 0
 
     def generate(self, prompts: Tensor | Sequence[Tensor]) -> Tensor:
@@ -85,10 +86,11 @@ class BestOfN:
         self._calls += 1
         shape = (len(many), self._how.max_new_tokens)
         uniforms = torch.from_numpy(drawn.uniform(shape[0] * shape[1]).reshape(shape))
-        written = completions(self.model, [prompt.ids for prompt in many], self._how, uniforms)
-        worth = weighted_rewards(self._judge(many, written)).reshape(len(rows), self.n)
-        if np.isnan(worth).all(1).any():
-            at = int(np.isnan(worth).all(1).argmax())
+        written = written_with(self.model, [prompt.ids for prompt in many], self._how, uniforms)
+        worth = weighted_rewards(self._judge(many, written))
+        chosen = best_rows(worth, self.n)
+        if len(chosen) < len(rows):
+            at = int(np.isnan(worth.reshape(-1, self.n)).all(1).argmax())
             raise ConfigError(f"no completion of prompt {at} got a reward, expected one at least")
-        chosen = np.nanargmax(worth, 1) + self.n * np.arange(len(rows))
-        return [written.tokens[i][written.mask[i]] for i in chosen], worth
+        completed = written.rows()
+        return [completed[row] for row in chosen], worth.reshape(-1, self.n)

@@ -8,8 +8,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from rlox.algorithms.text import Text, TextGiven, text_of, text_parts
-from rlox.algorithms.text_facade import Rewarding, TextAlgorithm, functions_of, text_config
+from rlox.algorithms.text import Text, text_of, text_parts
+from rlox.algorithms.text_facade import Model, Rewarding, TextAlgorithm
 from rlox.algorithms.torch_text import TextLearner
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import DPOConfig, RunConfig
@@ -53,10 +53,10 @@ class DPOLearner(TextLearner):
         numbers = (terms.accuracy, terms.chosen, terms.rejected, terms.margin)
         return self.learned([self.stepped(terms.total, *numbers)], clock, batch.prompts)
 
-    def terms(self, batch: Pairs) -> DPOTerms:
-        """The loss of pairs, with gradient, and what is told beside it."""
+    def terms(self, batch: Pairs, overwrite: bool = True) -> DPOTerms:
+        """The loss of pairs, with gradient (taken once with `overwrite`), and what is told beside it."""
         both, count = _both(batch.chosen, batch.rejected), len(batch.chosen)
-        said = self.said(both).sum(1)
+        said = self.said(both, overwrite=overwrite).sum(1)
         if batch.ref_log_probs is not None:
             ref = torch.cat([part.to(said) for part in batch.ref_log_probs])
         else:
@@ -71,7 +71,7 @@ class DPOLearner(TextLearner):
     def sums(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """Log-probabilities of the chosen and the rejected completions by the reference, `[B]` each."""
         found = self.referred(_both(pairs.chosen, pairs.rejected))
-        sums = torch.zeros(2 * len(pairs.chosen)) if found is None else found.sum(1)
+        sums = torch.zeros(2 * len(pairs.chosen)) if found is None else found.sum(1).cpu()
         return sums[: len(pairs.chosen)], sums[len(pairs.chosen) :]
 
 
@@ -93,7 +93,7 @@ def make(config: RunConfig, tools: Tools) -> Parts:
     """DPO's learner on pairs."""
     algo, text = cast(DPOConfig, config.algo), text_of(config, tools)
     source = PairSource(text.prompts, algo.batch_size, config.seed, text.task)
-    return text_parts(text, source, DPOLearner(text, algo), tools)
+    return text_parts(text, source, DPOLearner(text, algo))
 
 
 class DPO(TextAlgorithm):
@@ -118,7 +118,7 @@ class DPO(TextAlgorithm):
 
     def __init__(
         self,
-        model: nn.Module | str | None = None,
+        model: Model = None,
         ref_model: nn.Module | None = None,
         beta: float = 0.1,
         learning_rate: float = 1e-5,
@@ -137,10 +137,8 @@ class DPO(TextAlgorithm):
             "max_new_tokens": max_new_tokens,
             **config_kwargs,
         }
-        module = model if isinstance(model, nn.Module) else None
-        given = TextGiven(module, ref_model, functions_of(reward_fn))
-        config = text_config("dpo", model, task, seed, given, options)
-        super().__init__(config, None, given, logger, callbacks)
+        objects = (ref_model, reward_fn)
+        self._begin(model, task, seed, options, objects, logger, callbacks)
 
     def compute_loss(
         self, prompt: Rows, chosen: Rows, rejected: Rows, ref_log_probs: Any = None
@@ -150,9 +148,8 @@ class DPO(TextAlgorithm):
         Prompts `[B, P]`, chosen `[B, C]` and rejected `[B, R]` completions, or rows of different lengths;
         `ref_log_probs` two sums `[B]`, as `reference_log_probs` gives them.
         """
-        terms = cast(DPOLearner, self.learner).terms(
-            _pairs(prompt, chosen, rejected, ref_log_probs)
-        )
+        pairs = _pairs(prompt, chosen, rejected, ref_log_probs)
+        terms = cast(DPOLearner, self.learner).terms(pairs, overwrite=False)
         metrics = {
             "loss": terms.total,
             "accuracy": terms.accuracy,

@@ -8,9 +8,15 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from rlox.algorithms.text import Text, TextGiven, text_of, text_parts
-from rlox.algorithms.text_facade import Rewarding, WritingAlgorithm, functions_of, text_config
-from rlox.algorithms.torch_text import TextLearner, counting_mask, parts_of
+from rlox.algorithms.text import Text, text_of, text_parts
+from rlox.algorithms.text_facade import Model, Rewarding, WritingAlgorithm
+from rlox.algorithms.torch_text import (
+    TextLearner,
+    counting_mask,
+    of_completions,
+    of_groups,
+    parts_of,
+)
 from rlox.algorithms.writing import writing_source
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import GRPOConfig, RunConfig
@@ -28,7 +34,14 @@ class GRPOLearner(TextLearner):
     """A model, and the steps of each batch of groups."""
 
     def __init__(self, text: Text, config: GRPOConfig) -> None:
-        names = ("loss/policy", "policy/kl", "policy/clip_low", "policy/clip_high", "policy/ratio")
+        names = (
+            "loss/total",
+            "loss/policy",
+            "policy/kl",
+            "policy/clip_low",
+            "policy/clip_high",
+            "policy/ratio",
+        )
         super().__init__(text, config, config.kl_coef > 0.0, names)
         self.config = config
         self.loss = GRPOLoss(
@@ -68,7 +81,8 @@ class GRPOLearner(TextLearner):
             self._step(batch, at, *(None if c is None else c[at] for c in columns))
             for at in parts_of(config, len(batch))
         ]
-        return self.learned(rows, clock, len(batch) // batch.group_size)
+        told = of_completions(batch) | of_groups(batch, self.text.weights)
+        return self.learned(rows, clock, len(batch) // batch.group_size, told)
 
     @torch.no_grad()
     def _old(self, batch: Tokens) -> Tensor | None:
@@ -87,14 +101,15 @@ class GRPOLearner(TextLearner):
         with torch.no_grad():
             apart = torch.zeros_like(said) if old is None else said - old
             ratio = (apart.exp() * mask).sum() / mask.sum().clamp(min=1)
-        return self.stepped(terms.total, terms.kl, terms.clip_low, terms.clip_high, ratio)
+        told = (terms.policy, terms.kl, terms.clip_low, terms.clip_high, ratio)
+        return self.stepped(terms.total, *told)
 
 
 def make(config: RunConfig, tools: Tools) -> Parts:
     """GRPO's learner on what its model writes."""
     algo, text = cast(GRPOConfig, config.algo), text_of(config, tools)
     source = writing_source(config, text, algo.group_size)
-    return text_parts(text, source, GRPOLearner(text, algo), tools)
+    return text_parts(text, source, GRPOLearner(text, algo))
 
 
 class GRPO(WritingAlgorithm):
@@ -124,7 +139,7 @@ class GRPO(WritingAlgorithm):
 
     def __init__(
         self,
-        model: nn.Module | str | None = None,
+        model: Model = None,
         ref_model: nn.Module | None = None,
         reward_fn: Rewarding = None,
         group_size: int = 4,
@@ -145,8 +160,5 @@ class GRPO(WritingAlgorithm):
             "max_new_tokens": max_new_tokens,
             **config_kwargs,
         }
-        given = TextGiven(
-            model if isinstance(model, nn.Module) else None, ref_model, functions_of(reward_fn)
-        )
-        config = text_config("grpo", model, task, seed, given, options)
-        super().__init__(config, None, given, logger, callbacks)
+        objects = (ref_model, reward_fn)
+        self._begin(model, task, seed, options, objects, logger, callbacks)

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from rlox.algorithms.dpo import DPOLearner
-from rlox.algorithms.text import Preference, Text, TextGiven, text_of, text_parts
-from rlox.algorithms.text_facade import Rewarding, WritingAlgorithm, functions_of, text_config
+from rlox.algorithms.text import Preference, Text, text_of, text_parts
+from rlox.algorithms.text_facade import Model, Rewarding, WritingAlgorithm
+from rlox.algorithms.torch_text import of_completions
 from rlox.algorithms.writing import writing_source
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import OnlineDPOConfig, RunConfig
@@ -53,7 +54,7 @@ class OnlineDPOLearner(DPOLearner):
         first = 2 * told + better[told]
         chosen, rejected = (_rows(batch.answers, at) for at in (first, 4 * told + 1 - first))
         update = super().update(Pairs(chosen, rejected, len(better)), clock)
-        share = {"reward/told_apart": len(told) / len(better)}
+        share = {"reward/told_apart": len(told) / len(better), **of_completions(batch)}
         return Update({**update.metrics, **share}, update.count, update.samples)
 
     def _better(self, batch: Tokens) -> Any:
@@ -62,12 +63,9 @@ class OnlineDPOLearner(DPOLearner):
             worth = weighted_rewards(batch.rewards, self.text.weights).reshape(-1, 2)
             found = np.where(worth[:, 0] == worth[:, 1], NEITHER, worth.argmax(1))
             return np.where(np.isnan(worth).any(1), NEITHER, found)
-        rows = [
-            row[mask].cpu()
-            for row, mask in zip(batch.written.tokens, batch.written.mask, strict=True)
-        ]
+        rows = batch.written.rows()
         pairs: list[Any] = [
-            Pair(rows[i], rows[i + 1], batch.prompts[i].ids) for i in range(0, len(rows), 2)
+            Pair(rows[i], rows[i + 1], batch.prompts[i].ids.clone()) for i in range(0, len(rows), 2)
         ]
         return _answered(self._preference, pairs)
 
@@ -104,7 +102,7 @@ def make(config: RunConfig, tools: Tools) -> Parts:
     if preference is None and algo.preference is not None:
         preference = load(algo.preference, "algo.preference")
     source = writing_source(config, text, 2, judged=preference is None or text.judge is not None)
-    return text_parts(text, source, OnlineDPOLearner(text, algo, preference), tools)
+    return text_parts(text, source, OnlineDPOLearner(text, algo, preference))
 
 
 class OnlineDPO(WritingAlgorithm):
@@ -127,11 +125,12 @@ class OnlineDPO(WritingAlgorithm):
     """
 
     name = "online_dpo"
+    objects = ("ref_model", "preference_fn")
     make = staticmethod(make)
 
     def __init__(
         self,
-        model: nn.Module | str | None = None,
+        model: Model = None,
         ref_model: nn.Module | None = None,
         preference_fn: Preference | None = None,
         beta: float = 0.1,
@@ -151,7 +150,5 @@ class OnlineDPO(WritingAlgorithm):
             "max_new_tokens": max_new_tokens,
             **config_kwargs,
         }
-        module = model if isinstance(model, nn.Module) else None
-        given = TextGiven(module, ref_model, functions_of(reward_fn), preference_fn)
-        config = text_config("online_dpo", model, task, seed, given, options)
-        super().__init__(config, None, given, logger, callbacks)
+        objects = (ref_model, reward_fn, preference_fn)
+        self._begin(model, task, seed, options, objects, logger, callbacks)

@@ -9,9 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rlox.algorithms.text import Text, TextGiven, text_of, text_parts
-from rlox.algorithms.text_facade import Rewarding, WritingAlgorithm, functions_of, text_config
-from rlox.algorithms.torch_text import TextLearner, counting_mask, parts_of
+from rlox.algorithms.text import Text, text_of, text_parts
+from rlox.algorithms.text_facade import Model, Rewarding, WritingAlgorithm
+from rlox.algorithms.torch_text import (
+    TextLearner,
+    counting_mask,
+    of_completions,
+    of_groups,
+    parts_of,
+)
 from rlox.algorithms.writing import writing_source
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import RLOOConfig, RunConfig
@@ -38,8 +44,14 @@ class RLOOLearner(TextLearner):
         config, answers = self.config, batch.answers
         self.anneal(clock)
         mask = moved(counting_mask(batch, config), self.optimizer.vector.device)
-        with torch.no_grad():
-            old = self.said(answers, config.temperature)
+        steps = list(parts_of(config, len(batch)))
+        first = None  # before the only step the model says what it says in it
+        if len(steps) == 1:
+            first = self.said(answers, config.temperature)
+            old = first.detach()
+        else:
+            with torch.no_grad():
+                old = self.said(answers, config.temperature)
         ref, kl = self.referred(answers, config.temperature), torch.zeros(len(batch))
         if ref is not None:
             kl = ((old - ref) * mask).sum(1).cpu()
@@ -49,13 +61,14 @@ class RLOOLearner(TextLearner):
             found = (found - found.mean()) / (found.std(ddof=1) + np.float32(1e-4))
         advantages = moved(torch.from_numpy(found), old.device)
         rows = []
-        for at in parts_of(config, len(batch)):
-            said = self.said(answers.part(at), config.temperature)
+        for at in steps:
+            said = self.said(answers.part(at), config.temperature) if first is None else first
             loss = rloo_loss(said, old[at], advantages[at], mask[at], config.clip_eps)
             rows.append(self.stepped(loss, self._ratio(said.detach() - old[at], mask[at])))
-        update = self.learned(rows, clock, len(batch) // batch.group_size)
-        told = {} if ref is None else {"policy/kl": float(kl.mean())}
-        return Update({**update.metrics, **told}, update.count, update.samples)
+        told = of_completions(batch) | of_groups(batch, self.text.weights)
+        if ref is not None:
+            told["policy/kl"] = float(kl.sum() / mask.sum().clamp(min=1))  # of a token, as GRPO's
+        return self.learned(rows, clock, len(batch) // batch.group_size, told)
 
     @staticmethod
     def _ratio(apart: Tensor, mask: Tensor) -> Tensor:
@@ -67,7 +80,7 @@ def make(config: RunConfig, tools: Tools) -> Parts:
     """RLOO's learner on what its model writes."""
     algo, text = cast(RLOOConfig, config.algo), text_of(config, tools)
     source = writing_source(config, text, algo.group_size)
-    return text_parts(text, source, RLOOLearner(text, algo), tools)
+    return text_parts(text, source, RLOOLearner(text, algo))
 
 
 class RLOO(WritingAlgorithm):
@@ -88,7 +101,7 @@ class RLOO(WritingAlgorithm):
 
     def __init__(
         self,
-        model: nn.Module | str | None = None,
+        model: Model = None,
         ref_model: nn.Module | None = None,
         reward_fn: Rewarding = None,
         group_size: int = 4,
@@ -109,8 +122,5 @@ class RLOO(WritingAlgorithm):
             "max_new_tokens": max_new_tokens,
             **config_kwargs,
         }
-        given = TextGiven(
-            model if isinstance(model, nn.Module) else None, ref_model, functions_of(reward_fn)
-        )
-        config = text_config("rloo", model, task, seed, given, options)
-        super().__init__(config, None, given, logger, callbacks)
+        objects = (ref_model, reward_fn)
+        self._begin(model, task, seed, options, objects, logger, callbacks)

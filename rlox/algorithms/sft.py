@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from rlox.algorithms.text import Text, TextGiven, text_of, text_parts
-from rlox.algorithms.text_facade import Rewarding, TextAlgorithm, functions_of, text_config
+from rlox.algorithms.text import Text, text_of, text_parts
+from rlox.algorithms.text_facade import Model, Rewarding, TextAlgorithm
 from rlox.algorithms.torch_text import TextLearner
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import RunConfig, SFTConfig
@@ -42,7 +42,7 @@ def make(config: RunConfig, tools: Tools) -> Parts:
     """SFT's learner on right answers."""
     algo, text = cast(SFTConfig, config.algo), text_of(config, tools)
     source = AnswerSource(text.prompts, algo.batch_size, config.seed, text.task)
-    return text_parts(text, source, SFTLearner(text, algo), tools)
+    return text_parts(text, source, SFTLearner(text, algo))
 
 
 class SFT(TextAlgorithm):
@@ -61,11 +61,12 @@ class SFT(TextAlgorithm):
     """
 
     name = "sft"
+    objects = ()
     make = staticmethod(make)
 
     def __init__(
         self,
-        model: nn.Module | str | None = None,
+        model: Model = None,
         learning_rate: float = 1e-5,
         batch_size: int = 16,
         reward_fn: Rewarding = None,
@@ -83,10 +84,8 @@ class SFT(TextAlgorithm):
             "max_new_tokens": max_new_tokens,
             **config_kwargs,
         }
-        module = model if isinstance(model, nn.Module) else None
-        given = TextGiven(module, None, functions_of(reward_fn))
-        config = text_config("sft", model, task, seed, given, options)
-        super().__init__(config, None, given, logger, callbacks)
+        objects = (None, reward_fn)
+        self._begin(model, task, seed, options, objects, logger, callbacks)
 
     def train_step(
         self, prompt: Tensor | Sequence[Tensor], completion: Tensor | Sequence[Tensor]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,7 +25,6 @@ from rlox.llm import (
     Sampling,
     Task,
     TextModel,
-    completions,
     load_llama,
     task_of,
 )
@@ -35,7 +34,7 @@ from rlox.runs.loading import Objects
 from rlox.sources.text import TextSource
 from rlox.training.loop import Learner
 from rlox.training.parts import Parts, Tools
-from rlox.training.text import TextActor, TextEvaluator, written_by
+from rlox.training.text import TextActor, TextEvaluator, written_by, written_with
 
 __all__ = ["Preference", "Text", "TextGiven", "frozen_copy", "text_of", "text_parts"]
 
@@ -53,6 +52,32 @@ class TextGiven(Objects):
     ref_model: nn.Module | None = None
     rewards: tuple[RewardFunction, ...] = ()
     preference: Preference | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("model", "ref_model"):
+            there = getattr(self, name)
+            if not isinstance(there, nn.Module | None):
+                raise ConfigError(
+                    f"{name} is a {type(there).__name__}, expected a torch.nn.Module whose "
+                    "forward(input_ids) returns logits"
+                )
+        if self.preference is not None and not callable(self.preference):
+            raise ConfigError(f"preference_fn={self.preference!r}: expected a function (pairs)")
+
+    def names(self) -> dict[str, Any]:
+        """Of functions, by the field of the algorithm's configuration."""
+        names: dict[str, Any] = {}
+        if self.rewards:
+            names["rewards"] = tuple(object_name(function) for function in self.rewards)
+        if self.preference is not None:
+            names["preference"] = object_name(self.preference)
+        return names
+
+    def named(self, config: RunConfig) -> RunConfig:
+        """The configuration with the names of these, which it cannot hold."""
+        algo: Any = config.algo
+        named = replace(config, algo=replace(algo, **self.names()))
+        return named if self.model is None else replace(named, model=object_name(self.model))
 
 
 @dataclass(frozen=True)
@@ -76,8 +101,7 @@ class Text:
 
     def write(self, prompts: list[Tensor], uniforms: Tensor) -> Completed:
         """Completions of the model as it is, to learn from."""
-        there = [prompt.to(self.model.device) for prompt in prompts]
-        return completions(self.model, there, self.sampling, uniforms).cpu()
+        return written_with(self.model, prompts, self.sampling, uniforms)
 
     def written(self, prompts: list[Tensor], generator: torch.Generator | None) -> Completed:
         """Completions of the best tokens, or of those that are drawn, to look at."""
@@ -97,7 +121,9 @@ def text_of(config: RunConfig, tools: Tools) -> Text:
     if given.model is None:
         require_task(config)
     with tools.networks(config):
-        module = _module(config, given, task).to(tools.device)
+        module = _module(config, given, task)
+        if given.model is None or config.device != "auto":  # else where the user has put it
+            module = module.to(tools.device)
     return Text(
         model=TextModel(module),
         task=task,
@@ -170,7 +196,7 @@ def frozen_copy(module: nn.Module) -> nn.Module:
     return copy.deepcopy(module).requires_grad_(False).eval()
 
 
-def text_parts(text: Text, source: TextSource[Any], learner: Learner[Any], tools: Tools) -> Parts:
+def text_parts(text: Text, source: TextSource[Any], learner: Learner[Any]) -> Parts:
     """A run of these."""
-    actor = TextActor(text.model.module, tools.device)
+    actor = TextActor(text.model.module, text.model.device)
     return Parts(source, learner, actor, text.evaluator)

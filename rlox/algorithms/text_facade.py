@@ -3,60 +3,92 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from numbers import Number
+from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from torch import Tensor, nn
 
 from rlox.algorithms.text import Preference, Text, TextGiven
 from rlox.callbacks import Callback, LoggerCallback
-from rlox.configs import RunConfig
+from rlox.configs import EvalConfig
 from rlox.configs.check import whole_number
-from rlox.configs.params import object_name
 from rlox.configs.tasks import with_task
 from rlox.configs.text import TEXT, GroupConfig, TextAlgorithmConfig
 from rlox.errors import ConfigError
-from rlox.llm import Completed, Llama, save_llama
+from rlox.llm import Llama, save_llama
 from rlox.llm.judges import RewardFunction
 from rlox.llm.prompts import GivenPrompts, Prompt, rows_of
 from rlox.llm.rewards import weighted_rewards
 from rlox.runs.algorithm import Algorithm
 from rlox.runs.interrupts import whole_updates
+from rlox.runs.progress import reporter, shown
 from rlox.sources.text import TextSource, WritingSource
 from rlox.training.evaluate import Evaluation
-from rlox.training.setup import config_from_arguments, torch_threads
+from rlox.training.setup import config_from_arguments, torch_threads, tuned_arguments
 from rlox.training.text import TextEvaluator
 from rlox.types import Clock
 
-__all__ = ["Rewarding", "TextAlgorithm", "WritingAlgorithm", "functions_of", "text_config"]
+__all__ = ["Model", "Rewarding", "TextAlgorithm", "WritingAlgorithm", "functions_of"]
 
+# A model, or where one is: tiny, a folder.
+Model = nn.Module | str | PathLike[str] | None
 # One reward function, or several.
 Rewarding = RewardFunction | Sequence[RewardFunction] | None
 
-
-def text_config(
-    algo: str,
-    model: nn.Module | str | None,
-    task: str | None,
-    seed: int,
-    given: TextGiven,
-    options: dict[str, Any],
-) -> RunConfig:
-    """The configuration that a façade's arguments describe, with the names of objects that it cannot hold."""
-    if given.rewards:
-        options["rewards"] = tuple(object_name(function) for function in given.rewards)
-    if given.preference is not None:
-        options["preference"] = object_name(given.preference)
-    config = config_from_arguments(algo, TEXT, 1, seed, options)
-    named = model if isinstance(model, str) or model is None else object_name(model)
-    return with_task(replace(config, model=named, task=task))
+# What from_checkpoint has for runs in environments, and runs on text have not.
+NOT_TEXT = ("env", "env_id", "env_kwargs", "wrappers", "reward_wrappers", "dataset", "policy")
 
 
 class TextAlgorithm(Algorithm):
     """The façade of algorithms on text, which count prompts."""
+
+    objects: ClassVar[tuple[str, ...]] = ("ref_model",)  # that it can be given besides others'
+
+    def _begin(
+        self,
+        model: Model,
+        task: str | None,
+        seed: int,
+        options: dict[str, Any],
+        objects: tuple[Any, ...],
+        logger: LoggerCallback | None,
+        callbacks: Callback | Sequence[Callback] | None,
+    ) -> None:
+        """As `Algorithm.__init__`, by a façade's arguments; `objects`: reference, rewards, preference."""
+        ref_model, reward_fn, *preference = objects
+        folder = isinstance(model, str | PathLike)
+        module: Any = None if folder else model
+        given = TextGiven(module, ref_model, functions_of(reward_fn), *preference)
+        for name in given.names():
+            if name in options:
+                raise ConfigError(
+                    f"{name}={options[name]} and a function: one argument for both; give one of them"
+                )
+        config = config_from_arguments(self.name, TEXT, 1, seed, options | given.names())
+        named = fspath(cast(Any, model)) if folder else config.model
+        config = with_task(replace(config, model=named, task=task))
+        super().__init__(config, None, given, logger, callbacks)
+
+    @classmethod
+    def tuned(  # type: ignore[override]  # a model in an environment's place
+        cls,
+        model: Model = None,
+        preset: str | None = None,
+        *,
+        task: str | None = None,
+        **options: Any,
+    ) -> Self:
+        """One with the tuned hyperparameters of text, as `rlox train` applies them; `options` win."""
+        given, total = tuned_arguments(cls.name, preset or TEXT, None, options)
+        facade: Any = cls
+        algorithm: Self = facade(model, task=task, **given)
+        algorithm.aim(total)
+        return algorithm
 
     @classmethod
     def from_checkpoint(  # type: ignore[override]  # a model in an environment's place
@@ -77,12 +109,16 @@ class TextAlgorithm(Algorithm):
         What was an object is given again: `model`, into which the weights are loaded, a `ref_model` of the
         user's own, functions.
         """
-        env = next((e for e in (others.pop("env_id", None), others.pop("env", None)) if e), None)
-        if env is not None:
-            raise ConfigError(f"env={env}: {cls.name} learns text; leave it out")
-        given = TextGiven(model, ref_model, functions_of(reward_fn), preference_fn)
+        for name in NOT_TEXT:
+            if given := others.get(name):
+                key = name.removesuffix("_id")
+                raise ConfigError(f"{key}={given}: {cls.name} learns text; leave it out")
+        for name, there in {"ref_model": ref_model, "preference_fn": preference_fn}.items():
+            if there is not None and name not in cls.objects:
+                raise ConfigError(f"{name} is given, and {cls.name} has none; leave it out")
+        objects = TextGiven(model, ref_model, functions_of(reward_fn), preference_fn)
         more: dict[str, Any] = {
-            "policy": given,
+            "policy": objects,
             "logger": logger,
             "callbacks": callbacks,
             "trust": trust,
@@ -95,10 +131,12 @@ class TextAlgorithm(Algorithm):
         """The completion of each prompt, of the best tokens or of drawn ones, up to its end."""
         self._predictions += not deterministic
         generator = self._sampling(deterministic, "predict", self._predictions)
-        return taken(self._text.written(rows_of(prompts), generator))
+        return self._text.written(rows_of(prompts), generator).rows()
 
     def predict(self, obs: Any, deterministic: bool = True, action_masks: Any = None) -> Any:
         """`generate`, by the name that other algorithms have for it."""
+        if action_masks is not None:
+            raise ConfigError(f"action_masks: {self.name} writes text; leave them out")
         return self.generate(obs, deterministic)
 
     def evaluate(self, episodes: Any = 50, *given: Any, **options: Any) -> Any:
@@ -118,6 +156,10 @@ class TextAlgorithm(Algorithm):
                     f"{self.name} has no prompts that are held out: give evaluate() prompts, or a task"
                 )
             return super().evaluate(episodes, *given, **options)  # type: ignore[arg-type]
+        if given or options:
+            raise ConfigError(
+                "evaluate(prompts) takes nothing else: a seed is of a number of held-out prompts"
+            )
         prompts = [Prompt(row) for row in rows_of(episodes)]
         with torch_threads(self.config.torch_threads):
             written = text.written([prompt.ids for prompt in prompts], None)
@@ -131,6 +173,9 @@ class TextAlgorithm(Algorithm):
         evaluator = self.parts.evaluate
         if not isinstance(evaluator, TextEvaluator):
             raise ConfigError("best_of needs prompts that are held out and rewards: give a task")
+        n = whole_number(EvalConfig, "episodes", n, "n")
+        episodes = whole_number(EvalConfig, "episodes", episodes, "episodes")
+        seed = whole_number(EvalConfig, "seed", seed, "seed")
         generator = self.streams.generator("evaluate", seed, str(self.parts.actor.device))
         with torch_threads(self.config.torch_threads):
             return evaluator.best_of(n, episodes, seed, generator)
@@ -142,11 +187,11 @@ class TextAlgorithm(Algorithm):
             raise ConfigError(
                 f"{type(module).__name__} is written by its own save_pretrained; save() writes a checkpoint"
             )
-        save_llama(module, Path(folder), eos=next(iter(how.eos), None), pad=how.pad)
+        save_llama(module, Path(folder), eos=how.eos, pad=how.pad)
 
     def summary(self) -> dict[str, float | int]:
         """As of others, with the seeds' names of the loss and of KL beside those of the log."""
-        row = super().summary()
+        row = super().summary() | {"samples": self.clock.samples}
         return row | {short: row[name] for name, short in SHORT.items() if name in row}
 
     @property
@@ -156,7 +201,11 @@ class TextAlgorithm(Algorithm):
         return text
 
     def _hand(
-        self, batch: Callable[[Clock], Any], prompts: int, step: bool = True
+        self,
+        batch: Callable[[Clock], Any],
+        prompts: int,
+        step: bool = True,
+        progress: bool = False,
     ) -> dict[str, float]:
         """Learn from what is handed over, so many prompts; schedules go on over the total after a `step`."""
         source: TextSource[Any] = self.source
@@ -170,14 +219,16 @@ class TextAlgorithm(Algorithm):
 
         try:
             self._exact.tell(self.clock.now, self.env_id)
-            with whole_updates(self.stop):
-                self.fit(total, hooks=(watch,))
+            with reporter() if progress else nullcontext() as report, whole_updates(self.stop):
+                told = [shown(report, self.clock.now, self.recent)] if report else []
+                self.fit(total, hooks=(watch, *told))
         finally:
             source.handed = None
         return {name: float(value) for name, value in self.summary().items()}
 
 
-SHORT = {"loss/policy": "loss", "policy/kl": "kl"}
+# The loss with its penalty, where there is one.
+SHORT = {"loss/policy": "loss", "loss/total": "loss", "policy/kl": "kl"}
 
 
 class WritingAlgorithm(TextAlgorithm):
@@ -196,13 +247,24 @@ class WritingAlgorithm(TextAlgorithm):
         A number in their place: until the run has learned from so many prompts of its task in all.
         """
         if isinstance(prompts, Number):
+            if n_epochs != 1:
+                raise ConfigError(
+                    f"n_epochs={n_epochs} is of prompts that are given, and {prompts} says how many of the "
+                    "task; leave it out"
+                )
             return super().train(prompts, progress)  # type: ignore[arg-type]
         epochs = whole_number(GroupConfig, "n_epochs", n_epochs, "n_epochs")
         config = cast(TextAlgorithmConfig, self.config.algo)
-        return self._through(rows_of(cast(Any, prompts)), config.batch_size, epochs)
+        rows = rows_of(cast(Any, prompts))
+        return self._through(rows, config.batch_size, epochs, False, progress)
 
     def _through(
-        self, rows: list[Tensor], batch_size: int, epochs: int, step: bool = False
+        self,
+        rows: list[Tensor],
+        batch_size: int,
+        epochs: int,
+        step: bool,
+        progress: bool = False,
     ) -> dict[str, float]:
         source: WritingSource = self.source
         given = GivenPrompts(rows, self.clock.samples)
@@ -210,6 +272,7 @@ class WritingAlgorithm(TextAlgorithm):
             lambda clock: source.batch_of(given.learned(clock.samples, batch_size), clock),
             epochs * len(rows),
             step,
+            progress,
         )
 
 
@@ -217,13 +280,10 @@ def functions_of(given: Rewarding) -> tuple[RewardFunction, ...]:
     """One reward function, several or none."""
     if given is None:
         return ()
-    several = tuple(given) if isinstance(given, Sequence) else (given,)
+    several = (
+        tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else (given,)
+    )
     for function in several:
         if not callable(function):
             raise ConfigError(f"reward_fn={function!r}: expected a function (completions, prompts)")
     return several
-
-
-def taken(written: Completed) -> list[Tensor]:
-    """Completions as rows of their own lengths."""
-    return [row[mask] for row, mask in zip(written.tokens, written.mask, strict=True)]

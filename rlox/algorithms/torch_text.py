@@ -12,15 +12,16 @@ from torch import Tensor, nn
 
 from rlox.algorithms.text import Text, frozen_copy
 from rlox.configs.text import GroupConfig, TextAlgorithmConfig
-from rlox.errors import ConfigError
+from rlox.errors import CheckpointError, ConfigError
 from rlox.llm import TextModel
 from rlox.llm.batches import Answers, Tokens
+from rlox.llm.rewards import weighted_rewards
 from rlox.optim import Adam
 from rlox.training.finite import require_finite, require_finite_parameters
 from rlox.training.learner import PolicyLearner, tensors
 from rlox.types import Clock, Update
 
-__all__ = ["TextLearner", "counting_mask", "parts_of"]
+__all__ = ["TextLearner", "counting_mask", "of_completions", "of_groups", "parts_of"]
 
 
 class TextLearner(PolicyLearner[nn.Module]):
@@ -38,9 +39,9 @@ class TextLearner(PolicyLearner[nn.Module]):
         self, text: Text, config: TextAlgorithmConfig, referred: bool, names: Sequence[str]
     ) -> None:
         module, given = text.model.module.eval(), text.given.ref_model
-        if given is module:
+        if given is not None and set(given.parameters()) & set(module.parameters()):
             raise ConfigError(
-                "ref_model is the model that learns, which it would follow: give a copy of it "
+                "ref_model is the model that learns, or has weights of it, and would follow it: give a copy "
                 "(copy.deepcopy), or leave it out"
             )
         self._own = referred and given is None
@@ -66,10 +67,17 @@ class TextLearner(PolicyLearner[nn.Module]):
         self._refer_to(weights)
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state()`."""
+        """Continue from `state()`; held to the same reference, which is not saved if it was given."""
         super().restore(state)
+        saved = state["optimizer"].get("reference")
+        if self._own and saved is None:
+            raise CheckpointError("its ref_model was given, and is not saved: give it again")
+        if self.reference is not None and not self._own and saved is not None:
+            raise CheckpointError(
+                "the run is held to a model that it has saved: leave ref_model out"
+            )
         if self._own:
-            self._refer_to(state["optimizer"]["reference"])
+            self._refer_to(saved)
 
     def _refer_to(self, weights: Mapping[str, Any]) -> None:
         if self._own and self.reference is not None:
@@ -84,10 +92,10 @@ class TextLearner(PolicyLearner[nn.Module]):
             answers.prompts, answers.tokens, answers.mask, temperature
         )
 
-    def said(self, answers: Answers, temperature: float = 1.0) -> Tensor:
-        """Log-probabilities by the model, `[B, T]`, with gradient, which is taken once."""
+    def said(self, answers: Answers, temperature: float = 1.0, overwrite: bool = True) -> Tensor:
+        """Log-probabilities by the model, `[B, T]`, with gradient, which is taken once with `overwrite`."""
         return self.text.model.completion_log_probs(
-            answers.prompts, answers.tokens, answers.mask, temperature, overwrite=True
+            answers.prompts, answers.tokens, answers.mask, temperature, overwrite
         )
 
     def stepped(self, loss: Tensor, *numbers: Tensor) -> Tensor:
@@ -96,9 +104,15 @@ class TextLearner(PolicyLearner[nn.Module]):
         self.optimizer.step()
         return torch.stack([loss.detach(), *(n.detach() for n in numbers), norm]).float()
 
-    def learned(self, rows: Sequence[Tensor], clock: Clock, prompts: int) -> Update:
+    def learned(
+        self,
+        rows: Sequence[Tensor],
+        clock: Clock,
+        prompts: int,
+        told: Mapping[str, float] | None = None,
+    ) -> Update:
         """What an update did, of so many prompts; a batch of which nothing is to be learned has no rows."""
-        metrics = {"train/learning_rate": self.optimizer.lr}
+        metrics = {"train/learning_rate": self.optimizer.lr, **(told or {})}
         if rows:
             table, where = torch.stack(list(rows)), f"update {clock.updates}"
             require_finite(table, self.names, where)
@@ -118,6 +132,22 @@ def parts_of(config: GroupConfig, rows: int) -> Iterator[slice]:
     for _ in range(config.n_epochs):
         for begin, end in pairwise(edges):
             yield slice(begin, end)
+
+
+def of_completions(batch: Tokens) -> dict[str, float]:
+    """What is told of completions; names of TRL."""
+    written = batch.written
+    return {
+        "completions/clipped_ratio": float((~written.ended).float().mean()),
+        "completions/mean_length": float(written.lengths.float().mean()),
+    }
+
+
+def of_groups(batch: Tokens, weights: Sequence[float] | None) -> dict[str, float]:
+    """The part of the groups whose rewards are all the same: nothing is learned of those."""
+    worth = weighted_rewards(batch.rewards, weights).reshape(-1, batch.group_size)
+    low, high = (np.where(np.isnan(worth), by, worth) for by in (np.inf, -np.inf))
+    return {"reward/zero_std": float((low.min(1) >= high.max(1)).mean())}
 
 
 def counting_mask(batch: Tokens, config: GroupConfig) -> Tensor:

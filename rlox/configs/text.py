@@ -9,7 +9,7 @@ from rlox.configs.base import AlgorithmConfig
 from rlox.configs.buffers import BufferConfig
 from rlox.configs.code import Code, code
 from rlox.configs.env import EnvConfig
-from rlox.configs.offline import IDLE, worded
+from rlox.configs.offline import worded
 from rlox.configs.params import param
 from rlox.configs.schedules import Schedule, schedule
 from rlox.errors import ConfigError
@@ -67,8 +67,9 @@ class TextAlgorithmConfig(AlgorithmConfig):
     backend: str = param("torch", "engine of the update", choices=("torch",))
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
-        """Nothing is asked of an environment, and there are as many weights as rewards."""
-        for key, only in IDLE.items():
+        """Nothing is said of an environment, and there are as many weights as rewards."""
+        idle = EnvConfig(id=env.id, n_envs=1)
+        for key, only in vars(idle).items():
             given = getattr(env, key)
             if given != only:
                 raise ConfigError(

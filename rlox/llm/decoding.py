@@ -84,6 +84,10 @@ class Completed:
         """Tokens of each, int64 `[B]`."""
         return self.mask.sum(1)
 
+    def rows(self) -> list[Tensor]:
+        """The tokens of each, `[length]`, tensors of their own."""
+        return [row[there] for row, there in zip(self.tokens, self.mask.bool(), strict=True)]
+
     def cpu(self) -> Completed:
         """The same on the CPU."""
         return Completed(self.tokens.cpu(), self.mask.cpu(), self.log_probs.cpu(), self.ended.cpu())
@@ -222,6 +226,7 @@ def _drawn(
 ) -> Completed:
     """Token after token until all have ended."""
     count, device = len(text.logits), text.logits.device
+    _require_known(how, text.logits.shape[-1], type(model.module).__name__)
     ends = torch.tensor(how.eos).to(device)
     going, columns = torch.ones(count, dtype=torch.bool, device=device), []
     for at in range(how.max_new_tokens):
@@ -235,6 +240,13 @@ def _drawn(
         text.take(columns[-1][0])
     tokens, mask, log_probs = (torch.stack(of, 1) for of in zip(*columns, strict=True))
     return Completed(tokens, mask, log_probs, ~going)
+
+
+def _require_known(how: Sampling, vocabulary: int, model: str) -> None:
+    """`ConfigError` for an end or padding that the model cannot say, or be shown."""
+    for name, token in (*(("eos", end) for end in how.eos), ("pad", how.pad)):
+        if token >= vocabulary:
+            raise ConfigError(f"{name}={token}: {model} has {vocabulary} tokens, expected less")
 
 
 def _token(logits: Tensor, how: Sampling, uniforms: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -39,8 +39,7 @@ class TaskJudge:
     def __call__(self, prompts: Sequence[Prompt], written: Completed) -> NDArray[np.float64]:
         """`[B, 1]`; `ConfigError` for a prompt that is none of the task's."""
         found = []
-        rows = (row[m] for row, m in zip(written.tokens.cpu(), written.mask.cpu(), strict=True))
-        for prompt, row in zip(prompts, rows, strict=True):
+        for prompt, row in zip(prompts, written.cpu().rows(), strict=True):
             if prompt.example is None:
                 raise ConfigError(
                     "nobody knows the right answers of prompts that are handed over: give a reward_fn"
@@ -60,6 +59,12 @@ class Judges:
         return np.concatenate([judge(prompts, written) for judge in self._judges], 1)
 
 
+def _given(prompts: Sequence[Prompt]) -> Any:
+    """What a function of the user's is handed, which it may write to."""
+    ids = [prompt.ids.clone() for prompt in prompts]
+    return torch.stack(ids) if len({len(row) for row in ids}) == 1 else ids
+
+
 class FunctionJudge:
     """Functions of the user's, by the names that messages call them."""
 
@@ -68,13 +73,10 @@ class FunctionJudge:
 
     def __call__(self, prompts: Sequence[Prompt], written: Completed) -> NDArray[np.float64]:
         """`[B, F]`, a column of each function."""
-        ids = [prompt.ids for prompt in prompts]
-        alike = len({len(row) for row in ids}) == 1
-        given = torch.stack(ids) if alike else ids
-        rows = [
-            row[mask].cpu() for row, mask in zip(written.tokens, written.mask.bool(), strict=True)
+        columns = [
+            self._asked(name, function, written.cpu().rows(), _given(prompts))
+            for name, function in self._functions
         ]
-        columns = [self._asked(name, function, rows, given) for name, function in self._functions]
         return np.stack(columns, 1)
 
     def _asked(

@@ -74,7 +74,7 @@ class TextModel:
             given["use_cache"] = False
         if self._keeps:
             given["logits_to_keep"] = kept
-        logits = self._logits(self.module(ids, **given), ids, kept)
+        logits = self._logits(self._asked(ids, **given), ids, kept)
         free = overwrite and _of_linear(logits)
         return token_log_probs(logits, ids[:, start:], logits.shape[1] - kept, temperature, free)
 
@@ -135,7 +135,7 @@ class TextModel:
     def whole(self, ids: Tensor) -> Tensor:
         """The logits behind all tokens of sequences with padding behind them, `[B, L, V]`."""
         given = {"use_cache": False} if self._told_to_cache else {}
-        return self._logits(self.module(ids, **given), ids, ids.shape[1])
+        return self._logits(self._asked(ids, **given), ids, ids.shape[1])
 
     def prefill(self, ids: Tensor, mask: Tensor | None, length: int) -> tuple[Tensor, Any]:
         """The logits behind prompts, `[B, V]`, and a cache for `length` tokens.
@@ -160,7 +160,7 @@ class TextModel:
             given["logits_to_keep"] = 1
         if self._told_to_cache:
             given["use_cache"] = True
-        said = self.module(ids, **given)
+        said = self._asked(ids, **given)
         cache = getattr(said, "past_key_values", None)
         if cache is None:
             raise ConfigError(
@@ -168,6 +168,16 @@ class TextModel:
                 "would be forgotten"
             )
         return self._logits(said, ids, 1)[:, -1], cache
+
+    def _asked(self, ids: Tensor, **given: Any) -> Any:
+        """What the module says; `ConfigError` for tokens that it has none of."""
+        try:
+            return self.module(ids, **given)
+        except IndexError as error:
+            raise ConfigError(
+                f"{type(self.module).__name__} fails on token ids from {int(ids.min())} to {int(ids.max())}: "
+                f"{error}; are they ids of its vocabulary?"
+            ) from error
 
     def _logits(self, said: Any, ids: Tensor, least: int) -> Tensor:
         logits = said if isinstance(said, Tensor) else getattr(said, "logits", None)

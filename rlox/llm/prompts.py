@@ -61,8 +61,13 @@ class GivenPrompts:
 
 
 def rows_of(given: Tensor | Sequence[Tensor], what: str = "prompts") -> list[Tensor]:
-    """Token ids, each row `[P]`; `ShapeError` for what are none."""
-    rows = [torch.as_tensor(row) for row in given]
+    """Token ids, each row `[P]`, on the CPU; `ShapeError` for what are none."""
+    try:
+        rows = [torch.as_tensor(row) for row in given]
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ConfigError(
+            f"{what} {given!r:.60}: expected token ids, [B, P] or rows of different lengths"
+        ) from error
     if not rows:
         raise ConfigError(f"no {what}, expected at least one")
     if any(row.dim() != 1 or not len(row) for row in rows):
@@ -70,4 +75,4 @@ def rows_of(given: Tensor | Sequence[Tensor], what: str = "prompts") -> list[Ten
         raise ShapeError(f"{what} {shapes}: expected token ids [P] each, of one token at least")
     if any(row.is_floating_point() or row.dtype == torch.bool for row in rows):
         raise ConfigError(f"{what} of {rows[0].dtype}: expected whole numbers, token ids")
-    return [row.long() for row in rows]
+    return [row.long().cpu() for row in rows]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -33,11 +34,12 @@ ONLY: dict[str, tuple[Any, ...]] = {
 def save_llama(
     model: Llama,
     folder: Path,
-    eos: int | None = None,
+    eos: int | Sequence[int] | None = None,
     pad: int | None = None,
     bos: int | None = None,
 ) -> None:
     """Write the folder, with the weights in their own precision; `eos` ends a text, `pad` is behind one."""
+    ends = [eos] if isinstance(eos, int) else list(eos or ())
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     weights = {
@@ -48,7 +50,7 @@ def save_llama(
     dtype = str(model.lm_head.weight.dtype).removeprefix("torch.")
     about = {"architectures": [KIND], "model_type": "llama", "hidden_act": "silu", "dtype": dtype}
     tokens = {
-        "eos_token_id": eos,
+        "eos_token_id": ends if len(ends) > 1 else next(iter(ends), None),
         "pad_token_id": pad,
         "bos_token_id": bos,
     }  # else transformers has its own

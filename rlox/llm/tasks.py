@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlox._core import Stream
+from rlox.configs.names import nearest
 from rlox.errors import ConfigError, UnknownNameError
 
 __all__ = ["TASKS", "Characters", "Example", "Task", "task_of"]
@@ -162,7 +163,9 @@ TASKS: Mapping[str, type[Task]] = {kind.name: kind for kind in (Arithmetic, Copy
 def task_of(name: str) -> Task:
     """The task of that name; `UnknownNameError` names those that there are."""
     if name not in TASKS:
-        raise UnknownNameError(f"unknown task {name!r}, expected one of {', '.join(TASKS)}")
+        raise UnknownNameError(
+            f"unknown task {name!r}, expected one of {', '.join(TASKS)}{nearest(name, TASKS)}"
+        )
     return TASKS[name]()
 
 

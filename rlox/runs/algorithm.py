@@ -193,7 +193,7 @@ class Algorithm(ABC):
 
     def learn(self, total_timesteps: int, progress: bool = False) -> dict[str, float]:
         """`train`, by the name that Stable-Baselines3 has for it."""
-        return self.train(total_timesteps, progress)
+        return self.train(total_timesteps, progress=progress)
 
     def train(self, total_timesteps: int, progress: bool = False) -> dict[str, float]:
         """Train until the run has taken `total_timesteps` steps in all.

@@ -31,6 +31,10 @@ REMEDY = "give it again (env_id=..., env_kwargs=..., policy=..., wrappers=...), 
 class Objects:
     """What a façade was given beside its configuration, where that is more than a module."""
 
+    def named(self, config: RunConfig) -> RunConfig:
+        """The configuration with the names of these, which it cannot hold."""
+        return config
+
 
 @dataclass(frozen=True)
 class Given:
@@ -123,6 +127,8 @@ def reread(
 
 def with_object(config: RunConfig, policy: nn.Module | Objects | None) -> RunConfig:
     """The configuration with the name of a policy object, which it cannot hold."""
+    if isinstance(policy, Objects):
+        return policy.named(config)
     if policy is None or "policy" not in {f.name for f in fields(config.algo)}:
         return config
     algo: Any = config.algo

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rlox.errors import ConfigError
@@ -19,9 +20,9 @@ from rlox.llm.prompts import Prompt, TaskPrompts
 from rlox.llm.rewards import weighted_rewards
 from rlox.training.evaluate import Evaluation
 
-__all__ = ["TextActor", "TextEvaluator", "written_by"]
+__all__ = ["TextActor", "TextEvaluator", "best_rows", "written_by", "written_with"]
 
-ROWS = 256  # completions that are written side by side
+ROWS = 512  # completions that are written side by side at most
 SHOWN = 16  # of an evaluation, to be looked at
 
 
@@ -61,7 +62,7 @@ class TextEvaluator:
     ) -> Evaluation:
         """Prompt i is drawn by `seed + i`; its completion has the best tokens, or those `generator` draws.
 
-        A return is the reward of a completion, a length its tokens.
+        A return is the reward of a completion, a length its tokens; one without a reward is left out.
         """
         if video is not None or render:
             raise ConfigError("text is not filmed or shown: leave video and render out")
@@ -88,16 +89,15 @@ class TextEvaluator:
             many = [prompt for prompt in prompts for _ in range(n)]
             written = written_by(self.model, [p.ids for p in many], self.how, generator)
             worth = weighted_rewards(self.judge(many, written), self.weights)
-            if np.isnan(worth).any():
-                at = first + int(np.isnan(worth).argmax()) // n
-                raise ConfigError(
-                    f"a completion of held-out prompt {at} got no reward, expected a number for each"
-                )
-            best = n * np.arange(len(prompts)) + worth.reshape(-1, n).argmax(1)
+            best = best_rows(worth, n)
             rewards += worth[best].tolist()
             lengths += written.lengths[best].tolist()
             for row in best[: SHOWN - len(shown)]:
                 shown.append(self._shown(many[row], written.tokens[row], float(worth[row])))
+        if not rewards and not stopped():
+            raise ConfigError(
+                f"no completion of {episodes} held-out prompts got a reward, expected one at least"
+            )
         return Evaluation(tuple(rewards), tuple(lengths), seed, tuple(shown))
 
     def _shown(self, prompt: Prompt, tokens: Tensor, reward: float) -> dict[str, Any]:
@@ -109,10 +109,44 @@ def written_by(
     model: TextModel, prompts: list[Tensor], how: Sampling, generator: torch.Generator | None
 ) -> Completed:
     """A completion of each prompt: of the best tokens, or of those that `generator` draws."""
-    prompts = [prompt.to(model.device) for prompt in prompts]
     if generator is None:
         best = replace(how, temperature=0.0, top_k=None, top_p=None, min_p=None)
-        return completions(model, prompts, best, None).cpu()
+        return written_with(model, prompts, best, None)
     shape = (len(prompts), how.max_new_tokens)
     uniforms = torch.rand(shape, dtype=torch.float64, generator=generator, device=generator.device)
-    return completions(model, prompts, how, uniforms).cpu()
+    return written_with(model, prompts, how, uniforms)
+
+
+def written_with(
+    model: TextModel, prompts: list[Tensor], how: Sampling, uniforms: Tensor | None
+) -> Completed:
+    """As `completions`, so many side by side that memory holds their caches; on the CPU."""
+    parts = []
+    for at in range(0, len(prompts), ROWS):
+        there = [prompt.to(model.device) for prompt in prompts[at : at + ROWS]]
+        drawn = None if uniforms is None else uniforms[at : at + ROWS]
+        parts.append(completions(model, there, how, drawn).cpu())
+    return parts[0] if len(parts) == 1 else _joined(parts, how.pad)
+
+
+def _joined(parts: list[Completed], pad: int) -> Completed:
+    """All rows, as wide as the widest."""
+    width = max(part.tokens.shape[1] for part in parts)
+
+    def wide(of: Tensor, value: float) -> Tensor:
+        return torch.nn.functional.pad(of, (0, width - of.shape[1]), value=value)
+
+    return Completed(
+        torch.cat([wide(part.tokens, pad) for part in parts]),
+        torch.cat([wide(part.mask, False) for part in parts]),
+        torch.cat([wide(part.log_probs, 0.0) for part in parts]),
+        torch.cat([part.ended for part in parts]),
+    )
+
+
+def best_rows(worth: NDArray[np.float64], n: int) -> NDArray[np.int64]:
+    """Of each `n` rewards the row of the greatest, the first of equals; none of those that are all NaN."""
+    several = worth.reshape(-1, n)
+    there = np.flatnonzero(~np.isnan(several).all(1))
+    found: NDArray[np.int64] = n * there + np.nanargmax(several[there], 1)
+    return found

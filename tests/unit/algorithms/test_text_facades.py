@@ -10,12 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import yaml
 from torch import Tensor, nn
 
+import rlox.training.text
 from rlox.algorithms import DPO, GRPO, RLOO, SFT, BestOfN, OnlineDPO
-from rlox.errors import ConfigError, RloxError, ShapeError
+from rlox.errors import CheckpointError, ConfigError, RloxError, ShapeError
 from rlox.llm import load_llama, task_of
 
+CONF = Path(__file__).resolve().parents[3] / "conf"
 PROMPTS = torch.tensor([[3, 4, 5], [6, 3, 4], [7, 7, 3]])
 
 
@@ -128,6 +131,27 @@ def test_a_checkpoint_says_which_object_it_needs(given: Any, said: str, tmp_path
     GRPO(Words(), None, low).save(tmp_path / "saved")
     with pytest.raises(ConfigError, match=re.escape(said)):
         GRPO.from_checkpoint(tmp_path / "saved", **given)
+
+
+def test_rewards_that_a_command_named_are_given_again_in_python(tmp_path: Path) -> None:
+    made = GRPO(Words(), rewards=("math:fsum",))  # a function that is imported
+    made.save(tmp_path / "saved")
+    with pytest.raises(ConfigError, match=r"names code: algo\.rewards=math:fsum"):
+        GRPO.from_checkpoint(tmp_path / "saved", Words())
+    again = GRPO.from_checkpoint(tmp_path / "saved", Words(), reward_fn=low)
+    assert again.train_step(PROMPTS)["samples"] == 3
+
+
+def test_a_reference_of_the_users_own_is_given_again_and_no_other(tmp_path: Path) -> None:
+    GRPO(Words(), Words(), low).save(tmp_path / "given")
+    with pytest.raises(CheckpointError, match="its ref_model was given, and is not saved: give it"):
+        GRPO.from_checkpoint(tmp_path / "given", Words(), reward_fn=low)
+    GRPO(Words(), None, low).save(tmp_path / "own")
+    with pytest.raises(CheckpointError, match="leave ref_model out"):
+        GRPO.from_checkpoint(tmp_path / "own", Words(), Words(), low)
+    SFT(Words()).save(tmp_path / "none")
+    with pytest.raises(ConfigError, match="ref_model is given, and sft has none"):
+        SFT.from_checkpoint(tmp_path / "none", Words(), Words())
 
 
 def failing(completions: list[Tensor], prompts: Any) -> list[float]:
@@ -259,7 +283,78 @@ WRONG: dict[str, tuple[Callable[[], Any], type[RloxError], str]] = {
         ConfigError,
         "algo.reward_weights has 2 numbers for 1 of algo.rewards",
     ),
-    "no best of any": (lambda: BestOfN(Words(), low, n=0), ConfigError, "n=0, expected a whole"),
+    "rewards by both names": (
+        lambda: GRPO(Words(), None, low, rewards=("close",)),
+        ConfigError,
+        "rewards=('close',) and a function: one argument for both",
+    ),
+    "a word for a reward function": (
+        lambda: GRPO(Words(), None, "low"),
+        ConfigError,
+        "reward_fn='low': expected a function",
+    ),
+    "a folder for a reference": (
+        lambda: GRPO(Words(), "folder", low),
+        ConfigError,
+        "ref_model is a str, expected a torch.nn.Module",
+    ),
+    "a dict for a model": (
+        lambda: GRPO({}, None, low),
+        ConfigError,
+        "model is a dict, expected a torch.nn.Module",
+    ),
+    "half of the model as its reference": (
+        lambda: (lambda model: GRPO(model, nn.Sequential(model), low))(Words()),
+        ConfigError,
+        "ref_model is the model that learns, or has weights of it",
+    ),
+    "epochs of a number of prompts": (
+        lambda: GRPO(task="copy").train(8, n_epochs=3),
+        ConfigError,
+        "n_epochs=3 is of prompts that are given, and 8 says how many",
+    ),
+    "a seed of prompts that are given": (
+        lambda: GRPO(Words(), None, low).evaluate(PROMPTS, seed=3),
+        ConfigError,
+        "evaluate(prompts) takes nothing else",
+    ),
+    "masks of actions": (
+        lambda: GRPO(Words(), None, low).predict(PROMPTS, action_masks=[1]),
+        ConfigError,
+        "action_masks: grpo writes text",
+    ),
+    "nothing for prompts": (
+        lambda: GRPO(Words(), None, low).train_step(None),
+        ConfigError,
+        "prompts None: expected token ids, [B, P] or rows",
+    ),
+    "tokens of another vocabulary": (
+        lambda: GRPO(Words(), None, low).train_step(PROMPTS + 4),
+        ConfigError,
+        "Words fails on token ids from 7 to 11",
+    ),
+    "completions of another vocabulary": (
+        lambda: DPO(Words()).train_step(PROMPTS, PROMPTS + 4, PROMPTS),
+        ConfigError,
+        "Words fails on token ids from",
+    ),
+    "an end of another vocabulary": (
+        lambda: GRPO(Words(), None, low, eos_token_id=(20,)).train_step(PROMPTS),
+        ConfigError,
+        "eos=20: Words has 9 tokens, expected less",
+    ),
+    "the best of none": (
+        lambda: SFT(task="copy").best_of(0, 4),
+        ConfigError,
+        "n=0: expected a value in [1,",
+    ),
+    "an environment of text": (
+        lambda: GRPO(task="copy", max_episode_steps=5),
+        ConfigError,
+        "env.max_episode_steps=5: grpo learns from text, expected null; leave it out",
+    ),
+    "a task in capitals": (lambda: SFT(task="Copy"), ConfigError, "did you mean 'copy'"),
+    "no best of any": (lambda: BestOfN(Words(), low, n=0), ConfigError, "n=0: expected a value"),
     "best by nothing": (lambda: BestOfN(Words(), None), ConfigError, "BestOfN needs a reward_fn"),
     "an unknown task": (
         lambda: SFT(task="sums"),
@@ -275,6 +370,74 @@ def test_what_is_wrong_is_named_with_what_was_expected(case: str) -> None:
     with pytest.raises(kind) as raised:
         act()
     assert said in str(raised.value)
+
+
+def test_a_held_out_completion_without_a_reward_is_left_out_of_an_evaluation() -> None:
+    def long(completions: list[Tensor], prompts: Any) -> list[float | None]:
+        return [None if len(p) < 6 else float(len(p)) for p in prompts]
+
+    found = SFT(task="copy", reward_fn=long).evaluate(30)
+    assert 0 < len(found.returns) < 30
+    assert min(found.returns) >= 6.0
+    with pytest.raises(ConfigError, match="no completion of 5 held-out prompts got a reward"):
+        SFT(task="copy", reward_fn=lambda c, p: [None] * len(c)).evaluate(5)
+
+
+def test_more_completions_than_fit_side_by_side_are_written_one_part_after_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def weights() -> Tensor:
+        made = GRPO(Words(), None, low, max_new_tokens=5, eos_token_id=(2,), learning_rate=0.1)
+        made.train_step(PROMPTS)
+        return made.policy.table.detach()
+
+    whole = weights()
+    monkeypatch.setattr(rlox.training.text, "ROWS", 5)
+    assert torch.equal(whole, weights())
+
+
+def test_a_reward_function_may_write_to_what_it_is_given() -> None:
+    def scribbling(completions: list[Tensor], prompts: Any) -> list[float]:
+        worth = low(completions, prompts)
+        for given in (*completions, prompts):
+            given.fill_(0)
+        return worth
+
+    given = PROMPTS.clone()
+    for functions in (low, [scribbling, low]):
+        weights = {"reward_weights": (0.0, 1.0)} if functions is not low else {}
+        made = GRPO(Words(), None, functions, max_new_tokens=4, learning_rate=0.1, **weights)
+        made.train_step(given)
+        table = made.policy.table.detach()
+        assert torch.equal(given, PROMPTS)
+        if functions is low:
+            first = table
+    assert torch.equal(first, table)
+
+
+def test_the_loss_of_pairs_has_a_gradient_as_often_as_it_is_asked_for() -> None:
+    model = nn.Sequential(nn.Embedding(9, 8), nn.Linear(8, 9))
+    loss, _ = DPO(model).compute_loss(PROMPTS, PROMPTS, PROMPTS.flip(1))
+    once = torch.autograd.grad(loss, list(model.parameters()), retain_graph=True)
+    again = torch.autograd.grad(loss, list(model.parameters()))
+    assert all(map(torch.equal, once, again))
+    assert any(part.abs().max() > 0 for part in once)
+
+
+def test_tuned_gives_what_the_preset_of_text_has() -> None:
+    made = GRPO.tuned(task="copy", group_size=2)
+    preset = yaml.safe_load((CONF / "tuned" / "grpo" / "text.yaml").read_text())
+    assert made.config.total_steps == preset["total_steps"]
+    assert made.config.algo.learning_rate == preset["algo"]["learning_rate"]
+    assert made.config.algo.group_size == 2
+
+
+def test_a_number_of_prompts_is_learned_with_progress_by_the_name_that_others_have(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    made = GRPO(task="copy", batch_size=4, max_new_tokens=2)
+    assert made.learn(8, progress=True)["samples"] == 8
+    assert "8" in capsys.readouterr().out
 
 
 def test_dropout_is_off_so_that_a_seed_says_what_is_learned() -> None:

@@ -166,7 +166,8 @@ def test_rloo_takes_kl_off_the_reward_and_the_mean_of_the_others_off_that() -> N
     np.testing.assert_allclose(
         model.table.detach(), adam(table.detach(), table.grad, 0.01), atol=2e-6
     )
-    assert metrics["kl"] == pytest.approx(kl.mean(), rel=1e-5)
+    tokens = sum(len(row) for row in rows)
+    assert metrics["kl"] == pytest.approx(kl.sum() / tokens, rel=1e-5)
 
 
 def test_sft_learns_the_tokens_of_completions_and_none_of_a_prompt() -> None:
@@ -273,6 +274,8 @@ OTHERWISE: dict[Any, dict[str, Any]] = {
         "min_p": 0.2,
         "max_grad_norm": 0.01,
         "mask_truncated": True,
+        "correction": {"correction": "token_mask", "correction_max": 0.5},
+        "aggregation": {"aggregation": "normalize_then_sum"},
     },
     RLOO: {
         "clip_eps": 0.01,
@@ -293,7 +296,15 @@ def learned(kind: Any, options: dict[str, Any]) -> Tensor:
         for _ in range(2):
             made.train_step(PROMPTS, CHOSEN, REJECTED)
         return made.policy.table.detach()
-    given = {**OPTIONS, "learning_rate": 0.05, "n_epochs": 2, "kl_coef": 0.5, **options}
+    several = [low_tokens, lambda rows, prompts: [5.0 * float(row[0] == 2) for row in rows]]
+    options = {
+        "reward_fn": several,
+        "learning_rate": 0.05,
+        "n_epochs": 2,
+        "kl_coef": 0.5,
+        **options,
+    }
+    given = {**OPTIONS, **options}
     made = kind(Words(0), Words(1), **given)
     for _ in range(2):
         made.train_step(PROMPTS)
@@ -304,4 +315,30 @@ def learned(kind: Any, options: dict[str, Any]) -> Tensor:
 def test_every_option_reaches_what_is_learned(kind: Any, key: str) -> None:
     same = learned(kind, {})
     assert torch.equal(same, learned(kind, {}))
-    assert not torch.equal(same, learned(kind, {key: OTHERWISE[kind][key]}))
+    other = OTHERWISE[kind][key]
+    options = other if isinstance(other, dict) else {key: other}
+    assert not torch.equal(same, learned(kind, options))
+
+
+def test_the_loss_is_what_is_told_of_the_policy_and_the_weighed_kl() -> None:
+    grpo = GRPO(Words(0), Words(1), **{**OPTIONS, "kl_coef": 0.3})
+    metrics = grpo.train_step(PROMPTS)
+    whole = metrics["loss/policy"] + 0.3 * metrics["kl"]
+    assert metrics["loss"] == metrics["loss/total"] == pytest.approx(whole, rel=1e-5)
+    assert metrics["kl"] > 0.01
+
+
+def test_what_a_batch_was_is_told_beside_its_loss() -> None:
+    same = GRPO(Words(0), None, **{**OPTIONS, "reward_fn": lambda rows, _: [1.0] * len(rows)})
+    metrics = same.train_step(PROMPTS)
+    assert metrics["reward/zero_std"] == 1.0
+    metrics = (made := GRPO(Words(0), None, **OPTIONS)).train_step(PROMPTS)
+    batch = batch_of(GRPO(Words(0), None, **OPTIONS))
+    lengths = [len(row) for row in completions_of(batch)]
+    assert metrics["completions/mean_length"] == pytest.approx(np.mean(lengths))
+    cut = 1.0 - batch.written.ended.double().mean()
+    assert metrics["completions/clipped_ratio"] == pytest.approx(float(cut))
+    assert metrics["samples"] == made.clock.samples == len(PROMPTS)
+    worth = np.array(low_tokens(completions_of(batch), None)).reshape(len(PROMPTS), -1)
+    alike = (worth == worth[:, :1]).all(1).mean()
+    assert metrics["reward/zero_std"] == pytest.approx(alike)
