@@ -11,12 +11,17 @@ from hydra.plugins.config_source import ConfigResult, ConfigSource
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import OmegaConf
 
+from rlox.configs.text import TASKS, TEXT
 from rlox.envs.ids import env_ids, find_spec, vector_factory
 from rlox.errors import MissingExtraError, UnknownNameError
 from rlox_cli.options import own_folders
 
+TEXT_IDS = tuple(f"{TEXT}/{task}" for task in TASKS)  # env=text task=copy in one word
+
 
 def _known(env_id: str) -> bool:
+    if env_id in TEXT_IDS:
+        return True
     try:
         if vector_factory(env_id) is None:
             find_spec(env_id)
@@ -66,7 +71,7 @@ class GymnasiumSource(ConfigSource):
         if config_path == "" and results_filter in (None, ObjectType.GROUP):
             return ["env"]
         if config_path == "env" and results_filter in (None, ObjectType.CONFIG):
-            return env_ids()
+            return [*env_ids(), *TEXT_IDS]
         return []
 
 

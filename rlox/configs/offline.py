@@ -103,5 +103,6 @@ class OfflineNetworksConfig(OfflineAlgorithmConfig):
 
 def worded(value: Any) -> str:
     """A value as the command line takes it."""
-    words = {None: "null", (): "[]"}
-    return str(value).lower() if isinstance(value, bool) else words.get(value, str(value))
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "null" if value is None else "[]" if value == () else str(value)

@@ -20,9 +20,9 @@ def with_task(run: RunConfig) -> RunConfig:
     if not isinstance(run.algo, TextAlgorithmConfig):
         return _without_text(run)
     if not is_text(run.env.id):
+        about = "" if run.task else f" and task={TASKS[0]} (or {', '.join(TASKS[1:])})"
         raise ConfigError(
-            f"env={run.env.id}: {run.algo.name} learns from text; set env={TEXT} and task={TASKS[0]} "
-            f"(or {', '.join(TASKS[1:])})"
+            f"env={run.env.id}: {run.algo.name} learns from text; set env={TEXT}{about}"
         )
     named = run.env.id.partition("/")[2] or None
     if named is not None and named not in TASKS:

@@ -66,9 +66,20 @@ def test_another_run_begins_with_the_weights_of_one_and_is_held_to_them(
     assert "a policy of sft does not begin grpo: model.embed_tokens.weight is [11, 64]" in other.err
 
 
+def test_a_task_is_named_by_its_environment_too(cli: Cli, tmp_path: Path) -> None:
+    ran = cli("train", "algo=sft", "env=text/copy", "total_steps=8", "eval.episodes=2")
+    assert ran.code == 0, ran.err
+    result = json.loads((only_run(tmp_path / "runs") / "result.json").read_text())
+    assert (result["env"], result["samples"]) == ("text/copy", 8)
+
+
 REFUSED = {
     "algo=grpo": "env=CartPole-v1: grpo learns from text; set env=text and task=arithmetic",
     "algo=sft env=text": "missing key 'task': sft learns what a task is about; set task=arithmetic",
+    "algo=grpo task=copy": "env=CartPole-v1: grpo learns from text; set env=text",
+    "algo=sft env=text/sums": "env=text/sums: ",
+    "algo=sft env=text/copy task=format": "env=text/copy and task=format: leave one of them out",
+    "algo=sft env=text/copy env.kwargs={a:1}": "env.kwargs={'a': 1}: sft learns from text",
     "algo=ppo env=text task=copy": "task=copy: ppo learns no text, sft, grpo, rloo, dpo, online",
     "model=tiny": "model=tiny: ppo learns no text",
     "algo=sft env=text task=sums": "task=sums: expected one of arithmetic, copy, format",
