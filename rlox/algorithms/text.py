@@ -30,17 +30,19 @@ from rlox.llm import (
 )
 from rlox.llm.judges import FunctionJudge, Judge, Judges, RewardFunction, TaskJudge
 from rlox.llm.prompts import TaskPrompts
+from rlox.runs.checkpoint import Checkpoint
 from rlox.runs.loading import Objects
 from rlox.sources.text import TextSource
 from rlox.training.loop import Learner
 from rlox.training.parts import Parts, Tools
 from rlox.training.text import TextActor, TextEvaluator, written_by, written_with
 
-__all__ = ["Preference", "Text", "TextGiven", "frozen_copy", "text_of", "text_parts"]
+__all__ = ["SIZE", "Preference", "Text", "TextGiven", "frozen_copy", "text_of", "text_parts"]
 
 # (pairs) -> which of each is better, 0 or 1, or -1 of neither.
 Preference = Callable[[list[Any]], Sequence[int]]
 
+SIZE = "size"  # of the model, among what a learner saves
 LONGEST = 64  # tokens of a completion, where nothing says how many
 
 
@@ -52,6 +54,7 @@ class TextGiven(Objects):
     ref_model: nn.Module | None = None
     rewards: tuple[RewardFunction, ...] = ()
     preference: Preference | None = None
+    size: LlamaSize | None = None  # of a model that a checkpoint has the weights of
 
     def __post_init__(self) -> None:
         for name in ("model", "ref_model"):
@@ -72,6 +75,11 @@ class TextGiven(Objects):
         if self.preference is not None:
             names["preference"] = object_name(self.preference)
         return names
+
+    def remade(self, saved: Checkpoint) -> TextGiven:
+        """With the size of the model, so that the folder that it came from may be gone."""
+        size = saved.optimizer.get(SIZE)
+        return self if size is None else replace(self, size=LlamaSize(**size))
 
     def named(self, config: RunConfig) -> RunConfig:
         """The configuration with the names of these, which it cannot hold."""
@@ -138,6 +146,8 @@ def text_of(config: RunConfig, tools: Tools) -> Text:
 def _module(config: RunConfig, given: TextGiven, task: Task | None) -> nn.Module:
     if given.model is not None:
         return given.model
+    if given.size is not None:
+        return Llama(given.size)
     assert task is not None
     tokens = len(task.characters)
     if config.model in (None, TINY):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
 
@@ -10,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rlox.algorithms.text import Text, frozen_copy
+from rlox.algorithms.text import SIZE, Text, frozen_copy
 from rlox.configs.text import GroupConfig, TextAlgorithmConfig
 from rlox.errors import CheckpointError, ConfigError
-from rlox.llm import TextModel
+from rlox.llm import Llama, TextModel
 from rlox.llm.batches import Answers, Tokens
 from rlox.llm.rewards import weighted_rewards
 from rlox.optim import Adam
@@ -54,8 +55,10 @@ class TextLearner(PolicyLearner[nn.Module]):
         self.names = (*names, "train/grad_norm")
 
     def state(self) -> dict[str, Any]:
-        """Weights and moments; the reference too, unless it was given."""
+        """Weights and moments, and a Llama's size; the reference too, unless it was given."""
         state = super().state()
+        if isinstance(self.policy, Llama):
+            state["optimizer"] = {**state["optimizer"], SIZE: asdict(self.policy.size)}
         if self._own and self.reference is not None:
             kept = {n: v.detach().clone() for n, v in self.reference.module.state_dict().items()}
             state["optimizer"] = {**state["optimizer"], "reference": kept}
@@ -68,6 +71,9 @@ class TextLearner(PolicyLearner[nn.Module]):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()`; held to the same reference, which is not saved if it was given."""
+        size = state["optimizer"].get(SIZE)  # weights of one shape are of several numbers of heads
+        if isinstance(self.policy, Llama) and size not in (None, asdict(self.policy.size)):
+            raise CheckpointError(f"its model is {size}, this one is {asdict(self.policy.size)}")
         super().restore(state)
         saved = state["optimizer"].get("reference")
         if self._own and saved is None:

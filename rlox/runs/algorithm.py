@@ -181,7 +181,7 @@ class Algorithm(ABC):
         config = given.config(config, Path(path))
         rest = (logger, callbacks, replay, dataset, saved.backend)
         begun = replace(config, init_from=None)  # the weights are in the checkpoint
-        algorithm = cls.of(begun, env_id, given.module, *rest)
+        algorithm = cls.of(begun, env_id, given.objects(saved), *rest)
         algorithm.config = replace(algorithm.config, init_from=config.init_from)
         algorithm.restore(saved, replay)
         return algorithm

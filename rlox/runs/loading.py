@@ -21,6 +21,8 @@ from rlox.training.setup import env_name, first_line
 if TYPE_CHECKING:  # a run of the native engine imports no torch
     from torch import nn
 
+    from rlox.runs.checkpoint import Checkpoint
+
 __all__ = ["Given", "Objects", "fitting", "reread", "with_object"]
 
 T = TypeVar("T")
@@ -34,6 +36,10 @@ class Objects:
     def named(self, config: RunConfig) -> RunConfig:
         """The configuration with the names of these, which it cannot hold."""
         return config
+
+    def remade(self, saved: Checkpoint) -> Objects:
+        """With what a checkpoint has of these."""
+        return self
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,10 @@ class Given:
         """The policy, if it is an object, or what is given in its place."""
         given = is_module(self.policy) or isinstance(self.policy, Objects)
         return self.policy if given else None
+
+    def objects(self, saved: Checkpoint) -> Any:
+        """The same, with what the checkpoint has of it."""
+        return self.policy.remade(saved) if isinstance(self.policy, Objects) else self.module
 
     def config(self, saved: RunConfig, path: Path) -> RunConfig:
         """What the checkpoint's configuration becomes; `ConfigError` for what is missing.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 import rlox.training.text
 from rlox.algorithms import DPO, GRPO, RLOO, SFT, BestOfN, OnlineDPO
 from rlox.errors import CheckpointError, ConfigError, RloxError, ShapeError
-from rlox.llm import load_llama, task_of
+from rlox.llm import Llama, LlamaSize, load_llama, save_llama, task_of
 
 CONF = Path(__file__).resolve().parents[3] / "conf"
 PROMPTS = torch.tensor([[3, 4, 5], [6, 3, 4], [7, 7, 3]])
@@ -491,6 +492,23 @@ def test_a_model_is_saved_as_a_folder_that_answers_alike(tmp_path: Path) -> None
         SFT(str(tmp_path / "model"), task="arithmetic")
     with pytest.raises(ConfigError, match="Words is written by its own save_pretrained"):
         GRPO(Words(), None, low).save_pretrained(tmp_path / "other")
+
+
+def test_a_checkpoint_goes_on_without_the_folder_that_its_model_came_from(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    size = LlamaSize(
+        vocab_size=len(task_of("copy").characters), hidden_size=32, num_hidden_layers=1
+    )
+    save_llama(Llama(size), tmp_path / "model")
+    made = SFT(tmp_path / "model", task="copy", batch_size=4)
+    made.train(8)
+    made.save(tmp_path / "saved")
+    shutil.rmtree(tmp_path / "model")
+    again = SFT.from_checkpoint(tmp_path / "saved")
+    for algorithm in (made, again):
+        algorithm.train(16)
+    assert again.policy.size == size
+    assert torch.equal(again.policy.lm_head.weight, made.policy.lm_head.weight)
 
 
 def test_a_task_is_evaluated_on_prompts_that_nothing_is_learned_from() -> None:
