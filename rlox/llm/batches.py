@@ -28,6 +28,11 @@ class Answers:
     def __len__(self) -> int:
         return len(self.prompts)
 
+    @property
+    def answers(self) -> Answers:
+        """These, as of other batches."""
+        return self
+
     def part(self, at: slice) -> Answers:
         """Some of the rows."""
         return Answers(self.prompts[at], self.tokens[at], self.mask[at])
@@ -42,6 +47,11 @@ class Pairs:
     prompts: int  # that they are of: some may have had no pair
     # sums of log-probabilities by the reference, of both, where they are known
     ref_log_probs: tuple[Tensor, Tensor] | None = None
+
+    @property
+    def answers(self) -> Answers:
+        """Those that were chosen."""
+        return self.chosen
 
 
 @dataclass(frozen=True)

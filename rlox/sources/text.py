@@ -43,14 +43,17 @@ class TextSource(ABC, Generic[B]):
 
     def __init__(self, prompts: Prompts | None, batch_size: int, seed: int) -> None:
         self.prompts, self.batch_size, self.seed = prompts, batch_size, seed
-        self._tokens: dict[str, NDArray[Any]] = {}
+        self._last: Any = None  # to be looked into where a number is not finite
         # what is learned from in place of the prompts, while a façade hands it over
         self.handed: Callable[[Clock], tuple[B, Progress]] | None = None
 
     def next(self, clock: Clock) -> tuple[B, Progress]:
         """The next prompts, and what is to be learned of them."""
-        if self.handed is not None:
-            return self.handed(clock)
+        batch, progress = (self.handed or self._following)(clock)
+        self._last = batch
+        return batch, progress
+
+    def _following(self, clock: Clock) -> tuple[B, Progress]:
         if self.prompts is None:
             raise ConfigError(
                 "no prompts to learn from: give train() some, or a task (task=..., one of rlox.llm.TASKS)"
@@ -61,10 +64,6 @@ class TextSource(ABC, Generic[B]):
     @abstractmethod
     def batch_of(self, prompts: list[Prompt], clock: Clock) -> tuple[B, Progress]:
         """What is learned of these prompts."""
-
-    def _keep(self, answers: Answers) -> None:
-        """What is to be looked into where a number is not finite."""
-        self._tokens = {"tokens": answers.tokens.numpy(), "mask": answers.mask.numpy()}
 
     def feedback(self, update: Update) -> None:
         """The model that learns is the one that writes."""
@@ -81,8 +80,11 @@ class TextSource(ABC, Generic[B]):
         return ""
 
     def last_batch(self) -> dict[str, NDArray[Any]]:
-        """Tokens and mask of the last batch, `[B, T]`."""
-        return self._tokens
+        """Tokens and mask of the completions of the last batch (of pairs the chosen), `[B, T]`."""
+        if self._last is None:
+            return {}
+        answers: Answers = self._last.answers
+        return {"tokens": answers.tokens.numpy(), "mask": answers.mask.numpy()}
 
     def close(self) -> None:
         """Nothing to release."""
@@ -134,7 +136,6 @@ class WritingSource(TextSource[Tokens]):
                 "least"
             )
         batch = Tokens(rows, written, rewards, size)
-        self._keep(batch.answers)
         total = weighted_rewards(rewards, self._weights)
         lengths = written.lengths.tolist()
         episodes = tuple(
@@ -157,7 +158,6 @@ class AnswerSource(TextSource[Answers]):
     def batch_of(self, prompts: list[Prompt], clock: Clock) -> tuple[Answers, Progress]:
         """These prompts with their answers."""
         batch = answers_of([p.ids for p in prompts], [self._right(p) for p in prompts])
-        self._keep(batch)
         return batch, Progress()
 
     def _right(self, prompt: Prompt) -> Tensor:
@@ -181,7 +181,6 @@ class PairSource(TextSource[Pairs]):
     def batch_of(self, prompts: list[Prompt], clock: Clock) -> tuple[Pairs, Progress]:
         """These prompts with two answers each."""
         batch = pairs_of(self._task, prompts, self.seed, clock.samples)
-        self._keep(batch.chosen)
         return batch, Progress()
 
 

@@ -22,7 +22,7 @@ def require_finite(table: Tensor, names: Sequence[str], where: str) -> None:
         row, column = bad[0].tolist()
         raise NonFiniteError(
             f"{names[column]} is {table[row, column].item()} in minibatch {row} of the {where}; "
-            "lower algo.learning_rate or algo.max_grad_norm, or check the environment's rewards"
+            "lower algo.learning_rate or algo.max_grad_norm, or check the rewards"
         )
 
 

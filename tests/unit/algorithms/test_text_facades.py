@@ -416,6 +416,14 @@ def test_a_reward_function_may_write_to_what_it_is_given() -> None:
     assert torch.equal(first, table)
 
 
+def test_a_batch_that_was_handed_over_can_be_looked_into() -> None:
+    dpo = DPO(Words())
+    assert dpo.source.last_batch() == {}
+    dpo.train_step(PROMPTS, PROMPTS.flip(1), PROMPTS)
+    assert dpo.source.last_batch()["tokens"].tolist() == PROMPTS.flip(1).tolist()
+    assert dpo.source.last_batch()["mask"].all()
+
+
 def test_the_loss_of_pairs_has_a_gradient_as_often_as_it_is_asked_for() -> None:
     model = nn.Sequential(nn.Embedding(9, 8), nn.Linear(8, 9))
     loss, _ = DPO(model).compute_loss(PROMPTS, PROMPTS, PROMPTS.flip(1))
