@@ -10,6 +10,7 @@ __all__ = [
     "CheckpointError",
     "ConfigError",
     "EnvError",
+    "GroupError",
     "InternalError",
     "MissingExtraError",
     "NonFiniteError",
@@ -48,6 +49,10 @@ class ShapeError(RloxError, ValueError):
 
 class EnvError(RloxError, RuntimeError):
     """An environment broke its contract, died, or did not answer in time."""
+
+
+class GroupError(RloxError, RuntimeError):
+    """A process that learns along is gone, or does not answer."""
 
 
 class StaleIndexError(RloxError, IndexError):

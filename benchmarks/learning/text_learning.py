@@ -75,7 +75,7 @@ def apart(run: Any, begin: Any, seed: int) -> dict[str, float]:
 
     drawn = answers_of(ids, written.rows())
     here, there = (sums(model, drawn) for model in models)
-    pairs = pairs_of(text.task, prompts, HELD_OUT, 0)
+    pairs = pairs_of(text.task, prompts, HELD_OUT, np.arange(len(prompts)))
     margins = [sums(m, pairs.chosen) - sums(m, pairs.rejected) for m in models]
     return {
         "kl": float(np.mean(here - there)),

@@ -47,11 +47,16 @@ class DPOLearner(TextLearner):
     def update(self, batch: Pairs, clock: Clock) -> Update:
         """One step, unless there is no pair."""
         self.anneal(clock)
-        if not len(batch.chosen):
+        count = len(batch.chosen)
+        total = self.group.total(count)
+        if not total:
             return self.learned([], clock, batch.prompts)
+        if not count:  # other processes have some
+            return self.learned([self.stepped(None)], clock, batch.prompts)
         terms = self.terms(batch)
         numbers = (terms.accuracy, terms.chosen, terms.rejected, terms.margin)
-        return self.learned([self.stepped(terms.total, *numbers)], clock, batch.prompts)
+        row = self.stepped(terms.total, *numbers, share=count / total)
+        return self.learned([row], clock, batch.prompts)
 
     def terms(self, batch: Pairs, overwrite: bool = True) -> DPOTerms:
         """The loss of pairs, with gradient (taken once with `overwrite`), and what is told beside it."""
@@ -92,7 +97,7 @@ def _both(one: Answers, other: Answers) -> Answers:
 def make(config: RunConfig, tools: Tools) -> Parts:
     """DPO's learner on pairs."""
     algo, text = cast(DPOConfig, config.algo), text_of(config, tools)
-    source = PairSource(text.prompts, algo.batch_size, config.seed, text.task)
+    source = PairSource(text.prompts, algo.batch_size, config.seed, text.task, text.group)
     return text_parts(text, source, DPOLearner(text, algo))
 
 
@@ -170,7 +175,8 @@ class DPO(TextAlgorithm):
     ) -> dict[str, float]:
         """One step on these pairs, of shapes as for `compute_loss`; its metrics."""
         pairs = _pairs(prompt, chosen, rejected, ref_log_probs)
-        return self._hand(lambda _: (pairs, Progress()), pairs.prompts)
+        own = pairs.rows(self._text.group.rows(pairs.prompts))
+        return self._hand(lambda _: (own, Progress()), pairs.prompts)
 
 
 def _pairs(prompt: Rows, chosen: Rows, rejected: Rows, ref_log_probs: Any) -> Pairs:

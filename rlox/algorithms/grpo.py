@@ -29,6 +29,8 @@ from rlox.types import Clock, Update
 
 __all__ = ["GRPO", "GRPOLearner"]
 
+BY_TOKENS = ("dapo", "bnpo", "cispo")  # whose loss is divided by tokens, others' by completions
+
 
 class GRPOLearner(TextLearner):
     """A model, and the steps of each batch of groups."""
@@ -60,9 +62,10 @@ class GRPOLearner(TextLearner):
         self.anneal(clock)
         scale: Any = config.scale_rewards
         aggregation: Any = config.aggregation
-        advantages = torch.from_numpy(
-            group_advantages(batch.rewards, batch.group_size, self.text.weights, scale, aggregation)
+        found = group_advantages(
+            batch.rewards, batch.group_size, self.text.weights, scale, aggregation
         )
+        advantages = torch.from_numpy(found[batch.own])
         answers, mask = batch.answers, counting_mask(batch, config)
         device = self.optimizer.vector.device
         advantages, counts, sampled = (
@@ -101,8 +104,18 @@ class GRPOLearner(TextLearner):
         with torch.no_grad():
             apart = torch.zeros_like(said) if old is None else said - old
             ratio = (apart.exp() * mask).sum() / mask.sum().clamp(min=1)
-        told = (terms.policy, terms.kl, terms.clip_low, terms.clip_high, ratio)
-        return self.stepped(terms.total, *told)
+        of_tokens = (terms.kl, terms.clip_low, terms.clip_high, ratio)
+        share, part = self._shares(mask)
+        shares = [share, *[part] * len(of_tokens)]
+        return self.stepped(terms.total, terms.policy, *of_tokens, share=share, shares=shares)
+
+    def _shares(self, mask: Tensor) -> tuple[float, float]:
+        """What this process has of the loss, and of the tokens of a step."""
+        if self.group.size == 1:
+            return 1.0, 1.0
+        tokens = float(mask.sum())
+        part = tokens / max(self.group.total(tokens), 1.0)
+        return part if self.config.loss_type in BY_TOKENS else 1.0 / self.group.size, part
 
 
 def make(config: RunConfig, tools: Tools) -> Parts:

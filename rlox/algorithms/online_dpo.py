@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from rlox.algorithms.dpo import DPOLearner
@@ -18,7 +17,7 @@ from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import OnlineDPOConfig, RunConfig
 from rlox.errors import ConfigError, RloxError, ShapeError
 from rlox.importing import failure, load
-from rlox.llm.batches import Answers, Pairs, Tokens
+from rlox.llm.batches import Pairs, Tokens
 from rlox.llm.rewards import weighted_rewards
 from rlox.training.parts import Parts, Tools
 from rlox.types import Clock, Update
@@ -52,15 +51,17 @@ class OnlineDPOLearner(DPOLearner):
         better = self._better(batch)
         told = np.flatnonzero(better != NEITHER)
         first = 2 * told + better[told]
-        chosen, rejected = (_rows(batch.answers, at) for at in (first, 4 * told + 1 - first))
+        chosen, rejected = (batch.answers.rows(at) for at in (first, 4 * told + 1 - first))
         update = super().update(Pairs(chosen, rejected, len(better)), clock)
-        share = {"reward/told_apart": len(told) / len(better), **of_completions(batch)}
+        apart = self.group.gathered(np.array([[len(told) / len(better)]])).mean()
+        share = {"reward/told_apart": float(apart), **of_completions(batch)}
         return Update({**update.metrics, **share}, update.count, update.samples)
 
     def _better(self, batch: Tokens) -> Any:
         """0 or 1 of each pair, -1 of neither."""
         if self._preference is None:
-            worth = weighted_rewards(batch.rewards, self.text.weights).reshape(-1, 2)
+            own = batch.rewards[batch.own]
+            worth = weighted_rewards(own, self.text.weights).reshape(-1, 2)
             found = np.where(worth[:, 0] == worth[:, 1], NEITHER, worth.argmax(1))
             return np.where(np.isnan(worth).any(1), NEITHER, found)
         rows = batch.written.rows()
@@ -87,12 +88,6 @@ def _answered(preference: Preference, pairs: list[Any]) -> Any:
             f"preference_fn returned {wrong:g}, expected 0 or 1, which of the two is better, or -1"
         )
     return found.astype(np.int64)
-
-
-def _rows(answers: Answers, at: Any) -> Answers:
-    """Some rows by their numbers."""
-    index = torch.from_numpy(at)
-    return Answers([answers.prompts[i] for i in at], answers.tokens[index], answers.mask[index])
 
 
 def make(config: RunConfig, tools: Tools) -> Parts:

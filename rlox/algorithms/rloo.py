@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rlox.algorithms.text import Text, text_of, text_parts
@@ -55,20 +56,28 @@ class RLOOLearner(TextLearner):
         ref, kl = self.referred(answers, config.temperature), torch.zeros(len(batch))
         if ref is not None:
             kl = ((old - ref) * mask).sum(1).cpu()
-        worth = weighted_rewards(batch.rewards, self.text.weights) - config.kl_coef * kl.numpy()
-        found = leave_one_out_advantages(worth, batch.group_size)
-        if config.normalize_advantages:
-            found = (found - found.mean()) / (found.std(ddof=1) + np.float32(1e-4))
-        advantages = moved(torch.from_numpy(found), old.device)
+        own = weighted_rewards(batch.rewards[batch.own], self.text.weights)
+        advantages = moved(self._advantages(own - config.kl_coef * kl.numpy(), batch), old.device)
         rows = []
         for at in steps:
             said = self.said(answers.part(at), config.temperature) if first is None else first
             loss = rloo_loss(said, old[at], advantages[at], mask[at], config.clip_eps)
-            rows.append(self.stepped(loss, self._ratio(said.detach() - old[at], mask[at])))
+            ratio = self._ratio(said.detach() - old[at], mask[at])
+            rows.append(self.stepped(loss, ratio, share=1.0 / self.group.size))
         told = of_completions(batch) | of_groups(batch, self.text.weights)
         if ref is not None:
-            told["policy/kl"] = float(kl.sum() / mask.sum().clamp(min=1))  # of a token, as GRPO's
+            tokens = self.group.total(float(mask.sum()))
+            told["policy/kl"] = self.group.total(float(kl.sum())) / max(tokens, 1.0)  # of a token
         return self.learned(rows, clock, len(batch) // batch.group_size, told)
+
+    def _advantages(self, worth: NDArray[np.float64], batch: Tokens) -> Tensor:
+        """Of this process's completions, by what all are worth."""
+        size, parts = batch.group_size, self.config.minibatches
+        whole = self.group.gathered(worth.reshape(-1, size), parts).ravel()
+        found = leave_one_out_advantages(whole, size)
+        if self.config.normalize_advantages:
+            found = (found - found.mean()) / (found.std(ddof=1) + np.float32(1e-4))
+        return torch.from_numpy(found[batch.own])
 
     @staticmethod
     def _ratio(apart: Tensor, mask: Tensor) -> Tensor:

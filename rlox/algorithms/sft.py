@@ -31,7 +31,9 @@ class SFTLearner(TextLearner):
     def update(self, batch: Answers, clock: Clock) -> Update:
         """One step: the mean of -log pi over the tokens of all completions."""
         self.anneal(clock)
-        return self.learned([self.stepped(self.loss(batch))], clock, len(batch))
+        tokens = float(batch.mask.sum())
+        share = tokens / max(self.group.total(tokens), 1.0)
+        return self.learned([self.stepped(self.loss(batch), share=share)], clock, len(batch))
 
     def loss(self, batch: Answers) -> Tensor:
         """Cross-entropy of a token, in nats; no token of a prompt counts."""
@@ -41,7 +43,7 @@ class SFTLearner(TextLearner):
 def make(config: RunConfig, tools: Tools) -> Parts:
     """SFT's learner on right answers."""
     algo, text = cast(SFTConfig, config.algo), text_of(config, tools)
-    source = AnswerSource(text.prompts, algo.batch_size, config.seed, text.task)
+    source = AnswerSource(text.prompts, algo.batch_size, config.seed, text.task, text.group)
     return text_parts(text, source, SFTLearner(text, algo))
 
 
@@ -92,7 +94,8 @@ class SFT(TextAlgorithm):
     ) -> dict[str, float]:
         """One step on completions `[B, C]` of prompts `[B, P]`, or rows of different lengths of both."""
         batch = answers_of(rows_of(prompt), rows_of(completion, "completions"))
-        return self._hand(lambda _: (batch, Progress()), len(batch))
+        own = batch.rows(self._text.group.rows(len(batch)))
+        return self._hand(lambda _: (own, Progress()), len(batch))
 
     @torch.no_grad()
     def loss(

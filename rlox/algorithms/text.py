@@ -16,6 +16,7 @@ from rlox.configs.code import Code, name_of
 from rlox.configs.params import is_object_name, object_name
 from rlox.configs.tasks import require_task
 from rlox.configs.text import REWARDS, TINY, TextAlgorithmConfig, WritingConfig
+from rlox.distributed import Group, join
 from rlox.errors import ConfigError
 from rlox.importing import load
 from rlox.llm import (
@@ -99,6 +100,7 @@ class Text:
     weights: tuple[float, ...] | None
     sampling: Sampling  # as completions to learn from are drawn
     given: TextGiven
+    group: Group  # the processes that learn together
 
     @property
     def evaluator(self) -> TextEvaluator | None:
@@ -140,6 +142,7 @@ def text_of(config: RunConfig, tools: Tools) -> Text:
         weights=algo.reward_weights or None,
         sampling=_sampling(algo, task),
         given=given,
+        group=join(),
     )
 
 
@@ -209,4 +212,4 @@ def frozen_copy(module: nn.Module) -> nn.Module:
 def text_parts(text: Text, source: TextSource[Any], learner: Learner[Any]) -> Parts:
     """A run of these."""
     actor = TextActor(text.model.module, text.model.device)
-    return Parts(source, learner, actor, text.evaluator)
+    return Parts(source, learner, actor, text.evaluator, agreed=text.group.agreed)

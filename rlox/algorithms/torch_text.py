@@ -51,7 +51,7 @@ class TextLearner(PolicyLearner[nn.Module]):
             held = frozen_copy(module) if given is None else given.to(text.model.device).eval()
             self.reference = TextModel(held)
         super().__init__(module, Adam(module, config.initial("learning_rate"), eps=1e-8))
-        self.text, self._config = text, config
+        self.text, self.group, self._config = text, text.group, config
         self.names = (*names, "train/grad_norm")
 
     def state(self) -> dict[str, Any]:
@@ -104,11 +104,35 @@ class TextLearner(PolicyLearner[nn.Module]):
             answers.prompts, answers.tokens, answers.mask, temperature, overwrite
         )
 
-    def stepped(self, loss: Tensor, *numbers: Tensor) -> Tensor:
-        """A step down the gradient of `loss`; the row of metrics."""
-        norm = self.optimizer.backward(loss, self._config.max_grad_norm)
+    def stepped(
+        self,
+        loss: Tensor | None,
+        *numbers: Tensor,
+        share: float = 1.0,
+        shares: Sequence[float] | None = None,
+    ) -> Tensor:
+        """A step down the gradient of `loss`; the row of metrics.
+
+        Of several processes each has `share` of the loss of all, and `shares` of the numbers (None: the
+        same); one that has nothing of a batch has no loss.
+        """
+        most, group = self._config.max_grad_norm, self.group
+        if loss is None:
+            row = self.optimizer.vector.new_zeros(len(self.names) - 1)
+            self.optimizer.gradient.zero_()
+        else:
+            row = torch.stack([loss.detach(), *(n.detach() for n in numbers)]).float()
+            if group.size == 1:
+                norm = self.optimizer.backward(loss, most)
+            else:
+                self.optimizer.backward(share * loss, None)
+                row *= row.new_tensor([share, *(shares or [share] * len(numbers))])
+        if group.size > 1:
+            group.sum_(self.optimizer.gradient)
+            group.sum_(row)
+            norm = self.optimizer.clip(most)
         self.optimizer.step()
-        return torch.stack([loss.detach(), *(n.detach() for n in numbers), norm]).float()
+        return torch.cat([row, norm.reshape(1)])
 
     def learned(
         self,
@@ -124,7 +148,7 @@ class TextLearner(PolicyLearner[nn.Module]):
             require_finite(table, self.names, where)
             require_finite_parameters(self.policy, self.optimizer.vector, where)
             metrics |= dict(zip(self.names, table.mean(0).tolist(), strict=True))
-        return Update(metrics, len(rows), prompts)
+        return Update(metrics, len(rows), prompts * self.group.size)
 
     def anneal(self, clock: Clock) -> None:
         """The step size at this time of the run; dropout is off, whatever happened to the model since."""
@@ -142,10 +166,9 @@ def parts_of(config: GroupConfig, rows: int) -> Iterator[slice]:
 
 def of_completions(batch: Tokens) -> dict[str, float]:
     """What is told of completions; names of TRL."""
-    written = batch.written
     return {
-        "completions/clipped_ratio": float((~written.ended).float().mean()),
-        "completions/mean_length": float(written.lengths.float().mean()),
+        "completions/clipped_ratio": float(1.0 - batch.ended.mean()),
+        "completions/mean_length": float(batch.lengths.mean()),
     }
 
 

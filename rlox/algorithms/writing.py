@@ -36,4 +36,6 @@ def writing_source(
         text.judge if judged else None,
         text.weights,
         group_size,
+        text.group,
+        algo.minibatches if isinstance(algo, GroupConfig) else 1,
     )

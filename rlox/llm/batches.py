@@ -33,6 +33,11 @@ class Answers:
         """These, as of other batches."""
         return self
 
+    def rows(self, at: NDArray[np.int64]) -> Answers:
+        """Some rows by their numbers."""
+        index = torch.from_numpy(at)
+        return Answers([self.prompts[i] for i in at], self.tokens[index], self.mask[index])
+
     def part(self, at: slice) -> Answers:
         """Some of the rows."""
         return Answers(self.prompts[at], self.tokens[at], self.mask[at])
@@ -53,14 +58,27 @@ class Pairs:
         """Those that were chosen."""
         return self.chosen
 
+    def rows(self, at: NDArray[np.int64]) -> Pairs:
+        """Some of the prompts, which have a pair each, by their numbers."""
+        known = self.ref_log_probs
+        if known is not None:
+            known = (known[0][torch.from_numpy(at)], known[1][torch.from_numpy(at)])
+        return Pairs(self.chosen.rows(at), self.rejected.rows(at), len(at), known)
+
 
 @dataclass(frozen=True)
 class Tokens:
-    """Groups of completions that were written, those of a prompt one after the other, B in all."""
+    """Groups of completions that were written, those of a prompt one after the other, B in all.
+
+    Of what several processes wrote each has its own completions, and numbers of all, W of them.
+    """
 
     prompts: list[Prompt]  # B
     written: Completed
-    rewards: NDArray[np.float64]  # [B, F], of each function; NaN: none
+    rewards: NDArray[np.float64]  # [W, F], of each function; NaN: none
+    lengths: NDArray[np.float64]  # [W]
+    ended: NDArray[np.float64]  # [W], 1 where there is an end
+    own: NDArray[np.int64]  # [B], which of the W are here
     group_size: int
 
     def __len__(self) -> int:

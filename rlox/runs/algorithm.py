@@ -394,7 +394,6 @@ class Algorithm(ABC):
                 self.stop("callback")
 
     def _done(self, clock: Clock) -> bool:
-        self._exact.whole = done = (
-            self.stop_reason is not None or not clock.left
-        )  # until the tick is over
+        done = self.parts.agreed(self.stop_reason is not None or not clock.left)
+        self._exact.whole = done  # until the tick is over
         return done

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rlox._core import Stream
+from rlox.distributed import Group
 from rlox.errors import ConfigError
 from rlox.llm.batches import Answers, Pairs, Tokens, answers_of
 from rlox.llm.decoding import Completed
@@ -36,13 +37,18 @@ class TextSource(ABC, Generic[B]):
     prompts : where they come from; None until some are given
     batch_size : prompts of a batch; the last one of a run may have fewer
     seed : of the run
+    group : processes that learn together, each from its own prompts of a batch
+    parts : steps of the optimizer that a batch is cut into, of which each process has a share
     """
 
     resume_grade = "exact"
     stored_bytes = 0
 
-    def __init__(self, prompts: Prompts | None, batch_size: int, seed: int) -> None:
+    def __init__(
+        self, prompts: Prompts | None, batch_size: int, seed: int, group: Group, parts: int = 1
+    ) -> None:
         self.prompts, self.batch_size, self.seed = prompts, batch_size, seed
+        self.group, self._parts = group, parts
         self._last: Any = None  # to be looked into where a number is not finite
         # what is learned from in place of the prompts, while a façade hands it over
         self.handed: Callable[[Clock], tuple[B, Progress]] | None = None
@@ -61,9 +67,16 @@ class TextSource(ABC, Generic[B]):
         count = min(self.batch_size, clock.left or self.batch_size)
         return self.batch_of(self.prompts.learned(clock.samples, count), clock)
 
-    @abstractmethod
     def batch_of(self, prompts: list[Prompt], clock: Clock) -> tuple[B, Progress]:
-        """What is learned of these prompts."""
+        """What is learned of these prompts, of which the first has the number that the clock says."""
+        own = self.group.rows(len(prompts), self._parts)
+        return self._batch([prompts[i] for i in own], own, clock.samples)
+
+    @abstractmethod
+    def _batch(
+        self, prompts: list[Prompt], own: NDArray[np.int64], first: int
+    ) -> tuple[B, Progress]:
+        """What this process learns: of the prompts with the numbers `first + own` of a run."""
 
     def feedback(self, update: Update) -> None:
         """The model that learns is the one that writes."""
@@ -112,35 +125,41 @@ class WritingSource(TextSource[Tokens]):
         judge: Judge | None,
         weights: Sequence[float] | None,
         group_size: int,
+        group: Group,
+        parts: int,
     ) -> None:
-        super().__init__(prompts, batch_size, seed)
+        super().__init__(prompts, batch_size, seed, group, parts)
         self._write, self._longest = write, longest
         self._judge, self._weights, self._group_size = judge, weights, group_size
 
-    def batch_of(self, prompts: list[Prompt], clock: Clock) -> tuple[Tokens, Progress]:
-        """Groups of completions of these prompts, of which the first has the number that the clock says."""
-        first, size = clock.samples, self._group_size
+    def _batch(
+        self, prompts: list[Prompt], own: NDArray[np.int64], first: int
+    ) -> tuple[Tokens, Progress]:
+        size = self._group_size
         rows = [prompt for prompt in prompts for _ in range(size)]
         drawn = [
-            Stream(self.seed, "tokens", k).uniform(size * self._longest)
-            for k in range(first, first + len(prompts))
+            Stream(self.seed, "tokens", first + int(k)).uniform(size * self._longest) for k in own
         ]
         uniforms = torch.from_numpy(np.stack(drawn).reshape(len(rows), self._longest))
         written = self._write([prompt.ids for prompt in rows], uniforms)
+        rewards = np.full((len(rows), 1), np.nan)
+        if self._judge is not None:
+            rewards = self._judge(rows, written)
+        told = np.column_stack([rewards, written.lengths.numpy(), written.ended.numpy()])
+        whole = self.group.gathered(told.reshape(len(prompts), -1), self._parts)
+        rewards, lengths, ended = np.split(whole.reshape(-1, told.shape[1]), [-2, -1], 1)
+        at = (own[:, None] * size + np.arange(size)).ravel()
+        batch = Tokens(rows, written, rewards, lengths[:, 0], ended[:, 0], at, size)
         if self._judge is None:
-            return Tokens(rows, written, np.full((len(rows), 1), np.nan), size), Progress()
-        rewards = self._judge(rows, written)
+            return batch, Progress()
         if np.isnan(rewards).all():
             raise ConfigError(
-                f"none of the {len(rows)} completions of a batch got a reward, expected a number for one at "
-                "least"
+                f"none of the {len(rewards)} completions of a batch got a reward, expected a number for one "
+                "at least"
             )
-        batch = Tokens(rows, written, rewards, size)
-        total = weighted_rewards(rewards, self._weights)
-        lengths = written.lengths.tolist()
         episodes = tuple(
-            Episode(first + i // size + 1, i % size, float(worth), lengths[i])
-            for i, worth in enumerate(total)
+            Episode(first + i // size + 1, i % size, float(worth), int(lengths[i, 0]))
+            for i, worth in enumerate(weighted_rewards(rewards, self._weights))
             if not np.isnan(worth)
         )
         return batch, Progress(episodes=episodes)
@@ -150,13 +169,19 @@ class AnswerSource(TextSource[Answers]):
     """Prompts of a task with their right answers, each with its end."""
 
     def __init__(
-        self, prompts: Prompts | None, batch_size: int, seed: int, task: Task | None
+        self,
+        prompts: Prompts | None,
+        batch_size: int,
+        seed: int,
+        task: Task | None,
+        group: Group,
     ) -> None:
-        super().__init__(prompts, batch_size, seed)
+        super().__init__(prompts, batch_size, seed, group)
         self._task = task
 
-    def batch_of(self, prompts: list[Prompt], clock: Clock) -> tuple[Answers, Progress]:
-        """These prompts with their answers."""
+    def _batch(
+        self, prompts: list[Prompt], own: NDArray[np.int64], first: int
+    ) -> tuple[Answers, Progress]:
         batch = answers_of([p.ids for p in prompts], [self._right(p) for p in prompts])
         return batch, Progress()
 
@@ -173,22 +198,30 @@ class PairSource(TextSource[Pairs]):
     """Prompts of a task, each with its right answer and a wrong one that is near it."""
 
     def __init__(
-        self, prompts: Prompts | None, batch_size: int, seed: int, task: Task | None
+        self,
+        prompts: Prompts | None,
+        batch_size: int,
+        seed: int,
+        task: Task | None,
+        group: Group,
     ) -> None:
-        super().__init__(prompts, batch_size, seed)
+        super().__init__(prompts, batch_size, seed, group)
         self._task = task
 
-    def batch_of(self, prompts: list[Prompt], clock: Clock) -> tuple[Pairs, Progress]:
-        """These prompts with two answers each."""
-        batch = pairs_of(self._task, prompts, self.seed, clock.samples)
+    def _batch(
+        self, prompts: list[Prompt], own: NDArray[np.int64], first: int
+    ) -> tuple[Pairs, Progress]:
+        batch = pairs_of(self._task, prompts, self.seed, first + own)
         return batch, Progress()
 
 
-def pairs_of(task: Task | None, prompts: list[Prompt], seed: int, first: int) -> Pairs:
-    """Right and wrong answers; which wrong one prompt k has is a function of the seed and `first` + k."""
+def pairs_of(
+    task: Task | None, prompts: list[Prompt], seed: int, numbers: NDArray[np.int64]
+) -> Pairs:
+    """Right and wrong answers; which wrong one a prompt has is a function of the seed and its number."""
     ids = [prompt.ids for prompt in prompts]
     right, wrong = list[Tensor](), list[Tensor]()
-    for k, prompt in enumerate(prompts, first):
+    for k, prompt in zip(numbers.tolist(), prompts, strict=True):
         if task is None or prompt.example is None:
             raise ConfigError("these prompts have no pairs to learn: give train_step() completions")
         other = task.rejected(prompt.example, Stream(seed, "rejected", k).uniform(2))

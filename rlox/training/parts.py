@@ -54,6 +54,7 @@ class Parts:
     evaluate: Evaluate | None  # None without an environment to play in
     images: tuple[str, ...] = ()  # in words, what networks make of each in the observations
     backend: Backend = BY_TORCH  # what learns
+    agreed: Callable[[bool], bool] = bool  # whether a run is over, where several processes have it
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,131 @@
+"""Processes that torchrun started: whose rows are whose, sums over all, and what the first one says.
+
+Weights are the same in all: each takes the gradient of its share of a batch's loss, and the sum of these is
+the gradient of the whole (synchronous data parallelism). Gradients go by gloo on the CPU, by nccl between
+GPUs; pickled objects only from the first process to the others, which run its program.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlox.errors import ConfigError, GroupError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["ALONE", "Group", "join", "processes"]
+
+# What torchrun tells each process of its group.
+TOLD = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+@dataclass(frozen=True)
+class Group:
+    """This process among those that learn together: `rank` of `size`."""
+
+    rank: int = 0
+    size: int = 1
+
+    def rows(self, count: int, parts: int = 1) -> NDArray[np.int64]:
+        """The numbers of this process's rows among `count`, as many of each of `parts` as others have."""
+        if self.size == 1:
+            return np.arange(count)
+        if count % (parts * self.size):
+            steps = f" of {parts} steps" if parts > 1 else ""
+            raise ConfigError(
+                f"{count} prompts in a batch{steps} for {self.size} processes: expected a multiple of "
+                f"{parts * self.size} (algo.batch_size, and total_steps a multiple of it)"
+            )
+        return np.arange(count).reshape(parts, self.size, -1)[:, self.rank].ravel()
+
+    def gathered(self, own: NDArray[np.float64], parts: int = 1) -> NDArray[np.float64]:
+        """The rows of all processes `[count, F]` in their order, of which `own` `[n, F]` are this one's."""
+        if self.size == 1:
+            return own
+        import torch
+        from torch import distributed
+
+        mine = torch.from_numpy(np.ascontiguousarray(own))
+        found = [torch.empty_like(mine) for _ in range(self.size)]
+        with _together():
+            distributed.all_gather(found, mine)
+        each = np.stack([of.numpy().reshape(parts, -1, own.shape[1]) for of in found], 1)
+        return each.reshape(-1, own.shape[1])
+
+    def sum_(self, tensor: Tensor) -> None:
+        """The sum over all processes, in place."""
+        if self.size > 1:
+            from torch import distributed
+
+            with _together():
+                distributed.all_reduce(tensor)
+
+    def total(self, own: float) -> float:
+        """The sum of a number over all processes."""
+        if self.size == 1:
+            return own
+        import torch
+
+        total = torch.tensor(own, dtype=torch.float64)
+        self.sum_(total)
+        return float(total)
+
+    def agreed(self, done: bool) -> bool:
+        """Whether it is over: the first process says so for all."""
+        return bool(self.told(done))
+
+    def told(self, message: Any = None) -> Any:
+        """What the first process says, which is told it itself."""
+        if self.size == 1:
+            return message
+        from torch import distributed
+
+        said = [message]
+        with _together():
+            distributed.broadcast_object_list(said)
+        return said[0]
+
+
+ALONE = Group()
+
+
+def processes() -> int:
+    """How many processes torchrun started of this program; 1 without it."""
+    return int(os.environ["WORLD_SIZE"]) if all(name in os.environ for name in TOLD) else 1
+
+
+def join() -> Group:
+    """The group of this process, joined if torchrun started it and nobody has yet; else `ALONE`."""
+    if processes() == 1:
+        return ALONE
+    import torch
+    from torch import distributed
+
+    if not distributed.is_initialized():
+        if torch.cuda.is_available():
+            torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+        with _together():
+            distributed.init_process_group(
+                "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+            )
+    return Group(distributed.get_rank(), distributed.get_world_size())
+
+
+@contextmanager
+def _together() -> Iterator[None]:
+    """What torch says of a process that is gone comes out as a `GroupError`."""
+    try:
+        yield
+    except RuntimeError as error:
+        line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise GroupError(
+            f"a process that learns along is gone, or did not answer ({line:.160}); its own message says why"
+        ) from error

@@ -1,0 +1,49 @@
+"""Two processes that learn together learn what one does from the whole of each batch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from helpers.together import ended, started
+
+from .learners import CASES, UPDATES, main
+
+CLOSE = 1e-6
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Weights and metrics by whose they are: `alone`, `0` and `1`."""
+    folder = tmp_path_factory.mktemp("together")
+    both = started([Path(__file__).with_name("learners.py"), folder], 2, folder)
+    main(folder)
+    for code, _, error in ended(both):
+        assert code == 0, error
+    names = {"alone": "0-1", "first": "0-2", "second": "1-2"}
+    return {
+        who: (
+            torch.load(folder / f"weights-{of}.pt"),
+            json.loads((folder / f"told-{of}.json").read_text()),
+        )
+        for who, of in names.items()
+    }
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_fifty_updates_of_two_processes_are_those_of_one(
+    case: str, learned: dict[str, Any]
+) -> None:
+    (alone, told), (first, told_first), (second, told_second) = learned.values()
+    assert torch.equal(first[case], second[case]), "both have the same weights"
+    begin = CASES[case]().policy.table.detach()
+    assert (alone[case] - begin).abs().max() > 0.01
+    torch.testing.assert_close(first[case], alone[case], rtol=0.0, atol=CLOSE)
+    assert told_first[case] == told_second[case]
+    for one, both in zip(told[case], told_first[case], strict=True):
+        assert one.keys() == both.keys()
+        assert both == pytest.approx(one, rel=1e-4, abs=1e-5, nan_ok=True)
+    assert told_first[case][-1]["samples"] == 4 * UPDATES
