@@ -17,6 +17,7 @@ from typing import Any
 from rlox import plugins
 from rlox.configs import RunConfig
 from rlox.configs.secrets import masked
+from rlox.distributed.group import processes
 
 PACKAGES = ("rlox", "torch", "numpy", "gymnasium", "hydra-core", "omegaconf", "safetensors")
 ENGINES = (
@@ -53,6 +54,7 @@ def collect(config: RunConfig, command: Sequence[str]) -> dict[str, Any]:
             "rlox": config.threads,
             **{name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ},
         },
+        **({"processes": processes()} if processes() > 1 else {}),
         "seeds": {"run": config.seed, "eval": config.eval.seed},
     }
 

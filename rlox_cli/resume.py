@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from rlox.configs import RunConfig, leaves, plain
 from rlox.errors import CheckpointError, ConfigError, StorageError
 from rlox.loggers import check_loggers
-from rlox_cli import changes, plain_yaml, provenance, validate
+from rlox_cli import changes, plain_yaml, provenance, together, validate
 from rlox_cli.changes import Change
 from rlox_cli.command import Call
 from rlox_cli.exit_codes import OK
@@ -110,6 +110,7 @@ def resume_run(call: Call) -> int:
     plan = Continuation.read(path, overrides)
     if plan.finished():
         return _say_done(plan)
+    together.require_shared(plan.config)
     validate.require_environment(plan.config)
     check_loggers(plan.config.logger)
     validate.try_environment(plan.config)

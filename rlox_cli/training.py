@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 from rlox.configs import RunConfig
 from rlox.envs.engines.put_around import preset_named
 from rlox.loggers import check_loggers
-from rlox_cli import compose, jobs, provenance, sweep_options, validate
+from rlox_cli import compose, jobs, provenance, sweep_options, together, validate
 from rlox_cli.command import Call
 from rlox_cli.exit_codes import OK
 from rlox_cli.identity import identity
@@ -40,6 +40,7 @@ def train_one(call: Call) -> int:
 
 def train_many(call: Call) -> int:
     """Train once per combination of values; the exit code of the whole."""
+    together.require_one_run()
     options, rest = sweep_options.read(search_options.of_line(call))
     asked = set(MULTIRUN) & set(rest)
     args = rest if asked else [MULTIRUN[1], *rest]
@@ -122,6 +123,7 @@ class TrainTask:
         return {"status": "skipped", "message": jobs.BUSY}
 
     def _afresh(self, composed: DictConfig, config: RunConfig, job: Job) -> dict[str, Any]:
+        together.require_shared(config)
         with preset_named(job.tuned, "leave it out with tuned=null", job.theirs):
             validate.try_environment(config)
         validate.try_origin(config)

@@ -130,6 +130,7 @@ def text_of(config: RunConfig, tools: Tools) -> Text:
     task = None if config.task is None else task_of(config.task)
     if given.model is None:
         require_task(config)
+    group = join()  # before anything is put on a GPU: each process has its own
     with tools.networks(config):
         module = _module(config, given, task)
         if given.model is None or config.device != "auto":  # else where the user has put it
@@ -142,7 +143,7 @@ def text_of(config: RunConfig, tools: Tools) -> Text:
         weights=algo.reward_weights or None,
         sampling=_sampling(algo, task),
         given=given,
-        group=join(),
+        group=group,
     )
 
 

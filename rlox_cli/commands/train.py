@@ -44,8 +44,10 @@ def check(composed: DictConfig) -> RunConfig:
 
 
 def _run(call: Call) -> int:
-    from rlox_cli import changes
+    from rlox_cli import changes, together
 
+    if together.follows():
+        return together.follow(call)
     if changes.requested(call.args):
         from rlox_cli.resume import resume_run
 

@@ -117,3 +117,26 @@ def test_what_plays_environments_refuses_a_model_of_text(cli: Cli, tmp_path: Pat
     assert (found["best_of"], found["deterministic"]) == (3, False)
     assert cli("evaluate", "run", "episodes=6", "deterministic=false").code == 0
     assert len(json.loads((tmp_path / "run" / "eval" / "last.json").read_text())["episodes"]) == 6
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("train algo=ppo", "2 processes (WORLD_SIZE) were started together, and ppo learns in one"),
+        ("train -m algo=sft env=text/copy seed=0,1", "a sweep in 2 processes (WORLD_SIZE) at once"),
+    ],
+)
+def test_what_processes_do_not_share_is_refused(
+    line: str, said: str, cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name, value in {
+        "RANK": 0,
+        "WORLD_SIZE": 2,
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": 1,
+    }.items():
+        monkeypatch.setenv(name, str(value))
+    ran = cli(*line.split())
+    assert ran.code == 2
+    assert said in ran.err
+    assert not (tmp_path / "runs").exists()

@@ -6,9 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from helpers.together import ended, started
+
+from rlox.distributed import ALONE, Group
+from rlox.errors import ConfigError
 
 from .learners import CASES, UPDATES, main
 
@@ -33,6 +37,25 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     }
 
 
+@pytest.mark.parametrize(("size", "parts"), [(2, 1), (2, 3), (3, 2)])
+def test_every_row_of_each_part_belongs_to_one_process(size: int, parts: int) -> None:
+    own = [Group(rank, size).rows(12, parts) for rank in range(size)]
+    assert sorted(np.concatenate(own).tolist()) == list(range(12))
+    for part in range(parts):
+        steps = [set(rows.reshape(parts, -1)[part].tolist()) for rows in own]
+        assert set.union(*steps) == set(range(part * 12 // parts, (part + 1) * 12 // parts))
+        assert {len(rows) for rows in steps} == {12 // parts // size}
+
+
+def test_what_cannot_be_shared_evenly_is_refused_and_one_alone_has_all() -> None:
+    assert ALONE.rows(7, 3).tolist() == list(range(7))
+    with pytest.raises(
+        ConfigError, match="10 prompts in a batch of 3 steps for 2 processes: expected"
+    ):
+        Group(0, 2).rows(10, 3)
+
+
+@pytest.mark.ci
 @pytest.mark.parametrize("case", CASES)
 def test_fifty_updates_of_two_processes_are_those_of_one(
     case: str, learned: dict[str, Any]

@@ -1,0 +1,78 @@
+"""`rlox train` in two processes: one folder, the weights of one process, and what one that dies leaves."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from helpers.together import ended, started
+
+from rlox.algorithms import GRPO
+
+TRAIN = (
+    "train", "algo=grpo", "env=text/copy", "tuned=null", "algo.rewards=[close]", "algo.batch_size=8",
+    "algo.learning_rate=1e-3", "algo.n_epochs=2", "eval.every=96", "eval.episodes=4", "log.every=16",
+    "checkpoint.every=32",
+)  # fmt: skip
+
+
+def rlox(size: int, folder: Path, *arguments: str) -> list[subprocess.Popen[str]]:
+    return started(["-m", "rlox_cli.main", *arguments], size, folder)
+
+
+def result(run: Path) -> dict[str, Any]:
+    return json.loads((run / "result.json").read_text())
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    policy = GRPO.from_checkpoint(run).policy
+    return {name: value.clone() for name, value in policy.state_dict().items()}
+
+
+@pytest.mark.ci
+def test_a_run_of_two_processes_is_one_and_goes_on_exactly_after_one_of_them_was_killed(
+    tmp_path: Path,
+) -> None:
+    whole = (*TRAIN, "total_steps=192", "hydra.run.dir=whole")
+    alone = (*TRAIN, "total_steps=192", "hydra.run.dir=alone")
+    both = ended(rlox(2, tmp_path, *whole))
+    assert [code for code, _, _ in both] == [0, 0], both
+    assert ended(rlox(1, tmp_path, *alone))[0][0] == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["alone", "whole"]
+    assert (result(tmp_path / "whole")["samples"], result(tmp_path / "whole")["updates"]) == (
+        192,
+        48,
+    )
+    origin = json.loads((tmp_path / "whole" / "provenance.json").read_text())
+    assert origin["processes"] == 2
+    told = (tmp_path / "whole" / "episodes.jsonl").read_text().splitlines()
+    assert len(told) == len((tmp_path / "alone" / "episodes.jsonl").read_text().splitlines())
+    one, two = weights(tmp_path / "alone"), weights(tmp_path / "whole")
+    for name, tensor in one.items():
+        torch.testing.assert_close(two[name], tensor, rtol=0.0, atol=2e-5)
+
+    # the same again, whose second process is killed in the middle
+    broken = rlox(2, tmp_path, *TRAIN, "total_steps=192", "hydra.run.dir=broken")
+    _wait_for(tmp_path / "broken" / "checkpoints" / "step-000000000064", broken)
+    broken[1].send_signal(signal.SIGKILL)
+    first, second = ended(broken)
+    assert (first[0], second[0]) == (1, -signal.SIGKILL)
+    assert "a process that learns along is gone, or did not answer" in first[2]
+    assert "to go on: rlox resume" in first[2]
+    status = json.loads((tmp_path / "broken" / "status.json").read_text())
+    assert status["status"] == "failed"
+    assert [code for code, _, _ in ended(rlox(2, tmp_path, "resume", "broken"))] == [0, 0]
+    assert all(map(torch.equal, weights(tmp_path / "broken").values(), two.values()))
+
+
+def _wait_for(path: Path, running: list[subprocess.Popen[str]], seconds: float = 120.0) -> None:
+    end = time.monotonic() + seconds
+    while not path.exists():
+        assert time.monotonic() < end and running[0].poll() is None, ended(running)
+        time.sleep(0.02)
