@@ -100,6 +100,16 @@ def cloning() -> dict[str, Any]:
     }
 
 
+def writing(name: str, **algo: Any) -> dict[str, Any]:
+    """A language model, 24 ticks of 4 prompts, which are what it counts."""
+    made = config(id="text/copy", n_envs=1)
+    batch = 4
+    every = {"checkpoint": 2 * batch, "eval": 5 * batch, "log": batch}
+    rhythm = {key: {**made[key], "every": count} for key, count in every.items()}
+    algo = {"name": name, "batch_size": batch, "learning_rate": 1e-3, "anneal_lr": True, **algo}
+    return {**made, **rhythm, "algo": algo, "task": "copy", "total_steps": UPDATES * batch}
+
+
 CASES = {
     "8 CartPoles": config(),
     "256 CartPoles": config(n_envs=256),
@@ -121,6 +131,11 @@ CASES = {
     "QR-DQN": replaying(distribution="quantile", n_quantiles=10),
     "PPO, masked": masked_rollouts(),
     "BC": cloning(),
+    "SFT": writing("sft"),
+    "GRPO": writing("grpo", rewards=["close"], n_epochs=2, minibatches=2),
+    "RLOO": writing("rloo", rewards=["close"]),
+    "DPO": writing("dpo"),
+    "OnlineDPO": writing("online_dpo", rewards=["close"]),
     # Iterations of one call, in which no step can be told apart.
     "Native PPO": native(config()),
     "Native A2C": short_rollouts("native"),

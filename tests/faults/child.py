@@ -148,8 +148,10 @@ def work(job: dict[str, Any]) -> None:
 
 
 def _counter(algorithm: Any) -> Callable[[], int]:
-    """How far the run is within its tick: environment steps, or batches of a dataset."""
+    """How far the run is within its tick: environment steps, batches of a dataset, prompts of this batch."""
     source = algorithm.source
+    if algorithm.clock.unit == "samples":
+        return lambda: int(algorithm.clock.samples + source.batch_size - 1)
     if algorithm.clock.unit == "updates":
         return lambda: int(source.batches)
     stepping = getattr(source, "collector", source)
@@ -161,6 +163,8 @@ def _kill_in_step(algorithm: Any, taken: Callable[[], int], at: int, mark: Any) 
     source = algorithm.source
     if algorithm.clock.unit == "updates":
         target, name = algorithm.learner, "update"
+    elif algorithm.clock.unit == "samples":  # completions are written, gradients are there
+        target, name = algorithm.learner.optimizer, "step"
     else:
         target, name = getattr(source, "collector", source).env, "step_into"
     inner = getattr(target, name)

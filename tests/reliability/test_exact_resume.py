@@ -75,7 +75,7 @@ def saves(calls: list[str]) -> list[tuple[int, int]]:
     ("case", "at"),
     [("8 CartPoles", 0.93), ("256 CartPoles", 0.5), ("Pendulum, both normalisers", 0.7),
      ("Gymnasium's CartPole", 0.33), ("A2C", 0.6), ("DQN, prioritized", 0.77), ("Rainbow", 0.7),
-     ("DQN, masked", 0.58), ("BC", 0.4), ("Recurrent PPO", 0.55),
+     ("DQN, masked", 0.58), ("BC", 0.4), ("Recurrent PPO", 0.55), ("GRPO", 0.61),
      ("SAC", 0.66), ("SAC, gSDE", 0.81), ("TD3", 0.57), ("Native PPO, normalised", 0.63),
      ("Native A2C, normalised", 0.44)],
 )  # fmt: skip
