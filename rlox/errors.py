@@ -10,6 +10,7 @@ __all__ = [
     "CheckpointError",
     "ConfigError",
     "EnvError",
+    "GenerationError",
     "GroupError",
     "InternalError",
     "MissingExtraError",
@@ -49,6 +50,10 @@ class ShapeError(RloxError, ValueError):
 
 class EnvError(RloxError, RuntimeError):
     """An environment broke its contract, died, or did not answer in time."""
+
+
+class GenerationError(RloxError, RuntimeError):
+    """A generation server refused, hung, or answered what no completion is."""
 
 
 class GroupError(RloxError, RuntimeError):

@@ -20,7 +20,8 @@ from rlox.llm import Sampling, TextModel
 from rlox.llm.judges import FunctionJudge
 from rlox.llm.prompts import Prompt, rows_of
 from rlox.llm.rewards import weighted_rewards
-from rlox.training.text import best_rows, written_with
+from rlox.sources.writers import written_with
+from rlox.training.text import best_rows
 
 __all__ = ["BestOfN"]
 

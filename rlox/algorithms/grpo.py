@@ -23,6 +23,7 @@ from rlox.configs import GRPOConfig, RunConfig
 from rlox.devices import moved
 from rlox.llm import group_advantages
 from rlox.llm.batches import Tokens
+from rlox.llm.serving import GenerationServer
 from rlox.losses import GRPOLoss, importance_weights
 from rlox.training.parts import Parts, Tools
 from rlox.types import Clock, Update
@@ -143,6 +144,7 @@ class GRPO(WritingAlgorithm):
     callbacks : called during training; one that returns False from `on_step` stops it
     logger : receives metrics rows
     task : one of `rlox.llm.TASKS`
+    server : that writes completions in the model's place, given the weights as they change
     seed : keys every random stream of the run
     **config_kwargs : any field of `GRPOConfig`, or `device`; unknown names are errors
     """
@@ -163,6 +165,7 @@ class GRPO(WritingAlgorithm):
         logger: LoggerCallback | None = None,
         *,
         task: str | None = None,
+        server: GenerationServer | None = None,
         seed: int = 42,
         **config_kwargs: Any,
     ) -> None:
@@ -174,4 +177,4 @@ class GRPO(WritingAlgorithm):
             **config_kwargs,
         }
         objects = (ref_model, reward_fn)
-        self._begin(model, task, seed, options, objects, logger, callbacks)
+        self._begin(model, task, seed, options, objects, logger, callbacks, server)

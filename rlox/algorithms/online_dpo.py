@@ -19,6 +19,7 @@ from rlox.errors import ConfigError, RloxError, ShapeError
 from rlox.importing import failure, load
 from rlox.llm.batches import Pairs, Tokens
 from rlox.llm.rewards import weighted_rewards
+from rlox.llm.serving import GenerationServer
 from rlox.training.parts import Parts, Tools
 from rlox.types import Clock, Update
 
@@ -115,12 +116,13 @@ class OnlineDPO(WritingAlgorithm):
     callbacks : called during training; one that returns False from `on_step` stops it
     logger : receives metrics rows
     reward_fn : as of `GRPO`
+    server : that writes completions in the model's place, given the weights as they change
     seed : keys every random stream of the run
     **config_kwargs : any field of `OnlineDPOConfig`, or `device`; unknown names are errors
     """
 
     name = "online_dpo"
-    objects = ("ref_model", "preference_fn")
+    objects = ("ref_model", "preference_fn", "server")
     make = staticmethod(make)
 
     def __init__(
@@ -136,6 +138,7 @@ class OnlineDPO(WritingAlgorithm):
         *,
         reward_fn: Rewarding = None,
         task: str | None = None,
+        server: GenerationServer | None = None,
         seed: int = 42,
         **config_kwargs: Any,
     ) -> None:
@@ -146,4 +149,4 @@ class OnlineDPO(WritingAlgorithm):
             **config_kwargs,
         }
         objects = (ref_model, reward_fn, preference_fn)
-        self._begin(model, task, seed, options, objects, logger, callbacks)
+        self._begin(model, task, seed, options, objects, logger, callbacks, server)

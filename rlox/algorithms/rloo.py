@@ -26,6 +26,7 @@ from rlox.devices import moved
 from rlox.llm import leave_one_out_advantages
 from rlox.llm.batches import Tokens
 from rlox.llm.rewards import weighted_rewards
+from rlox.llm.serving import GenerationServer
 from rlox.losses import rloo_loss
 from rlox.training.parts import Parts, Tools
 from rlox.types import Clock, Update
@@ -101,6 +102,7 @@ class RLOO(WritingAlgorithm):
     kl_coef : what a reward loses for each nat that a completion is likelier than at the reference
     callbacks : called during training; one that returns False from `on_step` stops it
     logger : receives metrics rows
+    server : that writes completions in the model's place, given the weights as they change
     seed : keys every random stream of the run
     **config_kwargs : any field of `RLOOConfig`, or `device`; unknown names are errors
     """
@@ -121,6 +123,7 @@ class RLOO(WritingAlgorithm):
         logger: LoggerCallback | None = None,
         *,
         task: str | None = None,
+        server: GenerationServer | None = None,
         seed: int = 42,
         **config_kwargs: Any,
     ) -> None:
@@ -132,4 +135,4 @@ class RLOO(WritingAlgorithm):
             **config_kwargs,
         }
         objects = (ref_model, reward_fn)
-        self._begin(model, task, seed, options, objects, logger, callbacks)
+        self._begin(model, task, seed, options, objects, logger, callbacks, server)

@@ -31,12 +31,13 @@ from rlox.llm import (
 )
 from rlox.llm.judges import FunctionJudge, Judge, Judges, RewardFunction, TaskJudge
 from rlox.llm.prompts import TaskPrompts
+from rlox.llm.serving import GenerationServer
 from rlox.runs.checkpoint import Checkpoint
 from rlox.runs.loading import Objects
 from rlox.sources.text import TextSource
 from rlox.training.loop import Learner
 from rlox.training.parts import Parts, Tools
-from rlox.training.text import TextActor, TextEvaluator, written_by, written_with
+from rlox.training.text import TextActor, TextEvaluator, written_by
 
 __all__ = ["SIZE", "Preference", "Text", "TextGiven", "frozen_copy", "text_of", "text_parts"]
 
@@ -56,6 +57,7 @@ class TextGiven(Objects):
     rewards: tuple[RewardFunction, ...] = ()
     preference: Preference | None = None
     size: LlamaSize | None = None  # of a model that a checkpoint has the weights of
+    server: GenerationServer | None = None  # that writes completions in the model's place
 
     def __post_init__(self) -> None:
         for name in ("model", "ref_model"):
@@ -108,10 +110,6 @@ class Text:
         if self.prompts is None or self.judge is None:
             return None
         return TextEvaluator(self.model, self.prompts, self.judge, self.weights, self.sampling)
-
-    def write(self, prompts: list[Tensor], uniforms: Tensor) -> Completed:
-        """Completions of the model as it is, to learn from."""
-        return written_with(self.model, prompts, self.sampling, uniforms)
 
     def written(self, prompts: list[Tensor], generator: torch.Generator | None) -> Completed:
         """Completions of the best tokens, or of those that are drawn, to look at."""

@@ -24,6 +24,7 @@ from rlox.llm import Llama, save_llama
 from rlox.llm.judges import RewardFunction
 from rlox.llm.prompts import GivenPrompts, Prompt, rows_of
 from rlox.llm.rewards import weighted_rewards
+from rlox.llm.serving import GenerationServer
 from rlox.runs.algorithm import Algorithm
 from rlox.runs.interrupts import whole_updates
 from rlox.runs.progress import reporter, shown
@@ -58,12 +59,15 @@ class TextAlgorithm(Algorithm):
         objects: tuple[Any, ...],
         logger: LoggerCallback | None,
         callbacks: Callback | Sequence[Callback] | None,
+        server: GenerationServer | None = None,
     ) -> None:
         """As `Algorithm.__init__`, by a façade's arguments; `objects`: reference, rewards, preference."""
         ref_model, reward_fn, *preference = objects
         folder = isinstance(model, str | PathLike)
         module: Any = None if folder else model
-        given = TextGiven(module, ref_model, functions_of(reward_fn), *preference)
+        preferring = preference[0] if preference else None
+        functions = functions_of(reward_fn)
+        given = TextGiven(module, ref_model, functions, preferring, server=server)
         for name in given.names():
             if name in options:
                 raise ConfigError(
@@ -102,21 +106,24 @@ class TextAlgorithm(Algorithm):
         callbacks: Callback | Sequence[Callback] | None = None,
         trust: bool = False,
         device: str | None = None,
+        server: GenerationServer | None = None,
         **others: Any,
     ) -> Self:
         """Restore from a run folder or a checkpoint folder, as `Algorithm.from_checkpoint`.
 
         What was an object is given again: `model`, into which the weights are loaded, a `ref_model` of the
-        user's own, functions.
+        user's own, functions, a `server`.
         """
         for name in NOT_TEXT:
-            if given := others.get(name):
+            if there := others.get(name):
                 key = name.removesuffix("_id")
-                raise ConfigError(f"{key}={given}: {cls.name} learns text; leave it out")
-        for name, there in {"ref_model": ref_model, "preference_fn": preference_fn}.items():
+                raise ConfigError(f"{key}={there}: {cls.name} learns text; leave it out")
+        given = {"ref_model": ref_model, "preference_fn": preference_fn, "server": server}
+        for name, there in given.items():
             if there is not None and name not in cls.objects:
                 raise ConfigError(f"{name} is given, and {cls.name} has none; leave it out")
-        objects = TextGiven(model, ref_model, functions_of(reward_fn), preference_fn)
+        functions = functions_of(reward_fn)
+        objects = TextGiven(model, ref_model, functions, preference_fn, server=server)
         more: dict[str, Any] = {
             "policy": objects,
             "logger": logger,
@@ -233,6 +240,8 @@ SHORT = {"loss/policy": "loss", "loss/total": "loss", "policy/kl": "kl"}
 
 class WritingAlgorithm(TextAlgorithm):
     """Of those that learn from completions of the model's own."""
+
+    objects: ClassVar[tuple[str, ...]] = ("ref_model", "server")
 
     def train_step(self, prompts: Tensor | Sequence[Tensor]) -> dict[str, float]:
         """One batch of these prompts `[B, P]`, or of different lengths; its metrics."""

@@ -8,9 +8,28 @@ from rlox.algorithms.text import Text
 from rlox.configs import RunConfig
 from rlox.configs.text import GroupConfig, WritingConfig
 from rlox.errors import ConfigError
+from rlox.llm.serving import GenerationServer
 from rlox.sources.text import WritingSource
+from rlox.sources.writers import LocalWriter, ServedWriter, Writer
 
 __all__ = ["writing_source"]
+
+
+def _writer(config: RunConfig, text: Text) -> Writer:
+    """The model itself, or a server that was given, or is configured."""
+    algo, server = cast(WritingConfig, config.algo), text.given.server
+    if server is None and algo.server is None:
+        return LocalWriter(text.model, text.sampling, config.seed)
+    if text.group.size > 1:
+        raise ConfigError(
+            f"a server that writes for {text.group.size} processes would get the weights of each: take one"
+        )
+    if server is None:
+        decode = None if text.task is None else text.task.characters.decode
+        server = GenerationServer(
+            str(algo.server), algo.server_url, algo.server_model, decode=decode
+        )
+    return ServedWriter(server, text.model, text.sampling, config.seed, algo.staleness)
 
 
 def writing_source(
@@ -31,8 +50,7 @@ def writing_source(
         text.prompts,
         algo.batch_size,
         config.seed,
-        text.write,
-        text.sampling.max_new_tokens,
+        _writer(config, text),
         text.judge if judged else None,
         text.weights,
         group_size,

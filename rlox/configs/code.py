@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import Field, fields, is_dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from rlox import plugins
 from rlox.configs.names import nearest
@@ -22,6 +23,7 @@ __all__ = [
     "arguments_of",
     "as_code",
     "code",
+    "is_here",
     "name_of",
     "named",
     "paths",
@@ -86,13 +88,13 @@ def name_of(spec: Code) -> str:
 
 
 def paths(config: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """The key and the path of all code that a configuration object names."""
+    """The key and the path of all code that a configuration object names, and addresses of elsewhere."""
     for f in fields(config):
         value, key = getattr(config, f.name), f"{prefix}{f.name}"
         kind = f.metadata.get("code")
         if is_dataclass(value):
             yield from paths(value, f"{key}.")
-        elif kind == "id" and ":" in value:
+        elif (kind == "id" and ":" in value) or (kind == "url" and not is_here(value)):
             yield key, value
         elif kind is None and isinstance(
             value, Mapping
@@ -114,7 +116,11 @@ def require_trusted(
     `typed` is all that the user has repeated, code anywhere in it and secrets as `key=text`; `remedy`
     gets the `key=text` that would have to be and says how.
     """
-    asked = [(key, path, "code") for key, path in paths(config) if not _repeats(path, typed)]
+    asked = [
+        (key, path, "an address" if "://" in path else "code")
+        for key, path in paths(config)
+        if not _repeats(path, typed)
+    ]
     left = asked + [
         (key, text, "a value of the environment")
         for key, text in references(config)
@@ -128,6 +134,14 @@ def require_trusted(
             "  a run folder is data: nothing it names is imported or looked up unless you say so\n"
             f"  {remedy(found)}"
         )
+
+
+def is_here(url: str) -> bool:
+    """Whether an address is of this machine."""
+    try:
+        return urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")
+    except ValueError:
+        return False
 
 
 def _named_in(value: Any, key: str) -> Iterator[tuple[str, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
 from rlox.configs.base import AlgorithmConfig
@@ -17,6 +17,8 @@ from rlox.errors import ConfigError
 TEXT = "text"  # env.id of a run on text, with its task: text/copy
 TASKS = ("arithmetic", "copy", "format")
 REWARDS = ("right", "close")  # by a task's answers
+SERVERS = ("vllm", "sglang", "tgi")
+OF_SERVERS = ("server_url", "server_model")
 TINY = "tiny"  # a new small model in place of a folder with one
 
 
@@ -95,6 +97,34 @@ class WritingConfig(TextAlgorithmConfig):
     min_p: float | None = param(
         None, "only tokens this many times as probable as the best", within="[0, 1]"
     )
+    server: str | None = param(
+        None,
+        "a generation server that writes completions, given the weights as they change; null: this process",
+        choices=SERVERS,
+    )
+    server_url: str = param(
+        "http://127.0.0.1:8000", "where it is; weights go by a folder that both see", code="url"
+    )
+    server_model: str = param("default", "the name that it serves the model by (vllm)")
+    staleness: int = param(
+        0, "how many updates old the weights of a server may be", within="[0, inf)"
+    )
+
+    def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
+        """Nothing is said of a server that is not there, nor what one does not do."""
+        super().check(env, buffer)
+        others = {f.name: f.default for f in fields(self) if f.name in OF_SERVERS}
+        for name, default in others.items():
+            if self.server is None and getattr(self, name) != default:
+                raise ConfigError(
+                    f"algo.{name}={getattr(self, name)} is of a server: set algo.server, or leave it out"
+                )
+        filters = [n for n in ("top_k", "top_p", "min_p") if getattr(self, n) is not None]
+        if self.server is not None and filters:
+            raise ConfigError(
+                f"algo.{filters[0]} with algo.server: log-probabilities would not be those of all tokens; "
+                "leave it out"
+            )
 
 
 @dataclass(frozen=True)

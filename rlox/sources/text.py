@@ -15,18 +15,17 @@ from rlox._core import Stream
 from rlox.distributed import Group
 from rlox.errors import ConfigError
 from rlox.llm.batches import Answers, Pairs, Tokens, answers_of
-from rlox.llm.decoding import Completed
 from rlox.llm.judges import Judge
 from rlox.llm.prompts import Prompt, Prompts
 from rlox.llm.rewards import weighted_rewards
 from rlox.llm.tasks import Task
 from rlox.sources.store import Store
+from rlox.sources.writers import Writer
 from rlox.types import Clock, Episode, Progress, Update
 
 __all__ = ["AnswerSource", "PairSource", "TextSource", "WritingSource", "pairs_of"]
 
 B = TypeVar("B")
-Write = Callable[[list[Tensor], Tensor], Completed]
 
 
 class TextSource(ABC, Generic[B]):
@@ -41,7 +40,7 @@ class TextSource(ABC, Generic[B]):
     parts : steps of the optimizer that a batch is cut into, of which each process has a share
     """
 
-    resume_grade = "exact"
+    resume_grade: str = "exact"
     stored_bytes = 0
 
     def __init__(
@@ -70,13 +69,13 @@ class TextSource(ABC, Generic[B]):
     def batch_of(self, prompts: list[Prompt], clock: Clock) -> tuple[B, Progress]:
         """What is learned of these prompts, of which the first has the number that the clock says."""
         own = self.group.rows(len(prompts), self._parts)
-        return self._batch([prompts[i] for i in own], own, clock.samples)
+        return self._batch([prompts[i] for i in own], own, clock)
 
     @abstractmethod
     def _batch(
-        self, prompts: list[Prompt], own: NDArray[np.int64], first: int
+        self, prompts: list[Prompt], own: NDArray[np.int64], clock: Clock
     ) -> tuple[B, Progress]:
-        """What this process learns: of the prompts with the numbers `first + own` of a run."""
+        """What this process learns: of the prompts with the numbers `clock.samples + own` of a run."""
 
     def feedback(self, update: Update) -> None:
         """The model that learns is the one that writes."""
@@ -104,12 +103,11 @@ class TextSource(ABC, Generic[B]):
 
 
 class WritingSource(TextSource[Tokens]):
-    """Groups of completions that a model writes; those of prompt k are a function of its weights and k.
+    """Groups of completions that a model writes, in this process a function of its weights and their number.
 
     Parameters
     ----------
-    write : what completes rows of prompts, by uniforms `[B, longest]`
-    longest : tokens of a completion at most
+    write : who completes prompts
     judge : what completions are worth
     weights : of the functions of the judge; None: 1 each
     group_size : completions of each prompt
@@ -120,8 +118,7 @@ class WritingSource(TextSource[Tokens]):
         prompts: Prompts | None,
         batch_size: int,
         seed: int,
-        write: Write,
-        longest: int,
+        write: Writer,
         judge: Judge | None,
         weights: Sequence[float] | None,
         group_size: int,
@@ -129,19 +126,17 @@ class WritingSource(TextSource[Tokens]):
         parts: int,
     ) -> None:
         super().__init__(prompts, batch_size, seed, group, parts)
-        self._write, self._longest = write, longest
+        self._write = write
+        self.resume_grade = "exact" if write.exact else "episode_start"
         self._judge, self._weights, self._group_size = judge, weights, group_size
 
     def _batch(
-        self, prompts: list[Prompt], own: NDArray[np.int64], first: int
+        self, prompts: list[Prompt], own: NDArray[np.int64], clock: Clock
     ) -> tuple[Tokens, Progress]:
-        size = self._group_size
+        size, first = self._group_size, clock.samples
         rows = [prompt for prompt in prompts for _ in range(size)]
-        drawn = [
-            Stream(self.seed, "tokens", first + int(k)).uniform(size * self._longest) for k in own
-        ]
-        uniforms = torch.from_numpy(np.stack(drawn).reshape(len(rows), self._longest))
-        written = self._write([prompt.ids for prompt in rows], uniforms)
+        numbers = (first + own).tolist()
+        written = self._write([prompt.ids for prompt in prompts], size, numbers, clock.updates)
         rewards = np.full((len(rows), 1), np.nan)
         if self._judge is not None:
             rewards = self._judge(rows, written)
@@ -180,7 +175,7 @@ class AnswerSource(TextSource[Answers]):
         self._task = task
 
     def _batch(
-        self, prompts: list[Prompt], own: NDArray[np.int64], first: int
+        self, prompts: list[Prompt], own: NDArray[np.int64], clock: Clock
     ) -> tuple[Answers, Progress]:
         batch = answers_of([p.ids for p in prompts], [self._right(p) for p in prompts])
         return batch, Progress()
@@ -209,9 +204,9 @@ class PairSource(TextSource[Pairs]):
         self._task = task
 
     def _batch(
-        self, prompts: list[Prompt], own: NDArray[np.int64], first: int
+        self, prompts: list[Prompt], own: NDArray[np.int64], clock: Clock
     ) -> tuple[Pairs, Progress]:
-        batch = pairs_of(self._task, prompts, self.seed, first + own)
+        batch = pairs_of(self._task, prompts, self.seed, clock.samples + own)
         return batch, Progress()
 
 

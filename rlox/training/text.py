@@ -13,16 +13,17 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rlox.errors import ConfigError
-from rlox.llm.decoding import Completed, Sampling, completions
+from rlox.llm.decoding import Completed, Sampling
 from rlox.llm.judges import Judge
 from rlox.llm.models import TextModel
 from rlox.llm.prompts import Prompt, TaskPrompts
 from rlox.llm.rewards import weighted_rewards
+from rlox.sources.writers import written_with
 from rlox.training.evaluate import Evaluation
 
-__all__ = ["TextActor", "TextEvaluator", "best_rows", "written_by", "written_with"]
+__all__ = ["TextActor", "TextEvaluator", "best_rows", "written_by"]
 
-ROWS = 512  # completions that are written side by side at most
+ROWS = 256  # of an evaluation, that are written side by side
 SHOWN = 16  # of an evaluation, to be looked at
 
 
@@ -115,33 +116,6 @@ def written_by(
     shape = (len(prompts), how.max_new_tokens)
     uniforms = torch.rand(shape, dtype=torch.float64, generator=generator, device=generator.device)
     return written_with(model, prompts, how, uniforms)
-
-
-def written_with(
-    model: TextModel, prompts: list[Tensor], how: Sampling, uniforms: Tensor | None
-) -> Completed:
-    """As `completions`, so many side by side that memory holds their caches; on the CPU."""
-    parts = []
-    for at in range(0, len(prompts), ROWS):
-        there = [prompt.to(model.device) for prompt in prompts[at : at + ROWS]]
-        drawn = None if uniforms is None else uniforms[at : at + ROWS]
-        parts.append(completions(model, there, how, drawn).cpu())
-    return parts[0] if len(parts) == 1 else _joined(parts, how.pad)
-
-
-def _joined(parts: list[Completed], pad: int) -> Completed:
-    """All rows, as wide as the widest."""
-    width = max(part.tokens.shape[1] for part in parts)
-
-    def wide(of: Tensor, value: float) -> Tensor:
-        return torch.nn.functional.pad(of, (0, width - of.shape[1]), value=value)
-
-    return Completed(
-        torch.cat([wide(part.tokens, pad) for part in parts]),
-        torch.cat([wide(part.mask, False) for part in parts]),
-        torch.cat([wide(part.log_probs, 0.0) for part in parts]),
-        torch.cat([part.ended for part in parts]),
-    )
 
 
 def best_rows(worth: NDArray[np.float64], n: int) -> NDArray[np.int64]:

@@ -8,6 +8,10 @@ from typing import Any
 
 import pytest
 from helpers.cli import Cli, only_run
+from helpers.fake_generation import fake_generation
+
+from rlox.algorithms import GRPO
+from rlox.llm import Llama, LlamaSize, task_of
 
 SFT = ("train", "algo=sft", "env=text", "task=copy", "tuned=null", "algo.batch_size=8")
 
@@ -73,7 +77,27 @@ def test_a_task_is_named_by_its_environment_too(cli: Cli, tmp_path: Path) -> Non
     assert (result["env"], result["samples"]) == ("text/copy", 8)
 
 
+def test_completions_come_from_a_server_that_is_given_the_weights(cli: Cli, tmp_path: Path) -> None:
+    model = Llama(LlamaSize(vocab_size=len(task_of("copy").characters)))
+    with fake_generation("vllm", model) as fake:
+        ran = cli(
+            "train", "algo=grpo", "env=text/copy", "algo.batch_size=4", "total_steps=12",
+            "algo.server=vllm", f"algo.server_url={fake.url}", "algo.server_model=tiny", "eval.episodes=2",
+            "algo.rewards=[close]", "algo.learning_rate=1e-3",
+        )  # fmt: skip
+    assert ran.code == 0, ran.err
+    paths = [path for path, _ in fake.asked]
+    assert (paths.count("/collective_rpc"), paths.count("/v1/completions")) == (3, 3 * 4 + 3)
+    run = only_run(tmp_path / "runs")
+    assert json.loads((run / "result.json").read_text())["resume_grade"] == "episode_start"
+    weights = GRPO.from_checkpoint(run).policy.lm_head.weight
+    assert 0 < float((weights - fake.model.lm_head.weight).abs().max()) < 0.01, "one update ahead"
+
+
 REFUSED = {
+    "algo=grpo env=text/copy algo.server_model=tiny": "algo.server_model=tiny is of a server: set",
+    "algo=grpo env=text/copy algo.server=vllm algo.top_k=3": "algo.top_k with algo.server: log-prob",
+    "algo=grpo env=text/copy algo.server=vlm": "algo.server=vlm: expected one of vllm, sglang, tgi",
     "algo=grpo": "env=CartPole-v1: grpo learns from text; set env=text and task=arithmetic",
     "algo=sft env=text": "missing key 'task': sft learns what a task is about; set task=arithmetic",
     "algo=grpo task=copy": "env=CartPole-v1: grpo learns from text; set env=text",

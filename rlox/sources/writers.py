@@ -1,0 +1,124 @@
+"""Who writes completions to learn from: the model in this process, or a server that has its weights."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rlox._core import Stream
+from rlox.errors import ConfigError
+from rlox.llm import Llama, TextModel, save_llama
+from rlox.llm.decoding import Completed, Sampling, completions
+from rlox.llm.serving import GenerationServer
+
+__all__ = ["ROWS", "LocalWriter", "ServedWriter", "Writer", "written_with"]
+
+ROWS = 512  # completions that are written side by side at most
+
+
+class Writer(Protocol):
+    """Completions of prompts that have numbers in a run."""
+
+    exact: bool  # whether they are a function of weights, seed and number alone
+
+    def __call__(
+        self, prompts: list[Tensor], n: int, numbers: Sequence[int], updates: int
+    ) -> Completed:
+        """`n` of each prompt, those of a prompt one after the other, after so many updates of the run."""
+
+
+class LocalWriter:
+    """The model in this process; what is drawn for prompt k is a function of the seed and k."""
+
+    exact = True
+
+    def __init__(self, model: TextModel, how: Sampling, seed: int) -> None:
+        self._model, self._how, self._seed = model, how, seed
+
+    def __call__(
+        self, prompts: list[Tensor], n: int, numbers: Sequence[int], updates: int
+    ) -> Completed:
+        """By the weights as they are."""
+        longest = self._how.max_new_tokens
+        drawn = [Stream(self._seed, "tokens", k).uniform(n * longest) for k in numbers]
+        uniforms = torch.from_numpy(np.stack(drawn).reshape(-1, longest))
+        rows = [prompt for prompt in prompts for _ in range(n)]
+        return written_with(self._model, rows, self._how, uniforms)
+
+
+class ServedWriter:
+    """A server, which is given the weights when its own are more than `staleness` updates old.
+
+    They go by a folder that both see. What it says of its tokens is compared with the model each time.
+    """
+
+    exact = False
+
+    def __init__(
+        self,
+        server: GenerationServer,
+        model: TextModel,
+        how: Sampling,
+        seed: int,
+        staleness: int = 0,
+    ) -> None:
+        self._server, self._model, self._how, self._seed = server, model, how, seed
+        self._staleness = staleness
+        self._folder = tempfile.TemporaryDirectory(prefix="rlox-weights-")
+
+    def __call__(
+        self, prompts: list[Tensor], n: int, numbers: Sequence[int], updates: int
+    ) -> Completed:
+        """By weights that are new enough."""
+        has = self._server.version
+        if has is None or not 0 <= updates - has <= self._staleness:
+            self._sync(updates, prompts[0])
+        self._server.require_fresh(updates, self._staleness)
+        seeds = [int(Stream(self._seed, "tokens", k).uniform(1)[0] * 2**31) for k in numbers]
+        return self._server.write(prompts, n, self._how, seeds)
+
+    def _sync(self, updates: int, prompt: Tensor) -> None:
+        module: Any = self._model.module
+        folder = Path(self._folder.name) / f"update-{updates}"
+        if isinstance(module, Llama):
+            save_llama(module, folder, eos=self._how.eos, pad=self._how.pad)
+        elif callable(getattr(module, "save_pretrained", None)):
+            module.save_pretrained(folder, safe_serialization=True)
+        else:
+            raise ConfigError(
+                f"{type(module).__name__} has no save_pretrained, by which a server would get its weights"
+            )
+        self._server.load(folder, updates, self._model, prompt, self._how)
+
+
+def written_with(
+    model: TextModel, prompts: list[Tensor], how: Sampling, uniforms: Tensor | None
+) -> Completed:
+    """As `completions`, so many side by side that memory holds their caches; on the CPU."""
+    parts = []
+    for at in range(0, len(prompts), ROWS):
+        there = [prompt.to(model.device) for prompt in prompts[at : at + ROWS]]
+        drawn = None if uniforms is None else uniforms[at : at + ROWS]
+        parts.append(completions(model, there, how, drawn).cpu())
+    return parts[0] if len(parts) == 1 else _joined(parts, how.pad)
+
+
+def _joined(parts: list[Completed], pad: int) -> Completed:
+    """All rows, as wide as the widest."""
+    width = max(part.tokens.shape[1] for part in parts)
+
+    def wide(of: Tensor, value: float) -> Tensor:
+        return torch.nn.functional.pad(of, (0, width - of.shape[1]), value=value)
+
+    return Completed(
+        torch.cat([wide(part.tokens, pad) for part in parts]),
+        torch.cat([wide(part.mask, False) for part in parts]),
+        torch.cat([wide(part.log_probs, 0.0) for part in parts]),
+        torch.cat([part.ended for part in parts]),
+    )

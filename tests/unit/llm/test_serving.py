@@ -1,0 +1,266 @@
+"""Generation servers: what they write is their model's, and what goes wrong is said, or tried again."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from helpers.fake_generation import FakeServer, fake_generation
+
+from rlox.algorithms import GRPO
+from rlox.configs import make_run
+from rlox.configs.code import paths, require_trusted
+from rlox.errors import ConfigError, GenerationError, UnknownNameError
+from rlox.llm import Llama, LlamaSize, Sampling, TextModel, save_llama
+from rlox.llm.serving import DIALECTS, GenerationServer
+
+SIZE = LlamaSize(vocab_size=11, hidden_size=32, num_hidden_layers=1)
+PROMPTS = [torch.tensor([3, 4, 5]), torch.tensor([6, 3, 4, 2]), torch.tensor([7])]
+HOW = Sampling(max_new_tokens=6, temperature=0.8, eos=(1,), pad=0)
+KINDS = tuple(DIALECTS)
+
+
+def llama(seed: int = 0) -> Llama:
+    torch.manual_seed(seed)
+    return Llama(SIZE)
+
+
+def letters(ids: list[int]) -> str:
+    return "".join(chr(ord("a") + token) for token in ids)
+
+
+def asked(server: FakeServer, kind: str, **options: Any) -> GenerationServer:
+    made = GenerationServer(kind, server.url, **{"decode": letters, "timeout": 20.0, **options})
+    made.channel.wait = 0.01
+    return made
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_completions_and_their_log_probabilities_are_those_of_the_servers_model(kind: str) -> None:
+    model = llama()
+    with fake_generation(kind, model) as fake, asked(fake, kind) as server:
+        written = server.write(PROMPTS, 4, HOW, [1, 2, 3])
+        again = server.write(PROMPTS, 4, HOW, [1, 2, 3])
+    assert written.tokens.shape[0] == 12
+    assert all(map(torch.equal, written.rows(), again.rows())), "a prompt's seed says what is drawn"
+    assert len({tuple(row.tolist()) for row in written.rows()[:4]}) > 1, (
+        "of a prompt's each is drawn"
+    )
+    rows = [prompt for prompt in PROMPTS for _ in range(4)]
+    said = TextModel(model).completion_log_probs(rows, written.tokens, written.mask, 0.8)
+    torch.testing.assert_close(written.log_probs, said.detach(), rtol=0.0, atol=1e-5)
+    ends = [row[-1] == 1 for row in written.rows()]
+    assert written.ended.tolist() == ends
+    assert all(end or len(row) == 6 for end, row in zip(ends, written.rows(), strict=True))
+
+
+@pytest.mark.parametrize("kind", ["vllm", "sglang"])
+def test_weights_that_arrived_are_seen_and_have_the_version_of_the_update(
+    kind: str, tmp_path: Path
+) -> None:
+    other = llama(1)
+    save_llama(other, tmp_path)
+    with fake_generation(kind, llama()) as fake, asked(fake, kind) as server:
+        with pytest.raises(
+            GenerationError, match="has no weights that were seen, expected at most 0"
+        ):
+            server.require_fresh(3)
+        server.load(tmp_path, 3, TextModel(other), PROMPTS[0], HOW)
+        assert server.require_fresh(3) == 0
+        assert server.require_fresh(5, staleness=2) == 2
+        with pytest.raises(
+            GenerationError, match="has weights of 3 updates ago, expected at most 2"
+        ):
+            server.require_fresh(6, staleness=2)
+        with pytest.raises(GenerationError, match="has other weights than the model that learns"):
+            server.check(TextModel(llama()), PROMPTS[0], HOW)
+
+
+def test_a_server_that_says_yes_and_keeps_its_weights_is_found_out(tmp_path: Path) -> None:
+    other = llama()
+    with torch.no_grad():
+        other.lm_head.weight.add_(0.01 * torch.randn(other.lm_head.weight.shape))
+    save_llama(other, tmp_path)
+    with (
+        fake_generation("vllm", llama(), "keeps its weights") as fake,
+        asked(fake, "vllm") as server,
+    ):
+        server.check(TextModel(llama()), PROMPTS[0], HOW)
+        with pytest.raises(GenerationError, match="It may have answered without loading them"):
+            server.load(tmp_path, 1, TextModel(other), PROMPTS[0], HOW)
+        assert server.version is None
+
+
+def test_an_adapter_takes_the_place_of_the_last_one_and_is_asked_for_by_its_name(
+    tmp_path: Path,
+) -> None:
+    other = llama(1)
+    save_llama(other, tmp_path)
+    (tmp_path / "adapter_config.json").write_text("{}")
+    with fake_generation("vllm", llama()) as fake, asked(fake, "vllm", model="tiny") as server:
+        server.write(PROMPTS[:1], 1, HOW, [0])
+        server.load(tmp_path, 1, TextModel(other), PROMPTS[0], HOW)
+        told = dict(fake.asked)["/v1/load_lora_adapter"]
+    assert told["load_inplace"] is True
+    names = [given["model"] for path, given in fake.asked if path == "/v1/completions"]
+    assert names == ["tiny", "rlox"]
+
+
+def close(completions: list[torch.Tensor], prompts: Any) -> list[float]:
+    """The part of the tokens below 5."""
+    return [float((row < 5).double().mean()) for row in completions]
+
+
+@pytest.mark.parametrize("kind", ["vllm", "sglang"])
+def test_a_model_learns_from_what_a_server_writes_with_its_weights(kind: str) -> None:
+    model = llama()
+    options = {"max_new_tokens": 6, "eos_token_id": (1,), "learning_rate": 3e-3, "kl_coef": 0.0}
+    with fake_generation(kind, llama(7)) as fake, asked(fake, kind) as server:
+        grpo = GRPO(model, reward_fn=close, server=server, group_size=8, seed=1, **options)
+        before = grpo.evaluate(PROMPTS)
+        first = grpo.train_step(PROMPTS)
+        for _ in range(14):
+            last = grpo.train_step(PROMPTS)
+        loads = [path for path, _ in fake.asked if "generate" not in path and "compl" not in path]
+        assert len(loads) == 15, "weights go before every batch"
+        assert last["mean_reward"] > first["mean_reward"]
+        assert grpo.evaluate(PROMPTS) >= before
+        assert grpo.source.resume_grade == "episode_start"
+    assert server.version == 14
+
+
+def test_weights_of_a_server_may_be_as_old_as_is_said() -> None:
+    options = {"max_new_tokens": 6, "eos_token_id": (1,), "learning_rate": 1e-3}
+    with fake_generation("vllm", llama(7)) as fake, asked(fake, "vllm") as server:
+        grpo = GRPO(llama(), reward_fn=close, server=server, staleness=2, **options)
+        versions = []
+        for _ in range(7):
+            grpo.train_step(PROMPTS)
+            versions.append(server.version)
+    assert versions == [0, 0, 0, 3, 3, 3, 6]
+
+
+def test_a_server_that_keeps_its_weights_ends_the_run_before_anything_is_learned_of_them() -> None:
+    model = llama()
+    begin = model.lm_head.weight.detach().clone()
+    options = {"max_new_tokens": 6, "eos_token_id": (1,)}
+    with fake_generation("vllm", llama(7), "keeps its weights") as fake:
+        grpo = GRPO(model, reward_fn=close, server=asked(fake, "vllm"), **options)
+        with pytest.raises(GenerationError, match="has other weights than the model that learns"):
+            grpo.train_step(PROMPTS)
+    assert torch.equal(model.lm_head.weight, begin)
+
+
+def test_a_run_folder_that_names_a_server_elsewhere_is_not_trusted() -> None:
+    for url, here in (("http://127.0.0.1:9", True), ("http://elsewhere.invalid:8000", False)):
+        config = {"rewards": ["close"], "server": "vllm", "server_url": url}
+        made = make_run({"algo": {"name": "grpo", **config}, "env": {"id": "text/copy", "n_envs": 1},
+                         "task": "copy"})  # fmt: skip
+        assert [key for key, _ in paths(made)] == ([] if here else ["algo.server_url"])
+        if not here:
+            with pytest.raises(
+                ConfigError, match=r"names an address: algo\.server_url=http://elsewhere"
+            ):
+                require_trusted(made, [], "runs/x", lambda _: "")
+            require_trusted(made, [f"algo.server_url={url}"], "runs/x", lambda _: "")
+
+
+FAILS = {
+    "hangs": "did not answer within 0.3 s (tried 3 times)",
+    "500": "answers 500: ",
+    "400": 'answers 400: {"error": "prompt must be a string"}',
+    "no JSON": "answers 17 bytes that are no JSON: <html>busy</html> (tried 3 times)",
+    "too much": "answers more than 1,048,576 bytes",
+    "truncates": "(tried 3 times)",
+    "loses a token": "some were lost",
+    "loses a log-probability": "expected one <= 0 for each",
+    "loses a completion": "wrote 3 completions of a prompt, 4 were asked for",
+    "one twice": "wrote 5 completions of a prompt, 4 were asked for",
+    "goes on behind the end": "with an end among them, expected 1 to 6 up to the first end",
+    "not a number": "and log-probabilities [nan",
+}
+ONCE = ("400", "too much")  # what no further try would change
+AGAIN = ("hangs", "500", "no JSON", "truncates")
+
+
+@pytest.mark.parametrize("mode", FAILS)
+def test_what_a_server_does_wrong_is_an_error_that_says_so(mode: str) -> None:
+    options = {"most": 1 << 20, "timeout": 0.3 if mode == "hangs" else 20.0}
+    with (
+        fake_generation("vllm", llama(), mode) as fake,
+        asked(fake, "vllm", **options) as server,
+        pytest.raises(GenerationError) as raised,
+    ):
+        server.write(PROMPTS[:1], 4, HOW, [1])
+    assert FAILS[mode] in str(raised.value)
+    assert fake.url in str(raised.value)
+    assert len(fake.asked) == (3 if mode in AGAIN else 1)
+
+
+@pytest.mark.parametrize("mode", AGAIN)
+def test_a_request_that_failed_is_made_again_and_nothing_is_lost_or_there_twice(mode: str) -> None:
+    model = llama()
+    with fake_generation("vllm", model) as fake, asked(fake, "vllm") as server:
+        whole = server.write(PROMPTS, 4, HOW, [1, 2, 3])
+    options = {"timeout": 1.0 if mode == "hangs" else 20.0}
+    with (
+        fake_generation("vllm", model, mode, times=2) as fake,
+        asked(fake, "vllm", **options) as server,
+    ):
+        written = server.write(PROMPTS, 4, HOW, [1, 2, 3])
+        assert server.channel.failures == 2
+    assert torch.equal(written.tokens, whole.tokens)
+    assert torch.equal(written.log_probs, whole.log_probs)
+
+
+def test_a_server_that_is_not_there_is_named() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with GenerationServer("vllm", f"http://127.0.0.1:{port}", retries=1) as server:
+        server.channel.wait = 0.01
+        with pytest.raises(
+            GenerationError, match=rf"127\.0\.0\.1:{port}/v1/completions cannot be asked"
+        ):
+            server.write(PROMPTS, 1, HOW, [0, 0, 0])
+
+
+def test_a_text_that_is_read_as_other_tokens_is_refused() -> None:
+    with (
+        fake_generation("tgi", llama(), "reads something else") as fake,
+        asked(fake, "tgi") as server,
+        pytest.raises(GenerationError, match=r"reads 'def' as tokens \[3, 4, 6\], the prompt is"),
+    ):
+        server.write(PROMPTS[:1], 1, HOW, [0])
+
+
+def test_a_server_that_does_not_load_says_why(tmp_path: Path) -> None:
+    save_llama(llama(), tmp_path)
+    args = (1, TextModel(llama()), PROMPTS[0], HOW)
+    with (
+        fake_generation("sglang", llama(), "does not load") as fake,
+        asked(fake, "sglang") as server,
+        pytest.raises(GenerationError, match=r"does not load .*: no such architecture"),
+    ):
+        server.load(tmp_path, *args)
+    with fake_generation("tgi", llama()) as fake, asked(fake, "tgi") as server:
+        with pytest.raises(ConfigError, match="keeps its weights: start it again with"):
+            server.load(tmp_path, *args)
+        with pytest.raises(ConfigError, match=r"has no \*\.safetensors"):
+            server.load(tmp_path / "nothing", *args)
+
+
+def test_what_cannot_be_asked_is_refused_before_it_is() -> None:
+    with pytest.raises(
+        UnknownNameError, match="server 'vlm': expected one of vllm, sglang, tgi; did you"
+    ):
+        GenerationServer("vlm")
+    with pytest.raises(ConfigError, match="expected http:// or https://"):
+        GenerationServer("vllm", "localhost:8000")
+    with pytest.raises(ConfigError, match="top_k, top_p and min_p with a server"):
+        GenerationServer("vllm").write(PROMPTS, 1, Sampling(top_k=3), [0, 0, 0])
+    with pytest.raises(ConfigError, match="give decode"):
+        GenerationServer("tgi").write(PROMPTS[:1], 1, HOW, [0])
