@@ -24,12 +24,13 @@ def _writer(config: RunConfig, text: Text) -> Writer:
         raise ConfigError(
             f"a server that writes for {text.group.size} processes would get the weights of each: take one"
         )
+    ours = server is None
     if server is None:
         decode = None if text.task is None else text.task.characters.decode
         server = GenerationServer(
             str(algo.server), algo.server_url, algo.server_model, decode=decode
         )
-    return ServedWriter(server, text.model, text.sampling, config.seed, algo.staleness)
+    return ServedWriter(server, text.model, text.sampling, config.seed, algo.staleness, ours)
 
 
 def writing_source(

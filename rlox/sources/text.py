@@ -159,6 +159,10 @@ class WritingSource(TextSource[Tokens]):
         )
         return batch, Progress(episodes=episodes)
 
+    def close(self) -> None:
+        """Release what the writer holds."""
+        self._write.close()
+
 
 class AnswerSource(TextSource[Answers]):
     """Prompts of a task with their right answers, each with its end."""

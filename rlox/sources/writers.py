@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,6 +33,9 @@ class Writer(Protocol):
     ) -> Completed:
         """`n` of each prompt, those of a prompt one after the other, after so many updates of the run."""
 
+    def close(self) -> None:
+        """Release what it holds."""
+
 
 class LocalWriter:
     """The model in this process; what is drawn for prompt k is a function of the seed and k."""
@@ -51,11 +55,15 @@ class LocalWriter:
         rows = [prompt for prompt in prompts for _ in range(n)]
         return written_with(self._model, rows, self._how, uniforms)
 
+    def close(self) -> None:
+        """Nothing to release."""
+
 
 class ServedWriter:
     """A server, which is given the weights when its own are more than `staleness` updates old.
 
     They go by a folder that both see. What it says of its tokens is compared with the model each time.
+    `ours`: the server's connections are closed with this.
     """
 
     exact = False
@@ -67,10 +75,11 @@ class ServedWriter:
         how: Sampling,
         seed: int,
         staleness: int = 0,
+        ours: bool = False,
     ) -> None:
         self._server, self._model, self._how, self._seed = server, model, how, seed
-        self._staleness = staleness
-        self._folder = tempfile.TemporaryDirectory(prefix="rlox-weights-")
+        self._staleness, self._ours = staleness, ours
+        self._folder: tempfile.TemporaryDirectory[str] | None = None  # where weights go by
 
     def __call__(
         self, prompts: list[Tensor], n: int, numbers: Sequence[int], updates: int
@@ -85,6 +94,7 @@ class ServedWriter:
 
     def _sync(self, updates: int, prompt: Tensor) -> None:
         module: Any = self._model.module
+        self._folder = self._folder or tempfile.TemporaryDirectory(prefix="rlox-weights-")
         folder = Path(self._folder.name) / f"update-{updates}"
         if isinstance(module, Llama):
             save_llama(module, folder, eos=self._how.eos, pad=self._how.pad)
@@ -95,6 +105,16 @@ class ServedWriter:
                 f"{type(module).__name__} has no save_pretrained, by which a server would get its weights"
             )
         self._server.load(folder, updates, self._model, prompt, self._how)
+        for older in Path(self._folder.name).iterdir():
+            if older != folder:
+                shutil.rmtree(older)
+
+    def close(self) -> None:
+        """Remove the weights; close what was opened here."""
+        if self._folder is not None:
+            self._folder.cleanup()
+        if self._ours:
+            self._server.close()
 
 
 def written_with(

@@ -129,6 +129,7 @@ def test_a_model_learns_from_what_a_server_writes_with_its_weights(kind: str) ->
         assert last["mean_reward"] > first["mean_reward"]
         assert grpo.evaluate(PROMPTS) >= before
         assert grpo.source.resume_grade == "episode_start"
+        grpo.close()
     assert server.version == 14
 
 
@@ -140,6 +141,7 @@ def test_weights_of_a_server_may_be_as_old_as_is_said() -> None:
         for _ in range(7):
             grpo.train_step(PROMPTS)
             versions.append(server.version)
+        grpo.close()
     assert versions == [0, 0, 0, 3, 3, 3, 6]
 
 
@@ -151,6 +153,7 @@ def test_a_server_that_keeps_its_weights_ends_the_run_before_anything_is_learned
         grpo = GRPO(model, reward_fn=close, server=asked(fake, "vllm"), **options)
         with pytest.raises(GenerationError, match="has other weights than the model that learns"):
             grpo.train_step(PROMPTS)
+        grpo.close()
     assert torch.equal(model.lm_head.weight, begin)
 
 
