@@ -84,10 +84,12 @@ def _vllm(server: FakeServer, path: str, given: dict[str, Any]) -> Any:
             for i, (ids, said, ended) in enumerate(rows)
         ]  # fmt: skip
         return {"choices": choices[::-1]}
+    if path == "/reset_prefix_cache":
+        return {"success": server.mode != "keeps its cache"}
     folder = given["kwargs"]["weights_path"] if path == "/collective_rpc" else given["lora_path"]
     if server.mode != "keeps its weights":
         server.model = load_llama(Path(folder))
-    return {"results": [None]}
+    return "Success: LoRA adapter 'rlox' added successfully."  # no JSON, as vLLM 0.32 says it
 
 
 def _sglang(server: FakeServer, path: str, given: dict[str, Any]) -> Any:
@@ -134,7 +136,8 @@ def _handler(server: FakeServer, kind: str) -> type[BaseHTTPRequestHandler]:
             if mode == "hangs":
                 server.over.wait(5.0)
                 return
-            body = json.dumps(DIALECTS[kind](server, self.path, given)).encode()
+            reply = DIALECTS[kind](server, self.path, given)
+            body = (reply if isinstance(reply, str) else json.dumps(reply)).encode()
             status = {"500": 500, "400": 400}.get(mode, 200)
             if mode == "400":
                 body = b'{"error": "prompt must be a string"}'

@@ -61,11 +61,14 @@ class Channel:
         self.failures = 0  # of requests that were made again
         self._lock = threading.Lock()
 
-    def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """What the server answers; `GenerationError` after the last try, or for what no try would change."""
+    def post(self, path: str, body: Mapping[str, Any], read: bool = True) -> Any:
+        """What the server answers; `GenerationError` after the last try, or for what no try would change.
+
+        With `read=False` that it does, whatever it says: None.
+        """
         for attempt in range(self.retries + 1):
             try:
-                return self._once(path, body)
+                return self._once(path, body, read)
             except _Broken as error:
                 if attempt == self.retries or not error.again:
                     tries = f" (tried {attempt + 1} times)" if attempt else ""
@@ -79,7 +82,7 @@ class Channel:
         """Close the connections."""
         self._client.close()
 
-    def _once(self, path: str, body: Mapping[str, Any]) -> Any:
+    def _once(self, path: str, body: Mapping[str, Any], read: bool) -> Any:
         httpx, end = self._httpx, time.monotonic() + self.timeout
         try:
             with self._client.stream("POST", self.url + path, json=body) as reply:
@@ -92,8 +95,10 @@ class Channel:
             text = said.decode(errors="replace").strip()[:SHOWN]
             again = reply.status_code in AGAIN
             raise _Broken(f"answers {reply.status_code}: {text or 'nothing'}", again)
+        if not read:
+            return None
         try:
-            return json.loads(said) if said.strip() else None
+            return json.loads(said)
         except ValueError as error:
             start = said[:SHOWN].decode(errors="replace")
             raise _Broken(f"answers {len(said)} bytes that are no JSON: {start}", True) from error

@@ -78,11 +78,14 @@ class VLLM(Dialect):
         """An adapter needs `--enable-lora` and VLLM_ALLOW_RUNTIME_LORA_UPDATING, a model dev mode."""
         if (folder / "adapter_config.json").exists():
             given = {"lora_name": self.adapter, "lora_path": str(folder), "load_inplace": True}
-            self.channel.post("/v1/load_lora_adapter", given)
+            self.channel.post("/v1/load_lora_adapter", given, read=False)
             self.model = self.adapter
         else:
             told = {"method": "reload_weights", "kwargs": {"weights_path": str(folder)}}
-            self.channel.post("/collective_rpc", told)
+            self.channel.post("/collective_rpc", told, read=False)
+            # keys and values of prompts are kept, which are of the weights of before
+            if not _of(self.channel.post("/reset_prefix_cache", {}), "success", bool):
+                raise GenerationError(f"{self.channel.url} keeps what it knew of prompts before")
 
 
 class SGLang(Dialect):

@@ -16,7 +16,13 @@ from rlox import compute_gae
 
 BENCHMARKS = Path(run_all.__file__).parent
 # Of minutes to hours, or beside what takes minutes to build: commands of their own.
-APART = {"bench_ppo_training", "bench_atari", "bench_nn_backends", "bench_offline"}
+APART = {
+    "bench_ppo_training",
+    "bench_atari",
+    "bench_nn_backends",
+    "bench_offline",
+    "bench_llm_training",
+}
 
 
 def goals(row: str) -> dict[tuple[str, str], list[float]]:

@@ -21,6 +21,7 @@ SIZE = LlamaSize(vocab_size=11, hidden_size=32, num_hidden_layers=1)
 PROMPTS = [torch.tensor([3, 4, 5]), torch.tensor([6, 3, 4, 2]), torch.tensor([7])]
 HOW = Sampling(max_new_tokens=6, temperature=0.8, eos=(1,), pad=0)
 KINDS = tuple(DIALECTS)
+UPDATE = "/update_weights_from_disk"
 
 
 def llama(seed: int = 0) -> Llama:
@@ -94,6 +95,17 @@ def test_a_server_that_says_yes_and_keeps_its_weights_is_found_out(tmp_path: Pat
         assert server.version is None
 
 
+def test_a_server_that_keeps_what_it_knew_of_prompts_is_not_fresh(tmp_path: Path) -> None:
+    save_llama(llama(), tmp_path)
+    with (
+        fake_generation("vllm", llama(), "keeps its cache") as fake,
+        asked(fake, "vllm") as server,
+        pytest.raises(GenerationError, match="keeps what it knew of prompts before"),
+    ):
+        server.load(tmp_path, 1, TextModel(llama()), PROMPTS[0], HOW)
+    assert server.version is None
+
+
 def test_an_adapter_takes_the_place_of_the_last_one_and_is_asked_for_by_its_name(
     tmp_path: Path,
 ) -> None:
@@ -124,8 +136,11 @@ def test_a_model_learns_from_what_a_server_writes_with_its_weights(kind: str) ->
         first = grpo.train_step(PROMPTS)
         for _ in range(14):
             last = grpo.train_step(PROMPTS)
-        loads = [path for path, _ in fake.asked if "generate" not in path and "compl" not in path]
+        loads = [path for path, _ in fake.asked if path in ("/collective_rpc", UPDATE)]
         assert len(loads) == 15, "weights go before every batch"
+        if kind == "vllm":
+            resets = [i for i, (path, _) in enumerate(fake.asked) if path == "/reset_prefix_cache"]
+            assert [fake.asked[i - 1][0] for i in resets] == loads
         assert last["mean_reward"] > first["mean_reward"]
         assert grpo.evaluate(PROMPTS) >= before
         assert grpo.source.resume_grade == "episode_start"

@@ -1,0 +1,244 @@
+"""A step of GRPO beside TRL: milliseconds of writing, scoring and learning, and the memory of the process.
+
+The same Llama, prompts, rewards and settings: 2 prompts of 8 completions, 16 new tokens, no reference, one
+thread, every system in a process of its own, by turns. TRL has a virtual environment of its own, which
+`--install-trl` makes (5.6 GB). Ratios within one invocation are the result.
+
+    pip install . && python benchmarks/bench_llm_training.py --install-trl
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+PROMPTS, GROUP, PROMPT, NEW, LEARNING_RATE = 2, 8, 8, 16, 1e-5
+PAD, END = 0, 1
+TRL = ("trl==1.16.0", "transformers==5.23.0", "peft==0.21.2", "torch==2.15.0")
+SYSTEMS = ("trl", "rlox")
+PHASES = ("write", "score", "update")
+# The second is one whose products take most of the time.
+MODELS: dict[str, dict[str, int]] = {
+    "tiny": {"vocab_size": 357, "hidden_size": 64, "num_hidden_layers": 2},
+    "wide": {"vocab_size": 2048, "hidden_size": 512, "num_hidden_layers": 6},
+}
+STEPS = {"tiny": 60, "wide": 8}
+VENV = Path(__file__).resolve().parent / ".cache" / "trl"
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RLOX_THREADS"), "1")
+
+
+def make(name: str, folder: Path) -> None:
+    """The model's folder, which both load, and prompts."""
+    import numpy as np
+    import torch
+
+    from rlox.llm import Llama, LlamaSize, save_llama
+
+    torch.manual_seed(0)
+    size = MODELS[name]
+    heads = size["hidden_size"] // 16 if name == "tiny" else 8
+    model = Llama(
+        LlamaSize(
+            **size, intermediate_size=4 * size["hidden_size"], num_attention_heads=heads,
+            num_key_value_heads=heads,
+        )
+    )  # fmt: skip
+    save_llama(model, folder, eos=END, pad=PAD)
+    rows = np.random.default_rng(0).integers(2, size["vocab_size"], (200, PROMPT))
+    (folder / "prompts.json").write_text(json.dumps(rows.tolist()))
+
+
+def timed(spent: dict[str, float], phase: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    """`call`, whose seconds are added to a phase."""
+
+    def measured(*args: Any, **kwargs: Any) -> Any:
+        begun = time.perf_counter()
+        try:
+            return call(*args, **kwargs)
+        finally:
+            spent[phase] = spent.get(phase, 0.0) + time.perf_counter() - begun
+
+    return measured
+
+
+def run_rlox(folder: Path, steps: int) -> dict[str, float]:
+    """Milliseconds of each phase of a step."""
+    import torch
+
+    from rlox.algorithms import GRPO
+    from rlox.llm import load_llama
+
+    torch.set_num_threads(1)
+    prompts = torch.tensor(json.loads((folder / "prompts.json").read_text()))
+    half = load_llama(folder).size.vocab_size // 2
+
+    def reward(completions: list[Any], given: Any) -> list[float]:
+        return [float((tokens < half).float().mean()) for tokens in completions]
+
+    grpo = GRPO(
+        load_llama(folder), reward_fn=reward, group_size=GROUP, kl_coef=0.0, max_new_tokens=NEW,
+        learning_rate=LEARNING_RATE, batch_size=PROMPTS, eos_token_id=(END,), pad_token_id=PAD,
+    )  # fmt: skip
+    spent: dict[str, float] = {}
+    source = grpo.source
+    source._write = timed(spent, "write", source._write)
+    source._judge = timed(spent, "score", source._judge)
+    warm = max(steps // 5, 1)
+    grpo.train(prompts[: warm * PROMPTS])
+    spent.clear()
+    begun = time.perf_counter()
+    grpo.train(prompts[warm * PROMPTS : (warm + steps) * PROMPTS])
+    whole = time.perf_counter() - begun
+    return phases(spent, whole, steps)
+
+
+def run_trl(folder: Path, steps: int) -> dict[str, float]:
+    """The same by TRL's trainer."""
+    import torch
+    from datasets import Dataset
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import WhitespaceSplit
+    from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, TrainerCallback
+    from trl import GRPOConfig, GRPOTrainer
+
+    torch.set_num_threads(1)
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    words = {f"t{number}": number for number in range(model.config.vocab_size)}
+    tokenizer = Tokenizer(WordLevel(words, unk_token="t2"))
+    tokenizer.pre_tokenizer = WhitespaceSplit()
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token=f"t{END}", pad_token=f"t{PAD}", padding_side="left"
+    )
+    half = model.config.vocab_size // 2
+
+    def reward(completion_ids: list[list[int]], **_: Any) -> list[float]:
+        return [sum(token < half for token in ids) / len(ids) for ids in completion_ids]
+
+    rows = json.loads((folder / "prompts.json").read_text())
+    data = Dataset.from_list([{"prompt": " ".join(f"t{token}" for token in row)} for row in rows])
+    warm = max(steps // 5, 1)
+    config = GRPOConfig(
+        output_dir=str(folder / "trl"), per_device_train_batch_size=PROMPTS * GROUP,
+        num_generations=GROUP, max_completion_length=NEW, beta=0.0, learning_rate=LEARNING_RATE,
+        lr_scheduler_type="constant", use_cpu=True, bf16=False, gradient_checkpointing=False,
+        report_to=[], logging_steps=10**6, save_strategy="no", disable_tqdm=True,
+        max_steps=warm + steps, seed=0,
+    )  # fmt: skip
+    spent: dict[str, float] = {}
+    clock = {"begun": 0.0, "ended": 0.0}
+
+    class Watch(TrainerCallback):  # type: ignore[misc]  # of a package that is not here
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            clock["ended"] = time.perf_counter()
+            if state.global_step == warm:
+                spent.clear()
+                clock["begun"] = clock["ended"]
+
+    trainer = GRPOTrainer(
+        model=model, reward_funcs=reward, args=config, train_dataset=data, processing_class=fast,
+        callbacks=[Watch()],
+    )  # fmt: skip
+    trainer._generate = timed(spent, "write", trainer._generate)
+    both = timed(spent, "both", trainer._generate_and_score_completions)
+    trainer._generate_and_score_completions = both
+    trainer.train()
+    spent["score"] = spent.pop("both") - spent["write"]
+    return phases(spent, clock["ended"] - clock["begun"], steps)
+
+
+def phases(spent: dict[str, float], whole: float, steps: int) -> dict[str, float]:
+    """Milliseconds of a step; what is neither written nor scored is learning. Peak memory in MB."""
+    update = whole - spent["write"] - spent["score"]
+    parts = {"write": spent["write"], "score": spent["score"], "update": update}
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {**{name: 1e3 * part / steps for name, part in parts.items()}, "memory": peak}
+
+
+def measured(python: str, system: str, folder: Path, steps: int) -> dict[str, float]:
+    """What a process of its own measures."""
+    command = [python, __file__, "--child", system, str(folder), "--steps", str(steps)]
+    env = {**os.environ, **ONE_THREAD, "HF_HUB_OFFLINE": "1"}
+    if system == "trl":
+        env.pop("PYTHONPATH", None)
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=env, cwd=tempfile.gettempdir()
+    )
+    if done.returncode:
+        raise SystemExit(f"{system} ended with {done.returncode}:\n{done.stderr[-3000:]}")
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def install() -> Path:
+    """TRL's virtual environment; its interpreter."""
+    python = VENV / "bin" / "python"
+    if not python.exists():
+        subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=True)
+        subprocess.run([str(python), "-m", "pip", "install", "-q", *TRL], check=True)
+    return python
+
+
+def compare(python: Path | None, names: list[str], repeats: int) -> None:
+    """Measure by turns, and print a table of medians."""
+    print("| model | system | write ms | score ms | update ms | a step | times TRL | peak MB |")
+    print("|---|---|---|---|---|---|---|---|")
+    for name in names:
+        used = [system for system in SYSTEMS if system != "trl" or python]
+        runs: dict[str, list[dict[str, float]]] = {system: [] for system in used}
+        with tempfile.TemporaryDirectory() as folder:
+            make(name, Path(folder))
+            for _ in range(repeats):
+                for system in used:
+                    by = str(python) if system == "trl" else sys.executable
+                    runs[system].append(measured(by, system, Path(folder), STEPS[name]))
+        told = {
+            system: {part: statistics.median(run[part] for run in found) for part in found[0]}
+            for system, found in runs.items()
+        }
+        for system, parts in told.items():
+            step = sum(parts[phase] for phase in PHASES)
+            peer = sum(told["trl"][phase] for phase in PHASES) if python else float("nan")
+            each = " | ".join(f"{parts[phase]:.1f}" for phase in PHASES)
+            print(
+                f"| {name} | {system} | {each} | {step:.1f} | {peer / step:.2f} | {parts['memory']:.0f} |",
+                flush=True,
+            )
+
+
+def main() -> None:
+    """Measure, or be one of those that are measured."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--install-trl", action="store_true")
+    parser.add_argument(
+        "--trl-python", type=Path, help="the interpreter of an environment that has it"
+    )
+    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--steps", type=int, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.child:
+        system, folder = given.child
+        run = run_trl if system == "trl" else run_rlox
+        print(json.dumps(run(Path(folder), given.steps)))
+        return
+    python = given.trl_python or (install() if given.install_trl else None)
+    from rlox_cli.provenance import cpu_model
+
+    print(f"{cpu_model()}; {PROMPTS} prompts of {GROUP} completions, {NEW} tokens")
+    compare(python, given.models, given.repeats)
+
+
+if __name__ == "__main__":
+    main()
