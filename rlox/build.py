@@ -9,6 +9,7 @@ from pathlib import Path
 from rlox.algorithms import ALGORITHMS
 from rlox.callbacks import as_callbacks
 from rlox.configs import RunConfig
+from rlox.configs.text import TextAlgorithmConfig
 from rlox.errors import CheckpointError
 from rlox.importing import made
 from rlox.loggers import check_loggers
@@ -18,17 +19,25 @@ from rlox.runs.checkpoint import Checkpoint, pass_over, whole_checkpoints
 __all__ = ["build", "resume"]
 
 
-def build(config: RunConfig, backend: str | None = None) -> Algorithm:
+def build(
+    config: RunConfig, backend: str | None = None, saved: Checkpoint | None = None
+) -> Algorithm:
     """Check what the run needs and assemble it; nothing is written.
 
-    `backend` is the engine that `algo.backend=auto` took when the run began.
+    `backend` is the engine that `algo.backend=auto` took when the run began, `saved` what it goes on from.
     Raises `ConfigError` (or a child naming the environment, space, or missing package).
     """
     check_loggers(config.logger)
     callbacks = [
         as_callbacks(made(spec, f"callbacks[{i}]"))[0] for i, spec in enumerate(config.callbacks)
     ]
-    return ALGORITHMS[config.algo.name].of(config, callbacks=callbacks, backend=backend)
+    objects = None
+    if saved is not None and isinstance(config.algo, TextAlgorithmConfig):
+        from rlox.algorithms.text import TextGiven  # late: it brings torch
+
+        objects = TextGiven().remade(saved)
+    kind = ALGORITHMS[config.algo.name]
+    return kind.of(config, None, objects, callbacks=callbacks, backend=backend)
 
 
 def resume(run: Path, config: RunConfig) -> tuple[Algorithm, Checkpoint | None]:
@@ -41,7 +50,7 @@ def resume(run: Path, config: RunConfig) -> tuple[Algorithm, Checkpoint | None]:
     checkpoints = whole_checkpoints(run)
     newest = next(checkpoints, None)
     took = newest[1].backend if newest else None
-    algorithm = build(replace(config, init_from=None), took)
+    algorithm = build(replace(config, init_from=None), took, newest[1] if newest else None)
     algorithm.config = replace(algorithm.config, init_from=config.init_from)
     refused: CheckpointError | None = None
     without_rows: Checkpoint | None = None

@@ -24,7 +24,7 @@ from rlox_cli.exit_codes import FAILED, OK, WRONG_USE, exit_code
 from rlox_cli.plugin_states import passed_over
 from rlox_cli.run_folder import DONE, KILLED, PRUNED, RunFolder, read_config, write_json
 from rlox_cli.search.watch import pruner_of
-from rlox_cli.together import lead
+from rlox_cli.together import LEAD
 
 if TYPE_CHECKING:
     from rlox.runs.algorithm import Algorithm
@@ -61,7 +61,7 @@ def run_training(
             prune=pruner_of(config),
             delivers=False,
         )
-        lead(algorithm, config)
+        LEAD.tell(algorithm, config)
         with call.signals.stopping(lambda: session.request_stop("signal")):
             outcome = session.run()
     if outcome.abandoned:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import closing
+from collections.abc import Mapping
+from contextlib import closing, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rlox.configs import RunConfig
-from rlox.configs.text import TextAlgorithmConfig
-from rlox.distributed.group import join, processes
+from rlox.configs.text import GroupConfig, TextAlgorithmConfig
+from rlox.distributed.group import Group, join, processes
 from rlox.errors import ConfigError, GroupError
 from rlox_cli.exit_codes import FAILED, OK
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from rlox.runs.algorithm import Algorithm
     from rlox_cli.command import Call
 
-__all__ = ["follow", "follows", "lead", "require_one_run", "require_shared"]
+__all__ = ["LEAD", "follow", "follows", "require_one_run", "require_shared"]
 
 
 def follows() -> bool:
@@ -27,12 +28,18 @@ def follows() -> bool:
 
 
 def require_shared(config: RunConfig) -> None:
-    """`ConfigError` where several processes were started for what one does."""
-    if processes() > 1 and not isinstance(config.algo, TextAlgorithmConfig):
+    """`ConfigError` where several processes were started for what one does, or what they cannot share."""
+    if processes() == 1:
+        return
+    algo = config.algo
+    if not isinstance(algo, TextAlgorithmConfig):
         raise ConfigError(
-            f"{processes()} processes (WORLD_SIZE) were started together, and {config.algo.name} learns in "
+            f"{processes()} processes (WORLD_SIZE) were started together, and {algo.name} learns in "
             "one: start it without torchrun. Algorithms on text share their batches"
         )
+    parts = algo.minibatches if isinstance(algo, GroupConfig) else 1
+    for count in (algo.batch_size, config.total_steps % algo.batch_size or algo.batch_size):
+        Group(0, processes()).rows(count, parts)
 
 
 def require_one_run() -> None:
@@ -44,27 +51,74 @@ def require_one_run() -> None:
         )
 
 
-def lead(algorithm: Algorithm, config: RunConfig) -> None:
-    """Tell the others what the run is and how far, before it goes on."""
-    if processes() > 1:
+class Lead:
+    """What the first process tells the others: what the run is, and when it is over."""
+
+    def __init__(self) -> None:
+        self._told = self._over = self._asked = False
+
+    def tell(self, algorithm: Algorithm, config: RunConfig) -> None:
+        """What the run is and how far, before it goes on."""
+        if processes() == 1:
+            return
         # what is logged and called back is the first one's
         theirs = replace(config, logger={}, callbacks=(), init_from=None)
-        join().told((theirs, algorithm.checkpoint()))
+        group = join()
+        saved = algorithm.checkpoint()
+        parts = {name: on_cpu(getattr(saved, name)) for name in ("weights", "optimizer", "state")}
+        group.told((theirs, replace(saved, **parts)))
+        self._told = True
+
+        def agreed(done: bool) -> bool:
+            self._asked = True
+            self._over = group.agreed(done)
+            return self._over
+
+        algorithm.parts = replace(algorithm.parts, agreed=agreed)
+
+    def release(self) -> None:
+        """Let the others go, who may have been told nothing, or wait for a run that had nothing to learn."""
+        if processes() == 1 or self._over or self._asked:
+            return
+        over = True if self._told else None
+        self._told = False
+        with suppress(GroupError):
+            join().told(over)
+
+
+LEAD = Lead()  # of this process, if it is the first one
 
 
 def follow(call: Call) -> int:
     """Learn from this process's shares of what the first one learns, until that says that it is over."""
     from rlox.build import build
 
+    group = join()
     try:
-        config, saved = join().told()
-        with closing(build(config, saved.backend)) as algorithm, call.signals.stopping(_go_on):
+        if (said := group.told()) is None:
+            return OK
+        config, saved = said
+        algorithm = build(config, saved.backend, saved)
+        with closing(algorithm), call.signals.stopping(_go_on):
             algorithm.restore(saved)
-            algorithm.fit(config.total_steps)
+            del said, saved
+            if algorithm.clock.now < config.rounded_steps:
+                algorithm.fit(config.total_steps)
+            else:
+                group.told()
     except GroupError as error:
         print(f"rlox {call.command.name}, process {os.environ['RANK']}: {error}", file=sys.stderr)
         return FAILED
     return OK
+
+
+def on_cpu(tree: Any) -> Any:
+    """The same with its tensors on the CPU: they would come out on the first process's GPU."""
+    if isinstance(tree, Mapping):
+        return {name: on_cpu(part) for name, part in tree.items()}
+    if isinstance(tree, list | tuple):
+        return type(tree)(on_cpu(part) for part in tree)
+    return tree.cpu() if callable(getattr(tree, "cpu", None)) else tree
 
 
 def _go_on() -> None:

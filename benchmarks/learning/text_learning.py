@@ -106,21 +106,27 @@ def best_of(begin: Any, seed: int) -> list[float]:
     return rewards
 
 
+def run_of(name: str, seed: int, data: Path, *overrides: str) -> Path:
+    """The run folder, which is made where it is not."""
+    root = data / f"{name.replace(' ', '_')}_s{seed}"
+    asked = f"env=text task={TASK} seed={seed} eval.episodes=200 run_root={root}".split()
+    return trained(root, *asked, *overrides)
+
+
+def begin_of(seed: int, data: Path) -> Path:
+    """Where all of a seed go on from."""
+    return run_of("sft", seed, data, "algo=sft", *STOPS)
+
+
 def result_of(system: str, seed: int, data: Path) -> dict[str, Any]:
-    """One result, of a run that is made where it is not."""
-
-    def of(name: str, *overrides: str) -> Path:
-        root = data / f"{name.replace(' ', '_')}_s{seed}"
-        asked = f"env=text task={TASK} seed={seed} eval.episodes=200 run_root={root}".split()
-        return trained(root, *asked, *overrides)
-
-    begin = of("sft", "algo=sft", *STOPS)
+    """One result."""
+    begin = begin_of(seed, data)
     start = ALGORITHMS["sft"].from_checkpoint(begin)
     if system == SAMPLER:
         return {"returns": best_of(start, seed), "samples": 0}
     run = begin
     if system != BEGIN:
-        run = of(system, f"init_from={begin}", *SYSTEMS[system])
+        run = run_of(system, seed, data, f"init_from={begin}", *SYSTEMS[system])
     loaded = ALGORITHMS[SYSTEMS[system][0].removeprefix("algo=") if system != BEGIN else "sft"]
     return {
         "returns": evaluated(run, sampled=False),
@@ -133,7 +139,7 @@ def result_of(system: str, seed: int, data: Path) -> dict[str, Any]:
 
 def of_peer(interpreter: Path, seed: int, data: Path) -> dict[str, Any]:
     """TRL's, from the same weights, by the same prompts in their order and the same settings."""
-    begin = next((data / f"sft_s{seed}").glob("*/*/*/result.json")).parent
+    begin = begin_of(seed, data)
     start, folder = ALGORITHMS["sft"].from_checkpoint(begin), data / f"trl_s{seed}"
     text = start.learner.text
     start.save_pretrained(folder)

@@ -107,7 +107,10 @@ class GRPOLearner(TextLearner):
             ratio = (apart.exp() * mask).sum() / mask.sum().clamp(min=1)
         of_tokens = (terms.kl, terms.clip_low, terms.clip_high, ratio)
         share, part = self._shares(mask)
-        shares = [share, *[part] * len(of_tokens)]
+        clipped = (
+            share if self.config.loss_type == "gspo" else part
+        )  # there they are of completions
+        shares = [share, part, clipped, clipped, part]
         return self.stepped(terms.total, terms.policy, *of_tokens, share=share, shares=shares)
 
     def _shares(self, mask: Tensor) -> tuple[float, float]:
@@ -144,7 +147,8 @@ class GRPO(WritingAlgorithm):
     callbacks : called during training; one that returns False from `on_step` stops it
     logger : receives metrics rows
     task : one of `rlox.llm.TASKS`
-    server : that writes completions in the model's place, given the weights as they change
+    server : that writes completions in the model's place, given the weights as they change; by its kind it
+        is at `server_url`
     seed : keys every random stream of the run
     **config_kwargs : any field of `GRPOConfig`, or `device`; unknown names are errors
     """
@@ -165,7 +169,7 @@ class GRPO(WritingAlgorithm):
         logger: LoggerCallback | None = None,
         *,
         task: str | None = None,
-        server: GenerationServer | None = None,
+        server: GenerationServer | str | None = None,
         seed: int = 42,
         **config_kwargs: Any,
     ) -> None:

@@ -116,7 +116,8 @@ class OnlineDPO(WritingAlgorithm):
     callbacks : called during training; one that returns False from `on_step` stops it
     logger : receives metrics rows
     reward_fn : as of `GRPO`
-    server : that writes completions in the model's place, given the weights as they change
+    server : that writes completions in the model's place, given the weights as they change; by its kind it
+        is at `server_url`
     seed : keys every random stream of the run
     **config_kwargs : any field of `OnlineDPOConfig`, or `device`; unknown names are errors
     """
@@ -138,7 +139,7 @@ class OnlineDPO(WritingAlgorithm):
         *,
         reward_fn: Rewarding = None,
         task: str | None = None,
-        server: GenerationServer | None = None,
+        server: GenerationServer | str | None = None,
         seed: int = 42,
         **config_kwargs: Any,
     ) -> None:

@@ -59,11 +59,14 @@ class RLOOLearner(TextLearner):
             kl = ((old - ref) * mask).sum(1).cpu()
         own = weighted_rewards(batch.rewards[batch.own], self.text.weights)
         advantages = moved(self._advantages(own - config.kl_coef * kl.numpy(), batch), old.device)
+        drawn = old  # by those who drew the tokens; of an older model where a server has one
+        if config.staleness:
+            drawn = moved(batch.written.log_probs, old.device)
         rows = []
         for at in steps:
             said = self.said(answers.part(at), config.temperature) if first is None else first
-            loss = rloo_loss(said, old[at], advantages[at], mask[at], config.clip_eps)
-            ratio = self._ratio(said.detach() - old[at], mask[at])
+            loss = rloo_loss(said, drawn[at], advantages[at], mask[at], config.clip_eps)
+            ratio = self._ratio(said.detach() - drawn[at], mask[at])
             rows.append(self.stepped(loss, ratio, share=1.0 / self.group.size))
         told = of_completions(batch) | of_groups(batch, self.text.weights)
         if ref is not None:
@@ -102,7 +105,8 @@ class RLOO(WritingAlgorithm):
     kl_coef : what a reward loses for each nat that a completion is likelier than at the reference
     callbacks : called during training; one that returns False from `on_step` stops it
     logger : receives metrics rows
-    server : that writes completions in the model's place, given the weights as they change
+    server : that writes completions in the model's place, given the weights as they change; by its kind it
+        is at `server_url`
     seed : keys every random stream of the run
     **config_kwargs : any field of `RLOOConfig`, or `device`; unknown names are errors
     """
@@ -123,7 +127,7 @@ class RLOO(WritingAlgorithm):
         logger: LoggerCallback | None = None,
         *,
         task: str | None = None,
-        server: GenerationServer | None = None,
+        server: GenerationServer | str | None = None,
         seed: int = 42,
         **config_kwargs: Any,
     ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,7 +15,7 @@ from rlox.configs import RunConfig
 from rlox.configs.code import Code, name_of
 from rlox.configs.params import is_object_name, object_name
 from rlox.configs.tasks import require_task
-from rlox.configs.text import REWARDS, TINY, TextAlgorithmConfig, WritingConfig
+from rlox.configs.text import OF_SERVERS, REWARDS, TINY, TextAlgorithmConfig, WritingConfig
 from rlox.distributed import Group, join
 from rlox.errors import ConfigError
 from rlox.importing import load
@@ -67,6 +67,8 @@ class TextGiven(Objects):
                     f"{name} is a {type(there).__name__}, expected a torch.nn.Module whose "
                     "forward(input_ids) returns logits"
                 )
+        if not isinstance(self.server, GenerationServer | None):
+            raise ConfigError(f"server={self.server!r}: expected a GenerationServer, or its kind")
         if self.preference is not None and not callable(self.preference):
             raise ConfigError(f"preference_fn={self.preference!r}: expected a function (pairs)")
 
@@ -87,7 +89,10 @@ class TextGiven(Objects):
     def named(self, config: RunConfig) -> RunConfig:
         """The configuration with the names of these, which it cannot hold."""
         algo: Any = config.algo
-        named = replace(config, algo=replace(algo, **self.names()))
+        names = self.names()
+        if self.server is not None:  # in the place of one that is configured
+            names |= {f.name: f.default for f in fields(algo) if f.name in ("server", *OF_SERVERS)}
+        named = replace(config, algo=replace(algo, **names))
         return named if self.model is None else replace(named, model=object_name(self.model))
 
 

@@ -59,10 +59,12 @@ class TextAlgorithm(Algorithm):
         objects: tuple[Any, ...],
         logger: LoggerCallback | None,
         callbacks: Callback | Sequence[Callback] | None,
-        server: GenerationServer | None = None,
+        server: GenerationServer | str | None = None,
     ) -> None:
         """As `Algorithm.__init__`, by a façade's arguments; `objects`: reference, rewards, preference."""
         ref_model, reward_fn, *preference = objects
+        if isinstance(server, str):  # as the command line has it
+            options, server = {**options, "server": server}, None
         folder = isinstance(model, str | PathLike)
         module: Any = None if folder else model
         preferring = preference[0] if preference else None
@@ -276,6 +278,8 @@ class WritingAlgorithm(TextAlgorithm):
         progress: bool = False,
     ) -> dict[str, float]:
         source: WritingSource = self.source
+        for count in {min(batch_size, len(rows)), len(rows) % batch_size or batch_size}:
+            source.own(count)  # before anything is learned
         given = GivenPrompts(rows, self.clock.samples)
         return self._hand(
             lambda clock: source.batch_of(given.learned(clock.samples, batch_size), clock),

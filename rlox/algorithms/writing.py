@@ -19,6 +19,10 @@ def _writer(config: RunConfig, text: Text) -> Writer:
     """The model itself, or a server that was given, or is configured."""
     algo, server = cast(WritingConfig, config.algo), text.given.server
     if server is None and algo.server is None:
+        if algo.staleness:
+            raise ConfigError(
+                f"algo.staleness={algo.staleness} is of a server: set algo.server, or leave it out"
+            )
         return LocalWriter(text.model, text.sampling, config.seed)
     if text.group.size > 1:
         raise ConfigError(
@@ -26,10 +30,8 @@ def _writer(config: RunConfig, text: Text) -> Writer:
         )
     ours = server is None
     if server is None:
-        decode = None if text.task is None else text.task.characters.decode
-        server = GenerationServer(
-            str(algo.server), algo.server_url, algo.server_model, decode=decode
-        )
+        name, tolerance = algo.server_model, algo.server_tolerance
+        server = GenerationServer(str(algo.server), algo.server_url, name, tolerance=tolerance)
     return ServedWriter(server, text.model, text.sampling, config.seed, algo.staleness, ours)
 
 

@@ -65,6 +65,11 @@ class GRPOConfig(GroupConfig):
                 "algo.kl_estimator=k1 without algo.kl_correction: its gradient is 0 in the mean; set "
                 "algo.kl_correction=true, or algo.kl_estimator=k3"
             )
+        if self.staleness and self.correction is None:
+            raise ConfigError(
+                f"algo.staleness={self.staleness} without algo.correction: completions of older weights "
+                "would count as the model's; set algo.correction=token_truncate"
+            )
         if self.delta is not None and self.loss_type == "cispo":
             raise ConfigError(
                 f"algo.delta={self.delta:g} is not of algo.loss_type=cispo; leave it out"

@@ -17,8 +17,8 @@ from rlox.errors import ConfigError
 TEXT = "text"  # env.id of a run on text, with its task: text/copy
 TASKS = ("arithmetic", "copy", "format")
 REWARDS = ("right", "close")  # by a task's answers
-SERVERS = ("vllm", "sglang", "tgi")
-OF_SERVERS = ("server_url", "server_model")
+SERVERS = ("vllm", "sglang")  # those that can be given weights
+OF_SERVERS = ("server_url", "server_model", "server_tolerance")
 TINY = "tiny"  # a new small model in place of a folder with one
 
 
@@ -106,6 +106,11 @@ class WritingConfig(TextAlgorithmConfig):
         "http://127.0.0.1:8000", "where it is; weights go by a folder that both see", code="url"
     )
     server_model: str = param("default", "the name that it serves the model by (vllm)")
+    server_tolerance: float = param(
+        1e-4,
+        "how far its log-probabilities may be from the model's; of bfloat16 about 0.05",
+        within="(0, inf)",
+    )
     staleness: int = param(
         0, "how many updates old the weights of a server may be", within="[0, inf)"
     )

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ALONE", "Group", "join", "processes"]
 
+PATIENCE = timedelta(hours=6)  # while the first process evaluates, or saves, the others wait
 # What torchrun tells each process of its group.
 TOLD = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
@@ -78,6 +80,16 @@ class Group:
         self.sum_(total)
         return float(total)
 
+    def require_same(self, number: float, what: str) -> None:
+        """`GroupError` where it differs between processes, which would go on as if it did not."""
+        if self.size > 1:
+            told = self.gathered(np.array([[number]]))
+            if len({*told.ravel().tolist()}) > 1 and not np.isnan(told).all():
+                raise GroupError(
+                    f"{what} are not the same in all processes (sums {told.ravel().tolist()}): make the "
+                    "model with the same seed in each, and change it in all or none"
+                )
+
     def agreed(self, done: bool) -> bool:
         """Whether it is over: the first process says so for all."""
         return bool(self.told(done))
@@ -114,7 +126,7 @@ def join() -> Group:
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
         with _together():
             distributed.init_process_group(
-                "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+                "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=PATIENCE
             )
     return Group(distributed.get_rank(), distributed.get_world_size())
 

@@ -68,8 +68,12 @@ class TextSource(ABC, Generic[B]):
 
     def batch_of(self, prompts: list[Prompt], clock: Clock) -> tuple[B, Progress]:
         """What is learned of these prompts, of which the first has the number that the clock says."""
-        own = self.group.rows(len(prompts), self._parts)
+        own = self.own(len(prompts))
         return self._batch([prompts[i] for i in own], own, clock)
+
+    def own(self, count: int) -> NDArray[np.int64]:
+        """Which of so many prompts this process learns from."""
+        return self.group.rows(count, self._parts)
 
     @abstractmethod
     def _batch(
@@ -158,6 +162,10 @@ class WritingSource(TextSource[Tokens]):
             if not np.isnan(worth)
         )
         return batch, Progress(episodes=episodes)
+
+    def interruption(self, state: Mapping[str, Any]) -> str:
+        """Of what a server writes nobody has the state."""
+        return "" if self._write.exact else "completions are a server's, which draws on as it is"
 
     def close(self) -> None:
         """Release what the writer holds."""

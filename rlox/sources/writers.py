@@ -85,12 +85,14 @@ class ServedWriter:
         self, prompts: list[Tensor], n: int, numbers: Sequence[int], updates: int
     ) -> Completed:
         """By weights that are new enough."""
-        has = self._server.version
+        has = self._server.version if self._server.holder is self else None
         if has is None or not 0 <= updates - has <= self._staleness:
             self._sync(updates, prompts[0])
-        self._server.require_fresh(updates, self._staleness)
         seeds = [int(Stream(self._seed, "tokens", k).uniform(1)[0] * 2**31) for k in numbers]
-        return self._server.write(prompts, n, self._how, seeds)
+        written = self._server.write(prompts, n, self._how, seeds)
+        if self._server.version == updates:  # another run may have given it others meanwhile
+            self._server.compare(self._model, prompts[:1] * n, written, self._how)
+        return written
 
     def _sync(self, updates: int, prompt: Tensor) -> None:
         module: Any = self._model.module
@@ -105,6 +107,7 @@ class ServedWriter:
                 f"{type(module).__name__} has no save_pretrained, by which a server would get its weights"
             )
         self._server.load(folder, updates, self._model, prompt, self._how)
+        self._server.holder = self
         for older in Path(self._folder.name).iterdir():
             if older != folder:
                 shutil.rmtree(older)

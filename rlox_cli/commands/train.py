@@ -44,10 +44,19 @@ def check(composed: DictConfig) -> RunConfig:
 
 
 def _run(call: Call) -> int:
-    from rlox_cli import changes, together
+    from rlox_cli import together
 
     if together.follows():
         return together.follow(call)
+    code = _first(call)
+    if code == exit_codes.OK:  # of a process that fails torchrun tells the others
+        together.LEAD.release()
+    return code
+
+
+def _first(call: Call) -> int:
+    from rlox_cli import changes
+
     if changes.requested(call.args):
         from rlox_cli.resume import resume_run
 

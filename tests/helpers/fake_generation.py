@@ -78,6 +78,7 @@ def _vllm(server: FakeServer, path: str, given: dict[str, Any]) -> Any:
     if path == "/v1/completions":
         how = _sampling(given, "max_tokens")
         rows = _rows(server, given["prompt"], given["n"], how, given["seed"])
+        assert given["top_p"] == 1.0 and given["top_k"] == -1 and given["repetition_penalty"] == 1.0
         choices = [
             {"index": i, "token_ids": ids, "finish_reason": "stop" if ended else "length",
              "logprobs": {"token_logprobs": said}}
@@ -94,17 +95,18 @@ def _vllm(server: FakeServer, path: str, given: dict[str, Any]) -> Any:
 
 def _sglang(server: FakeServer, path: str, given: dict[str, Any]) -> Any:
     if path == "/generate":
-        about = given["sampling_params"]
-        how = _sampling(about, "max_new_tokens")
-        rows = _rows(server, given["input_ids"], about["n"], how, about["sampling_seed"])
-        found = [
+        # as SGLang does, a seed says what is drawn of a row, whatever its number is
+        rows = []
+        for prompt, about in zip(given["input_ids"], given["sampling_params"], strict=True):
+            how = _sampling(about, "max_new_tokens")
+            rows += _rows(server, prompt, 1, how, about["sampling_seed"])
+        return [
             {"output_ids": ids, "meta_info": {
                 "output_token_logprobs": [[s, t, None] for s, t in zip(said, ids, strict=False)],
                 "finish_reason": {"type": "stop" if ended else "length"},
             }}
             for ids, said, ended in rows
         ]  # fmt: skip
-        return found if about["n"] > 1 else found[0]
     if server.mode == "does not load":
         return {"success": False, "message": "no such architecture"}
     server.model = load_llama(Path(given["model_path"]))

@@ -44,7 +44,11 @@ class Channel:
             raise MissingExtraError(
                 "generation servers need httpx: pip install 'rlox[llm]'"
             ) from error
-        if not url.startswith(("http://", "https://")):
+        try:
+            good = httpx.URL(url).scheme in ("http", "https") and bool(httpx.URL(url).host)
+        except httpx.InvalidURL:
+            good = False
+        if not good:
             raise ConfigError(f"url={url}: expected http:// or https:// and the server's address")
         if timeout <= 0 or retries < 0 or wait < 0 or most < 1:
             raise ConfigError(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
+from uuid import uuid4
 
 from rlox.errors import ConfigError, GenerationError
 from rlox.llm.decoding import Sampling
@@ -37,6 +38,7 @@ class Dialect(ABC):
         self, channel: Channel, model: str, decode: Callable[[list[int]], str] | None
     ) -> None:
         self.channel, self.model, self.decode = channel, model, decode
+        self._adapter = f"rlox-{uuid4().hex[:8]}"  # others may have theirs on the same server
 
     @abstractmethod
     def write(self, prompt: list[int], n: int, how: Sampling, seed: int) -> list[Written]:
@@ -47,11 +49,17 @@ class Dialect(ABC):
         """Answer with the weights in a folder (safetensors) from now on."""
 
 
+# What a model's generation_config.json would say instead, where a request says nothing.
+NO_FILTERS = {
+    "top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+}  # fmt: skip
+
+
 class VLLM(Dialect):
     """An adapter's folder is loaded in the place of the last one; a whole model's is read again."""
 
     name = "vllm"
-    adapter = "rlox"
 
     def write(self, prompt: list[int], n: int, how: Sampling, seed: int) -> list[Written]:
         """By one request."""
@@ -61,10 +69,15 @@ class VLLM(Dialect):
                 "model": self.model, "prompt": prompt, "n": n, "seed": seed % 2**31, "logprobs": 0,
                 "max_tokens": how.max_new_tokens, "temperature": how.temperature,
                 "stop_token_ids": list(how.eos), "ignore_eos": True, "return_token_ids": True,
-                "skip_special_tokens": False,
+                "skip_special_tokens": False, **NO_FILTERS,
             },
         )  # fmt: skip
         choices = sorted(_of(reply, "choices", list), key=lambda choice: _of(choice, "index", int))
+        if [choice["index"] for choice in choices] != list(range(n)):
+            raise GenerationError(
+                f"{self.channel.url} wrote {len(choices)} completions of a prompt, {n} were asked for: "
+                f"numbers {[choice['index'] for choice in choices][:8]}"
+            )
         return [
             Written(
                 _of(choice, "token_ids", list),
@@ -77,9 +90,9 @@ class VLLM(Dialect):
     def load(self, folder: Path) -> None:
         """An adapter needs `--enable-lora` and VLLM_ALLOW_RUNTIME_LORA_UPDATING, a model dev mode."""
         if (folder / "adapter_config.json").exists():
-            given = {"lora_name": self.adapter, "lora_path": str(folder), "load_inplace": True}
+            given = {"lora_name": self._adapter, "lora_path": str(folder), "load_inplace": True}
             self.channel.post("/v1/load_lora_adapter", given, read=False)
-            self.model = self.adapter
+            self.model = self._adapter
         else:
             told = {"method": "reload_weights", "kwargs": {"weights_path": str(folder)}}
             self.channel.post("/collective_rpc", told, read=False)
@@ -94,13 +107,14 @@ class SGLang(Dialect):
     name = "sglang"
 
     def write(self, prompt: list[int], n: int, how: Sampling, seed: int) -> list[Written]:
-        """By one request."""
+        """By one request of as many rows: a seed says the same of every completion that it has."""
         sampling = {
-            "n": n, "max_new_tokens": how.max_new_tokens, "temperature": how.temperature,
+            "max_new_tokens": how.max_new_tokens, "temperature": how.temperature,
             "stop_token_ids": list(how.eos), "ignore_eos": True, "skip_special_tokens": False,
-            "sampling_seed": seed % 2**31,
+            **NO_FILTERS,
         }  # fmt: skip
-        given = {"input_ids": prompt, "sampling_params": sampling, "return_logprob": True}
+        seeds = [{**sampling, "sampling_seed": (seed + k) % 2**31} for k in range(n)]
+        given = {"input_ids": [prompt] * n, "sampling_params": seeds, "return_logprob": True}
         reply = self.channel.post("/generate", given)
         found = []
         for answer in reply if isinstance(reply, list) else [reply]:

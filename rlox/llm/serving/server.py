@@ -64,6 +64,7 @@ class GenerationServer:
             raise ConfigError(f"concurrency={concurrency}: expected at least 1")
         self.channel = Channel(url, timeout, retries, most=most, key=key)
         self.version: int | None = None  # of the weights that it was seen to have
+        self.holder: object = None  # whose weights they are
         self._dialect = DIALECTS[kind](self.channel, model, decode)
         self._concurrency, self.tolerance = concurrency, tolerance
 
@@ -85,9 +86,9 @@ class GenerationServer:
                 "top_k, top_p and min_p with a server: log-probabilities would not be those of all tokens; "
                 "leave them out"
             )
-        if len(seeds) != len(prompts) or n < 1:
+        if not prompts or len(seeds) != len(prompts) or n < 1:
             raise ShapeError(
-                f"{len(prompts)} prompts, {len(seeds)} seeds and n={n}: expected a seed each"
+                f"{len(prompts)} prompts, {len(seeds)} seeds and n={n}: expected one of each at least"
             )
 
         def one(prompt: Tensor, seed: int) -> list[Written]:
@@ -116,7 +117,7 @@ class GenerationServer:
             raise ConfigError(
                 f"{folder} has no *.safetensors, and weights are taken from nothing else"
             )
-        self.version = None
+        self.version, self.holder = None, None
         self._dialect.load(folder)
         self.check(model, prompt, how)
         self.version = version
@@ -124,11 +125,17 @@ class GenerationServer:
     def check(self, model: TextModel, prompt: Tensor, how: Sampling) -> float:
         """The largest difference of a log-probability to `model`'s; `GenerationError` above `tolerance`."""
         how = replace(how, max_new_tokens=min(how.max_new_tokens, 16))
-        written = self.write([prompt], 1, how, [0])
-        scored = how.temperature or 1.0
+        return self.compare(model, [prompt], self.write([prompt], 1, how, [0]), how)
+
+    def compare(
+        self, model: TextModel, prompts: Sequence[Tensor], written: Completed, how: Sampling
+    ) -> float:
+        """As `check`, of the first completions that were written, a prompt each."""
+        rows = len(prompts)
+        given = [prompt.cpu() for prompt in prompts], written.tokens[:rows], written.mask[:rows]
         with torch.no_grad():
-            said = model.completion_log_probs([prompt], written.tokens, written.mask, scored)
-        apart = float((said.cpu() - written.log_probs).abs().max())
+            said = model.completion_log_probs(*given, how.temperature or 1.0)
+        apart = float((said.cpu() - written.log_probs[:rows]).abs().max())
         if not apart <= self.tolerance:
             raise GenerationError(
                 f"{self.channel.url} has other weights than the model that learns: a log-probability differs "

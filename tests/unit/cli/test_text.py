@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from helpers.cli import Cli, only_run
 from helpers.fake_generation import fake_generation
 
 from rlox.algorithms import GRPO
-from rlox.llm import Llama, LlamaSize, task_of
+from rlox.llm import Llama, LlamaSize, save_llama, task_of
 
 SFT = ("train", "algo=sft", "env=text", "task=copy", "tuned=null", "algo.batch_size=8")
 
@@ -99,7 +100,9 @@ def test_completions_come_from_a_server_that_is_given_the_weights(cli: Cli, tmp_
 REFUSED = {
     "algo=grpo env=text/copy algo.server_model=tiny": "algo.server_model=tiny is of a server: set",
     "algo=grpo env=text/copy algo.server=vllm algo.top_k=3": "algo.top_k with algo.server: log-prob",
-    "algo=grpo env=text/copy algo.server=vlm": "algo.server=vlm: expected one of vllm, sglang, tgi",
+    "algo=rloo env=text/copy algo.staleness=2": "algo.staleness=2 is of a server: set algo.server",
+    "algo=grpo env=text/copy algo.server=vllm algo.staleness=2": "algo.staleness=2 without algo.corr",
+    "algo=grpo env=text/copy algo.server=vlm": "algo.server=vlm: expected one of vllm, sglang",
     "algo=grpo": "env=CartPole-v1: grpo learns from text; set env=text and task=arithmetic",
     "algo=sft env=text": "missing key 'task': sft learns what a task is about; set task=arithmetic",
     "algo=grpo task=copy": "env=CartPole-v1: grpo learns from text; set env=text",
@@ -127,6 +130,18 @@ def test_what_does_not_fit_is_said_before_anything_is_made(
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_run_goes_on_without_the_folder_that_its_model_came_from(
+    cli: Cli, tmp_path: Path
+) -> None:
+    save_llama(Llama(LlamaSize(vocab_size=11, hidden_size=32)), tmp_path / "model")
+    given = ("model=model", "total_steps=16", "eval.episodes=2", "hydra.run.dir=run")
+    assert cli(*SFT, *given).code == 0
+    shutil.rmtree(tmp_path / "model")
+    ran = cli("resume", "run", "total_steps=32")
+    assert ran.code == 0, ran.err
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["samples"] == 32
+
+
 def test_what_plays_environments_refuses_a_model_of_text(cli: Cli, tmp_path: Path) -> None:
     assert cli(*SFT, "total_steps=8", "eval.episodes=4", "hydra.run.dir=run").code == 0
     for command in (
@@ -149,6 +164,11 @@ def test_what_plays_environments_refuses_a_model_of_text(cli: Cli, tmp_path: Pat
     ("line", "said"),
     [
         ("train algo=ppo", "2 processes (WORLD_SIZE) were started together, and ppo learns in one"),
+        ("train algo=sft env=text/copy algo.batch_size=3", "3 prompts in a batch for 2 processes"),
+        (
+            "train algo=sft env=text/copy algo.batch_size=4 total_steps=9",
+            "1 prompts in a batch for 2 processes",
+        ),
         ("train -m algo=sft env=text/copy seed=0,1", "a sweep in 2 processes (WORLD_SIZE) at once"),
     ],
 )

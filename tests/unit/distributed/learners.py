@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from rlox.algorithms import DPO, GRPO, RLOO, SFT, OnlineDPO
 from rlox.distributed import join
+from rlox.errors import GroupError
 
 PROMPTS = torch.tensor([[3, 4, 5], [6, 3, 4], [7, 7, 3], [1, 2, 6]])
 ANSWERS = [torch.tensor(row) for row in ([4, 4, 8], [8], [5, 4, 3, 2, 8], [3, 8])]
@@ -41,7 +42,7 @@ WRITING: dict[str, dict[str, Any]] = {
     "grpo": {},
     "grpo in several steps": {"loss_type": "grpo", "n_epochs": 2, "minibatches": 2},
     "grpo over the batch": {"scale_rewards": "batch", "loss_type": "dr_grpo", "max_grad_norm": 0.1},
-    "gspo": {"loss_type": "gspo", "kl_coef": 0.0, "n_epochs": 2},
+    "gspo": {"loss_type": "gspo", "kl_coef": 0.0, "n_epochs": 2, "clip_eps": 0.01},
     "bnpo without what was cut off": {"loss_type": "bnpo", "mask_truncated": True},
 }
 CASES: dict[str, Any] = {
@@ -64,14 +65,25 @@ def step(algorithm: Any) -> dict[str, float]:
     return algorithm.train_step(PROMPTS)
 
 
+def apart(rank: int) -> str:
+    """What processes say that begin with different weights."""
+    try:
+        SFT(Words(rank), learning_rate=0.02).train_step(PROMPTS, ANSWERS)
+    except GroupError as error:
+        return str(error)
+    return ""
+
+
 def main(folder: Path) -> None:
     """The weights and metrics of each case."""
-    weights, told = {}, {}
+    weights: dict[str, Any] = {}
+    told: dict[str, Any] = {}
     for name, make in CASES.items():
         algorithm = make()
         told[name] = [step(algorithm) for _ in range(UPDATES)]
         weights[name] = algorithm.policy.table.detach()
     group = join()
+    told["apart"] = apart(group.rank) if group.size > 1 else ""
     torch.save(weights, folder / f"weights-{group.rank}-{group.size}.pt")
     (folder / f"told-{group.rank}-{group.size}.json").write_text(json.dumps(told))
 

@@ -56,6 +56,14 @@ def test_what_cannot_be_shared_evenly_is_refused_and_one_alone_has_all() -> None
 
 
 @pytest.mark.ci
+def test_processes_that_begin_with_different_weights_say_so(learned: dict[str, Any]) -> None:
+    for who in ("first", "second"):
+        assert (
+            "the weights that learn are not the same in all processes" in learned[who][1]["apart"]
+        )
+
+
+@pytest.mark.ci
 @pytest.mark.parametrize("case", CASES)
 def test_fifty_updates_of_two_processes_are_those_of_one(
     case: str, learned: dict[str, Any]

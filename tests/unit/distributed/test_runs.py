@@ -69,6 +69,12 @@ def test_a_run_of_two_processes_is_one_and_goes_on_exactly_after_one_of_them_was
     assert status["status"] == "failed"
     assert [code for code, _, _ in ended(rlox(2, tmp_path, "resume", "broken"))] == [0, 0]
     assert all(map(torch.equal, weights(tmp_path / "broken").values(), two.values()))
+    # what is done is done for both, and what remains to be evaluated is
+    assert [code for code, _, _ in ended(rlox(2, tmp_path, "resume", "broken"))] == [0, 0]
+    (tmp_path / "broken" / "result.json").unlink()
+    (tmp_path / "broken" / "status.json").write_text(json.dumps(status))
+    assert [code for code, _, _ in ended(rlox(2, tmp_path, "resume", "broken"))] == [0, 0]
+    assert result(tmp_path / "broken")["samples"] == 192
 
 
 def _wait_for(path: Path, running: list[subprocess.Popen[str]], seconds: float = 120.0) -> None:
