@@ -10,7 +10,7 @@ import pytest
 import torch
 from helpers.fake_generation import FakeServer, fake_generation
 
-from rlox.algorithms import GRPO
+from rlox.algorithms import GRPO, RLOO
 from rlox.configs import make_run
 from rlox.configs.code import paths, require_trusted
 from rlox.errors import ConfigError, GenerationError, UnknownNameError
@@ -160,6 +160,16 @@ def test_weights_of_a_server_may_be_as_old_as_is_said() -> None:
             versions.append(server.version)
         grpo.close()
     assert versions == [0, 0, 0, 3, 3, 3, 6]
+
+
+def test_ratios_of_completions_that_older_weights_wrote_are_to_those_who_drew() -> None:
+    options = {"max_new_tokens": 6, "eos_token_id": (1,), "learning_rate": 0.01, "kl_coef": 0.0}
+    with fake_generation("vllm", llama()) as fake, asked(fake, "vllm") as server:
+        rloo = RLOO(llama(), reward_fn=close, server=server, staleness=2, **options)
+        ratios = [rloo.train_step(PROMPTS)["policy/ratio"] for _ in range(3)]
+        rloo.close()
+    assert ratios[0] == pytest.approx(1.0, abs=1e-3)
+    assert all(abs(ratio - 1.0) > 0.01 for ratio in ratios[1:])
 
 
 def test_each_of_two_that_share_a_server_learns_what_its_own_model_writes() -> None:
