@@ -114,11 +114,12 @@ def run_trl(folder: Path, steps: int) -> dict[str, float]:
 
     torch.set_num_threads(1)
     model = AutoModelForCausalLM.from_pretrained(folder)
-    words = {f"t{number}": number for number in range(model.config.vocab_size)}
-    tokenizer = Tokenizer(WordLevel(words, unk_token="t2"))
+    # in brackets: the end and padding are looked for inside of words, and `t1` is in `t12`
+    words = {f"<{number}>": number for number in range(model.config.vocab_size)}
+    tokenizer = Tokenizer(WordLevel(words, unk_token="<2>"))
     tokenizer.pre_tokenizer = WhitespaceSplit()
     fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token=f"t{END}", pad_token=f"t{PAD}", padding_side="left"
+        tokenizer_object=tokenizer, eos_token=f"<{END}>", pad_token=f"<{PAD}>", padding_side="left"
     )
     half = model.config.vocab_size // 2
 
@@ -126,7 +127,7 @@ def run_trl(folder: Path, steps: int) -> dict[str, float]:
         return [sum(token < half for token in ids) / len(ids) for ids in completion_ids]
 
     rows = json.loads((folder / "prompts.json").read_text())
-    data = Dataset.from_list([{"prompt": " ".join(f"t{token}" for token in row)} for row in rows])
+    data = Dataset.from_list([{"prompt": " ".join(f"<{token}>" for token in row)} for row in rows])
     warm = max(steps // 5, 1)
     config = GRPOConfig(
         output_dir=str(folder / "trl"), per_device_train_batch_size=PROMPTS * GROUP,

@@ -4,6 +4,8 @@ SFT until three in ten held-out sums are right; from there each algorithm, besid
 began, and GRPO whose rewards have the wrong sign. Missing runs are made, then the report.
 
     pip install . && python benchmarks/learning/text_learning.py --data FOLDER
+
+TRL's GRPO stands beside them with `--trl-python PYTHON`, an interpreter that has trl 1.16.
 """
 
 from __future__ import annotations
@@ -39,6 +41,8 @@ SYSTEMS: dict[str, tuple[str, ...]] = {
     "DPO": ("algo=dpo", "algo.learning_rate=3e-4", "total_steps=64000"),
 }
 SAMPLER = f"best of {BEST_OF}"
+PEER = "GRPO, TRL"
+SAMPLES = 19_200  # prompts of GRPO's preset
 HEAD = (
     "system", "prompts", "right of held-out sums, IQM [95% CI]", "mean above SFT [95% CI]",
     "right when drawn", "KL to SFT, nats a completion", "pairs the right way round",
@@ -47,7 +51,8 @@ HEAD = (
 
 def path_of(system: str, seed: int) -> Path:
     """Where one result is."""
-    return FOLDER / "results" / f"{LEG}_{system.replace(' ', '-')}_s{seed}.json"
+    name = system.replace(",", "").replace(" ", "-")
+    return FOLDER / "results" / f"{LEG}_{name}_s{seed}.json"
 
 
 def evaluated(run: Path, sampled: bool) -> list[float]:
@@ -132,10 +137,41 @@ def result_of(system: str, seed: int, data: Path) -> dict[str, Any]:
     }
 
 
+def of_peer(interpreter: Path, seed: int, data: Path) -> dict[str, Any]:
+    """TRL's, from the same weights, by the same prompts in their order and the same settings."""
+    begin = begin_of(seed, data)
+    start, folder = ALGORITHMS["sft"].from_checkpoint(begin), data / f"trl_s{seed}"
+    text = start.learner.text
+    start.save_pretrained(folder)
+    encode = text.task.characters.encode
+    rows = [
+        [prompt.ids.tolist(), encode(prompt.example.answer, end=True).tolist()]
+        for prompt in text.prompts.learned(0, SAMPLES)
+    ]
+    (folder / "prompts.json").write_text(json.dumps(rows))
+    preset = ALGORITHMS["grpo"].tuned(task=TASK).config.algo
+    asked = {
+        "seed": seed, "batch": preset.batch_size, "group": preset.group_size,
+        "longest": text.sampling.max_new_tokens, "learning-rate": preset.initial("learning_rate"),
+    }  # fmt: skip
+    given = [part for name, value in asked.items() for part in (f"--{name}", str(value))]
+    script = Path(__file__).with_name("text_trl.py")
+    packages = json.loads(python(script, folder, *given, interpreter=interpreter).splitlines()[-1])
+    run = ALGORITHMS["sft"](str(folder / "learned"), task=TASK, seed=seed)
+    best, drawn = (run.evaluate(ASKED, HELD_OUT, deterministic=of) for of in (True, False))
+    return {
+        "returns": list(best.returns),
+        "drawn": float(np.mean(drawn.returns)),
+        **apart(run, start, seed),
+        "samples": SAMPLES,
+        "packages": packages,
+    }
+
+
 def report() -> None:
     """expected.json and the table, of all systems whose seeds are all there."""
     runs = {}
-    for system in (BEGIN, *SYSTEMS, SAMPLER):
+    for system in (BEGIN, *SYSTEMS, SAMPLER, PEER):
         paths = [path_of(system, seed) for seed in range(SEEDS)]
         if all(path.exists() for path in paths):
             runs[system] = [json.loads(path.read_text()) for path in paths]
@@ -177,14 +213,19 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="where runs are kept")
     parser.add_argument("--systems", nargs="+", choices=[BEGIN, *SYSTEMS, SAMPLER])
     parser.add_argument("--seeds", nargs="+", type=int)
+    parser.add_argument("--trl-python", type=Path, help="run TRL's GRPO too, by this interpreter")
     given = parser.parse_args()
     torch.set_num_threads(1)
     (FOLDER / "results").mkdir(parents=True, exist_ok=True)
     for seed in given.seeds or range(SEEDS):
-        for system in given.systems or (BEGIN, *SYSTEMS, SAMPLER):
+        peer = (PEER,) if given.trl_python else ()
+        for system in (*(given.systems or (BEGIN, *SYSTEMS, SAMPLER)), *peer):
             path = path_of(system, seed)
             if not path.exists():
-                result = result_of(system, seed, given.data)
+                if system == PEER:
+                    result = of_peer(given.trl_python, seed, given.data)
+                else:
+                    result = result_of(system, seed, given.data)
                 path.write_text(json.dumps(result, indent=1) + "\n")
                 print(f"{path.stem}: {np.mean(result['returns']):.3f}", flush=True)
     report()
