@@ -107,9 +107,9 @@ def test_the_first_step_of_a_batch_has_the_ratio_1_and_later_ones_have_not() -> 
     grpo = GRPO(Words(), kl_coef=0.0, n_epochs=3, **OPTIONS)
     learner, real = grpo.learner, grpo.learner.stepped
 
-    def watched(loss: Tensor, *numbers: Tensor) -> Tensor:
+    def watched(loss: Tensor, *numbers: Tensor, **shares: Any) -> Tensor:
         ratios.append(float(numbers[-1]))
-        return real(loss, *numbers)
+        return real(loss, *numbers, **shares)
 
     learner.stepped = watched
     grpo.train_step(PROMPTS)
