@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rlox.configs import RunConfig
-from rlox.configs.text import GroupConfig, TextAlgorithmConfig
+from rlox.configs.text import TextAlgorithmConfig
 from rlox.distributed.group import Group, join, processes
 from rlox.errors import ConfigError, GroupError
 from rlox_cli.exit_codes import FAILED, OK
@@ -37,8 +37,8 @@ def require_shared(config: RunConfig) -> None:
             f"{processes()} processes (WORLD_SIZE) were started together, and {algo.name} learns in "
             "one: start it without torchrun. Algorithms on text share their batches"
         )
-    parts = algo.minibatches if isinstance(algo, GroupConfig) else 1
-    for count in (algo.batch_size, config.total_steps % algo.batch_size or algo.batch_size):
+    counts, parts = algo.steps(config.total_steps)
+    for count in counts:
         Group(0, processes()).rows(count, parts)
 
 

@@ -68,6 +68,10 @@ class TextAlgorithmConfig(AlgorithmConfig):
     reward_weights: tuple[float, ...] = param((), "of algo.rewards; none: 1 each")
     backend: str = param("torch", "engine of the update", choices=("torch",))
 
+    def steps(self, total: int) -> tuple[set[int], int]:
+        """Prompts in the batches of a run of `total`, and steps of the optimizer that one is cut into."""
+        return {self.batch_size, total % self.batch_size or self.batch_size}, 1
+
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
         """Nothing is said of an environment, and there are as many weights as rewards."""
         idle = EnvConfig(id=env.id, n_envs=1)
@@ -147,6 +151,10 @@ class GroupConfig(WritingConfig):
     mask_truncated: bool = param(
         False, "leave out completions that did not end (Yu et al. 2025, section 3.4)"
     )
+
+    def steps(self, total: int) -> tuple[set[int], int]:
+        """As of others; a batch is cut into `minibatches`."""
+        return super().steps(total)[0], self.minibatches
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
         """A minibatch has a completion at least."""
