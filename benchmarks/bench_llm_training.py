@@ -11,16 +11,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import resource
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from apart import install, measured
 
 PROMPTS, GROUP, PROMPT, NEW, LEARNING_RATE = 2, 8, 8, 16, 1e-5
 PAD, END = 0, 1
@@ -33,8 +32,6 @@ MODELS: dict[str, dict[str, int]] = {
     "wide": {"vocab_size": 2048, "hidden_size": 512, "num_hidden_layers": 6},
 }
 STEPS = {"tiny": 60, "wide": 8}
-VENV = Path(__file__).resolve().parent / ".cache" / "trl"
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RLOX_THREADS"), "1")
 
 
 def make(name: str, folder: Path) -> None:
@@ -166,30 +163,6 @@ def phases(spent: dict[str, float], whole: float, steps: int) -> dict[str, float
     return {**{name: 1e3 * part / steps for name, part in parts.items()}, "memory": peak}
 
 
-def measured(python: str, system: str, folder: Path, steps: int) -> dict[str, float]:
-    """What a process of its own measures."""
-    command = [python, __file__, "--child", system, str(folder), "--steps", str(steps)]
-    env = {**os.environ, **ONE_THREAD, "HF_HUB_OFFLINE": "1"}
-    if system == "trl":
-        env.pop("PYTHONPATH", None)
-    done = subprocess.run(
-        command, capture_output=True, text=True, env=env, cwd=tempfile.gettempdir()
-    )
-    if done.returncode:
-        raise SystemExit(f"{system} ended with {done.returncode}:\n{done.stderr[-3000:]}")
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
-def install() -> Path:
-    """TRL's virtual environment; its interpreter."""
-    python = VENV / "bin" / "python"
-    if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=True)
-        subprocess.run([str(python), "-m", "pip", "install", "-q", *TRL], check=True)
-    return python
-
-
 def compare(python: Path | None, names: list[str], repeats: int) -> None:
     """Measure by turns, and print a table of medians."""
     print("| model | system | write ms | score ms | update ms | a step | times TRL | peak MB |")
@@ -201,8 +174,9 @@ def compare(python: Path | None, names: list[str], repeats: int) -> None:
             make(name, Path(folder))
             for _ in range(repeats):
                 for system in used:
-                    by = str(python) if system == "trl" else sys.executable
-                    runs[system].append(measured(by, system, Path(folder), STEPS[name]))
+                    by = python if system == "trl" else None
+                    given = ("--child", system, folder, "--steps", str(STEPS[name]))
+                    runs[system].append(measured(by, __file__, *given))
         told = {
             system: {part: statistics.median(run[part] for run in found) for part in found[0]}
             for system, found in runs.items()
@@ -234,7 +208,7 @@ def main() -> None:
         run = run_trl if system == "trl" else run_rlox
         print(json.dumps(run(Path(folder), given.steps)))
         return
-    python = given.trl_python or (install() if given.install_trl else None)
+    python = given.trl_python or (install("trl", *TRL) if given.install_trl else None)
     from rlox_cli.provenance import cpu_model
 
     print(f"{cpu_model()}; {PROMPTS} prompts of {GROUP} completions, {NEW} tokens")

@@ -11,24 +11,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from apart import install, measured
 
 OBS, ACT, ROWS, EPISODE = 17, 6, 100_000, 1000
 WIDTHS, BATCH = (256, 256), 256
 D3RLPY = "2.8.1"
 SYSTEMS = ("d3rlpy", "torch", "native")
 ALGORITHMS = {"td3_bc": SYSTEMS, "iql": SYSTEMS, "cql": ("d3rlpy", "torch")}
-VENV = Path(__file__).resolve().parent / ".cache" / "d3rlpy"
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RLOX_THREADS"), "1")
 
 
 def columns() -> dict[str, Any]:
@@ -98,30 +93,6 @@ def run_d3rlpy(algo: str, updates: int) -> dict[str, float]:
     return {part: spent * 1e3 / updates for part, spent in seconds.items()}
 
 
-def measured(python: str, algo: str, system: str, updates: int) -> dict[str, float]:
-    """What a process of its own measures."""
-    command = [python, __file__, "--child", algo, system, "--updates", str(updates)]
-    env = {**os.environ, **ONE_THREAD}
-    if system == "d3rlpy":
-        env.pop("PYTHONPATH", None)
-    done = subprocess.run(
-        command, capture_output=True, text=True, env=env, cwd=tempfile.gettempdir()
-    )
-    if done.returncode:
-        raise SystemExit(f"{algo} by {system} ended with {done.returncode}:\n{done.stderr[-3000:]}")
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
-def install() -> Path:
-    """d3rlpy's virtual environment; its interpreter."""
-    python = VENV / "bin" / "python"
-    if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=True)
-        subprocess.run([str(python), "-m", "pip", "install", "-q", f"d3rlpy=={D3RLPY}"], check=True)
-    return python
-
-
 def compare(python: Path | None, updates: int, repeats: int) -> None:
     """Measure by turns, and print a table of medians."""
     print("| algorithm | system | draw ms | update ms | both | times d3rlpy | update alone |")
@@ -132,8 +103,9 @@ def compare(python: Path | None, updates: int, repeats: int) -> None:
         runs: dict[str, list[dict[str, float]]] = {system: [] for system in used}
         for _ in range(repeats):
             for system in used:
-                by = str(python) if system == "d3rlpy" else sys.executable
-                runs[system].append(measured(by, algo, system, count))
+                by = python if system == "d3rlpy" else None
+                given = ("--child", algo, system, "--updates", str(count))
+                runs[system].append(measured(by, __file__, *given))
         told = {
             system: {part: statistics.median(run[part] for run in found) for part in found[0]}
             for system, found in runs.items()
@@ -171,7 +143,9 @@ def main() -> None:
         )
         print(json.dumps(found))
         return
-    python = given.d3rlpy_python or (install() if given.install_d3rlpy else None)
+    python = given.d3rlpy_python or (
+        install("d3rlpy", f"d3rlpy=={D3RLPY}") if given.install_d3rlpy else None
+    )
     from rlox_cli.provenance import cpu_model
 
     print(

@@ -107,9 +107,8 @@ class GRPOLearner(TextLearner):
             ratio = (apart.exp() * mask).sum() / mask.sum().clamp(min=1)
         of_tokens = (terms.kl, terms.clip_low, terms.clip_high, ratio)
         share, part = self._shares(mask)
-        clipped = (
-            share if self.config.loss_type == "gspo" else part
-        )  # there they are of completions
+        # gspo's are of completions
+        clipped = share if self.config.loss_type == "gspo" else part
         shares = [share, part, clipped, clipped, part]
         return self.stepped(terms.total, terms.policy, *of_tokens, share=share, shares=shares)
 

@@ -119,9 +119,7 @@ class TextLearner(PolicyLearner[nn.Module]):
         most, group = self._config.max_grad_norm, self.group
         if loss is None:
             row = torch.zeros(len(self.names) - 1, device=self.optimizer.vector.device)
-            self.optimizer.clip(
-                None
-            )  # the parameters' gradients are parts of the vector from here on
+            self.optimizer.clip(None)  # from here on the vector has the parameters' gradients
             self.optimizer.gradient.zero_()
         else:
             row = torch.stack([loss.detach(), *(n.detach() for n in numbers)]).float()
@@ -146,7 +144,7 @@ class TextLearner(PolicyLearner[nn.Module]):
     ) -> Update:
         """What an update did, of so many prompts; a batch of which nothing is to be learned has no rows."""
         metrics = {"train/learning_rate": self.optimizer.lr, **(told or {})}
-        self.group.require_same(float(self.optimizer.vector.sum()), "the weights that learn")
+        self.group.require_same(self.optimizer.vector, "the weights that learn")
         if rows:
             table, where = torch.stack(list(rows)), f"update {clock.updates}"
             require_finite(table, self.names, where)

@@ -23,7 +23,6 @@ __all__ = [
     "arguments_of",
     "as_code",
     "code",
-    "is_here",
     "name_of",
     "named",
     "paths",
@@ -94,7 +93,7 @@ def paths(config: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
         kind = f.metadata.get("code")
         if is_dataclass(value):
             yield from paths(value, f"{key}.")
-        elif (kind == "id" and ":" in value) or (kind == "url" and not is_here(value)):
+        elif (kind == "id" and ":" in value) or (kind == "url" and not _is_here(value)):
             yield key, value
         elif kind is None and isinstance(
             value, Mapping
@@ -136,7 +135,7 @@ def require_trusted(
         )
 
 
-def is_here(url: str) -> bool:
+def _is_here(url: str) -> bool:
     """Whether an address is of this machine."""
     try:
         return urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")

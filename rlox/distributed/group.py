@@ -80,10 +80,10 @@ class Group:
         self.sum_(total)
         return float(total)
 
-    def require_same(self, number: float, what: str) -> None:
-        """`GroupError` where it differs between processes, which would go on as if it did not."""
+    def require_same(self, vector: Tensor, what: str) -> None:
+        """`GroupError` where its sum differs between processes, which would go on as if it did not."""
         if self.size > 1:
-            told = self.gathered(np.array([[number]]))
+            told = self.gathered(np.array([[float(vector.sum())]]))
             if len({*told.ravel().tolist()}) > 1 and not np.isnan(told).all():
                 raise GroupError(
                     f"{what} are not the same in all processes (sums {told.ravel().tolist()}): make the "

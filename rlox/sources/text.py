@@ -172,8 +172,8 @@ class WritingSource(TextSource[Tokens]):
         self._write.close()
 
 
-class AnswerSource(TextSource[Answers]):
-    """Prompts of a task with their right answers, each with its end."""
+class _TaskSource(TextSource[B]):
+    """What a task says of its own prompts."""
 
     def __init__(
         self,
@@ -185,6 +185,10 @@ class AnswerSource(TextSource[Answers]):
     ) -> None:
         super().__init__(prompts, batch_size, seed, group)
         self._task = task
+
+
+class AnswerSource(_TaskSource[Answers]):
+    """Prompts of a task with their right answers, each with its end."""
 
     def _batch(
         self, prompts: list[Prompt], own: NDArray[np.int64], clock: Clock
@@ -201,19 +205,8 @@ class AnswerSource(TextSource[Answers]):
         return torch.from_numpy(answer)
 
 
-class PairSource(TextSource[Pairs]):
+class PairSource(_TaskSource[Pairs]):
     """Prompts of a task, each with its right answer and a wrong one that is near it."""
-
-    def __init__(
-        self,
-        prompts: Prompts | None,
-        batch_size: int,
-        seed: int,
-        task: Task | None,
-        group: Group,
-    ) -> None:
-        super().__init__(prompts, batch_size, seed, group)
-        self._task = task
 
     def _batch(
         self, prompts: list[Prompt], own: NDArray[np.int64], clock: Clock

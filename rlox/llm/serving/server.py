@@ -144,18 +144,6 @@ class GenerationServer:
             )
         return apart
 
-    def require_fresh(self, version: int, staleness: int = 0) -> int:
-        """How many updates its weights are behind `version`; `GenerationError` above `staleness`."""
-        behind = None if self.version is None else version - self.version
-        if behind is None or behind > staleness:
-            has = (
-                "no weights that were seen"
-                if behind is None
-                else f"weights of {behind} updates ago"
-            )
-            raise GenerationError(f"{self.channel.url} has {has}, expected at most {staleness}")
-        return behind
-
     def close(self) -> None:
         """Close the connections."""
         self.channel.close()

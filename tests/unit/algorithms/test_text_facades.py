@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from helpers.words import Words
 from torch import Tensor, nn
 
 import rlox.training.text
@@ -21,17 +22,6 @@ from rlox.llm import Llama, LlamaSize, load_llama, save_llama, task_of
 
 CONF = Path(__file__).resolve().parents[3] / "conf"
 PROMPTS = torch.tensor([[3, 4, 5], [6, 3, 4], [7, 7, 3]])
-
-
-class Words(nn.Module):
-    """Logits of the next token by the last one alone."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.table = nn.Parameter(torch.randn(9, 9, generator=torch.Generator().manual_seed(0)))
-
-    def forward(self, ids: Tensor) -> Tensor:
-        return self.table[ids]
 
 
 def low(completions: list[Tensor], prompts: Any) -> list[float]:

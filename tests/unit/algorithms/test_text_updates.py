@@ -9,25 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from helpers.words import Words
+from torch import Tensor
 from torch.nn.functional import cross_entropy, log_softmax
 
 from rlox.algorithms import DPO, GRPO, RLOO, SFT, OnlineDPO
 from rlox.types import Clock
 
 PROMPTS = torch.tensor([[3, 4, 5], [6, 3, 4], [7, 7, 3]])
-
-
-class Words(nn.Module):
-    """Logits of the next token by the last one alone."""
-
-    def __init__(self, seed: int = 0) -> None:
-        super().__init__()
-        generator = torch.Generator().manual_seed(seed)
-        self.table = nn.Parameter(torch.randn(9, 9, generator=generator))
-
-    def forward(self, ids: Tensor) -> Tensor:
-        return self.table[ids]
 
 
 def said(table: Tensor, prompt: Tensor, completion: Tensor) -> Tensor:

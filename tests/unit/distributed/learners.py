@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from helpers.words import Words
+from torch import Tensor
 
 from rlox.algorithms import DPO, GRPO, RLOO, SFT, OnlineDPO
 from rlox.distributed import join
@@ -18,18 +19,6 @@ PROMPTS = torch.tensor([[3, 4, 5], [6, 3, 4], [7, 7, 3], [1, 2, 6]])
 ANSWERS = [torch.tensor(row) for row in ([4, 4, 8], [8], [5, 4, 3, 2, 8], [3, 8])]
 OTHERS = [torch.tensor(row) for row in ([7, 8], [6, 5, 8], [8], [1, 1, 1, 8])]
 UPDATES = 50
-
-
-class Words(nn.Module):
-    """Logits of the next token by the last one alone."""
-
-    def __init__(self, seed: int = 0) -> None:
-        super().__init__()
-        generator = torch.Generator().manual_seed(seed)
-        self.table = nn.Parameter(torch.randn(9, 9, generator=generator))
-
-    def forward(self, ids: Tensor) -> Tensor:
-        return self.table[ids]
 
 
 def low(completions: list[Tensor], prompts: Any) -> list[float | None]:
