@@ -87,7 +87,7 @@ def test_a_facade_is_a_signature_and_what_the_algorithm_is_made_of() -> None:
         assert facade.__base__ in {Algorithm, *families}
         # a policy with a memory is asked with a state and answers with the next one
         more = more_of.get(facade, set())
-        assert own <= {"name", "make", "collector"} | more
+        assert own <= {"name", "make", "collector", "objects"} | more
 
 
 def outcome(algorithm: Any, total: int, beside: Mapping[str, Any] | None = None) -> dict[str, Any]:
