@@ -325,9 +325,9 @@ def test_what_cannot_be_completed_is_told() -> None:
             completions(model, PROMPTS, HOW, torch.full((4, 9), wrong_number))
     nan = TextModel(Fixed(torch.tensor([0.0, torch.nan])))
     with pytest.raises(NonFiniteError, match="Fixed says logits that are not finite"):
-        completions(nan, [torch.tensor([0])], replace(HOW, eos=()), numbers(1, 9))
+        completions(nan, [torch.tensor([0])], replace(HOW, eos=(), pad=0), numbers(1, 9))
     two = TextModel(Fixed(torch.zeros(2)))
-    for wrong_token in ({"eos": (1, 2)}, {"eos": (), "pad": 2}):
+    for wrong_token in ({"eos": (1, 2), "pad": 0}, {"eos": (), "pad": 2}):
         with pytest.raises(ConfigError, match="=2: Fixed has 2 tokens, expected less"):
             completions(two, [torch.tensor([0])], replace(HOW, **wrong_token), numbers(1, 9))
 
