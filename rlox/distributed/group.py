@@ -7,6 +7,7 @@ GPUs; pickled objects only from the first process to the others, which run its p
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -128,7 +129,16 @@ def join() -> Group:
             distributed.init_process_group(
                 "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=PATIENCE
             )
+        atexit.register(_leave)
     return Group(distributed.get_rank(), distributed.get_world_size())
+
+
+def _leave() -> None:
+    """End the group's threads before the interpreter: those that it finds running end the process with -6."""
+    from torch import distributed
+
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
 
 
 @contextmanager
