@@ -67,7 +67,7 @@ def evaluate_run(config: EvaluateConfig) -> dict[str, Any]:
     mode = mode if config.best_of is None else f", best of {config.best_of}"
     print(
         f"{trained.algo.name} on {trained.env.id}, checkpoint {checkpoint.resolve().name}{mode}\n"
-        f"  score   {summary.score(data['mean'], data['iqm'], data['ci95'], config.episodes)}\n"
+        f"  score   {summary.score(data['mean'], data['iqm'], data['ci95'], len(played.returns))}\n"
         f"  file    {kept}" + (f"\n  video   {video}" if video else "")
     )
     return data

@@ -42,7 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _leave_quickly() -> None:
     """Look for garbage once: the interpreter does several times as it ends, a second with torch loaded."""
     gc.collect()
-    gc.freeze()
+    if "triton" not in sys.modules:  # whose objects say that they were leaked, a screen of them
+        gc.freeze()
 
 
 def usage() -> str:

@@ -11,7 +11,7 @@ from hydra.plugins.config_source import ConfigResult, ConfigSource
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import OmegaConf
 
-from rlox.configs.text import TASKS, TEXT
+from rlox.configs.text import TASKS, TEXT, is_text
 from rlox.envs.ids import env_ids, find_spec, vector_factory
 from rlox.errors import MissingExtraError, UnknownNameError
 from rlox_cli.options import own_folders
@@ -20,7 +20,7 @@ TEXT_IDS = tuple(f"{TEXT}/{task}" for task in TASKS)  # env=text task=copy in on
 
 
 def _known(env_id: str) -> bool:
-    if env_id in TEXT_IDS:
+    if is_text(env_id):  # a task, or a dataset by the name of its file
         return True
     try:
         if vector_factory(env_id) is None:

@@ -21,8 +21,9 @@ from children import RLOX, python, trained
 from tables import estimate, finals, markdown, publish
 
 from rlox.algorithms import ALGORITHMS, BestOfN
-from rlox.llm import TextModel
+from rlox.llm import TextModel, task_of
 from rlox.llm.batches import answers_of
+from rlox.llm.prompts import TaskPrompts
 from rlox.sources.text import pairs_of
 
 FOLDER = Path(__file__).resolve().parents[2] / "experiments" / "language_models"
@@ -69,7 +70,7 @@ def evaluated(run: Path, sampled: bool) -> list[float]:
 def apart(run: Any, begin: Any, seed: int) -> dict[str, float]:
     """KL to where it began, over drawn completions, and the part of held-out pairs that it has right."""
     text = run.learner.text
-    prompts = text.prompts.held_out(HELD_OUT, ASKED)
+    prompts = text.prompts.held_out(HELD_OUT, 0, ASKED)
     ids = [prompt.ids for prompt in prompts]
     written = text.written(ids, torch.Generator().manual_seed(seed))
     models = [run.learner.text.model, begin.learner.text.model]
@@ -80,7 +81,7 @@ def apart(run: Any, begin: Any, seed: int) -> dict[str, float]:
 
     drawn = answers_of(ids, written.rows())
     here, there = (sums(model, drawn) for model in models)
-    pairs = pairs_of(text.task, prompts, HELD_OUT, np.arange(len(prompts)))
+    pairs = pairs_of(TaskPrompts(task_of(TASK), HELD_OUT), prompts, np.arange(len(prompts)))
     margins = [sums(m, pairs.chosen) - sums(m, pairs.rejected) for m in models]
     return {
         "kl": float(np.mean(here - there)),
@@ -91,12 +92,12 @@ def apart(run: Any, begin: Any, seed: int) -> dict[str, float]:
 def best_of(begin: Any, seed: int) -> list[float]:
     """Rewards of the best of several completions of each held-out prompt."""
     text = begin.learner.text
-    prompts = text.prompts.held_out(HELD_OUT, ASKED)
-    answers = {tuple(p.ids.tolist()): p.example for p in prompts}
+    prompts = text.prompts.held_out(HELD_OUT, 0, ASKED)
+    answers = {tuple(p.ids.tolist()): p.answer for p in prompts}
 
     def right(completions: Any, given: Any) -> list[float]:
         rows = zip(completions, given, strict=True)
-        return [text.task.reward(c.numpy(), answers[tuple(p.tolist())]) for c, p in rows]
+        return [text.codec.right(c.numpy(), answers[tuple(p.tolist())]) for c, p in rows]
 
     how = text.sampling
     ends = {"eos_token_id": how.eos, "pad_token_id": how.pad}
@@ -143,10 +144,8 @@ def of_peer(interpreter: Path, seed: int, data: Path) -> dict[str, Any]:
     start, folder = ALGORITHMS["sft"].from_checkpoint(begin), data / f"trl_s{seed}"
     text = start.learner.text
     start.save_pretrained(folder)
-    encode = text.task.characters.encode
     rows = [
-        [prompt.ids.tolist(), encode(prompt.example.answer, end=True).tolist()]
-        for prompt in text.prompts.learned(0, SAMPLES)
+        [prompt.ids.tolist(), prompt.right.tolist()] for prompt in text.prompts.learned(0, SAMPLES)
     ]
     (folder / "prompts.json").write_text(json.dumps(rows))
     preset = ALGORITHMS["grpo"].tuned(task=TASK).config.algo

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rlox.algorithms.text import Text, text_of, text_parts
@@ -17,9 +19,9 @@ from rlox.configs.dpo import OnlineDPOConfig
 from rlox.devices import moved
 from rlox.errors import ShapeError
 from rlox.llm.batches import Answers, Pairs, answers_of
-from rlox.llm.prompts import rows_of
+from rlox.llm.prompts import Prompt, rows_of
 from rlox.losses import Completions, DPOLoss, DPOTerms
-from rlox.sources.text import PairSource
+from rlox.sources.text import PairSource, pairs_of
 from rlox.training.parts import Parts, Tools
 from rlox.types import Clock, Progress, Update
 
@@ -73,6 +75,18 @@ class DPOLearner(TextLearner):
         ]
         return self.loss(*sides)
 
+    @torch.no_grad()
+    def score(self, prompts: list[Prompt]) -> tuple[NDArray[np.float64], list[int]]:
+        """1 of a pair whose chosen answer has become likelier than the rejected one, beside the reference."""
+        assert self.text.prompts is not None
+        pairs = pairs_of(self.text.prompts, prompts, np.arange(len(prompts)))
+        both = _both(pairs.chosen, pairs.rejected)
+        gain = self.said(both).sum(1)
+        if (found := self.referred(both)) is not None:
+            gain = gain - found.sum(1)
+        chosen, rejected = gain.cpu().chunk(2)
+        return (chosen > rejected).double().numpy(), pairs.chosen.mask.sum(1).tolist()
+
     def sums(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """Log-probabilities of the chosen and the rejected completions by the reference, `[B]` each."""
         found = self.referred(_both(pairs.chosen, pairs.rejected))
@@ -97,8 +111,9 @@ def _both(one: Answers, other: Answers) -> Answers:
 def make(config: RunConfig, tools: Tools) -> Parts:
     """DPO's learner on pairs."""
     algo, text = cast(DPOConfig, config.algo), text_of(config, tools)
-    source = PairSource(text.prompts, algo.batch_size, config.seed, text.task, text.group)
-    return text_parts(text, source, DPOLearner(text, algo))
+    source = PairSource(text.prompts, algo.batch_size, config.seed, text.group)
+    learner = DPOLearner(text, algo)
+    return text_parts(text, source, learner, learner.score)
 
 
 class DPO(TextAlgorithm):
@@ -115,7 +130,8 @@ class DPO(TextAlgorithm):
     reward_fn : what evaluations count, as of `GRPO`
     max_new_tokens : of a completion that is evaluated
     seed : keys every random stream of the run
-    **config_kwargs : any field of `DPOConfig`, or `device`; unknown names are errors
+    **config_kwargs : any field of `DPOConfig`, `device`, or paths: `dataset` (not `task`), `eval_dataset`,
+        `tokenizer`; unknown names are errors
     """
 
     name = "dpo"

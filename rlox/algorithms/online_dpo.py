@@ -119,7 +119,8 @@ class OnlineDPO(WritingAlgorithm):
     server : that writes completions in the model's place, given the weights as they change; by its kind it
         is at `server_url`
     seed : keys every random stream of the run
-    **config_kwargs : any field of `OnlineDPOConfig`, or `device`; unknown names are errors
+    **config_kwargs : any field of `OnlineDPOConfig`, `device`, or paths: `dataset` (not `task`),
+        `eval_dataset`, `tokenizer`; unknown names are errors
     """
 
     name = "online_dpo"

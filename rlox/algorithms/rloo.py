@@ -108,7 +108,8 @@ class RLOO(WritingAlgorithm):
     server : that writes completions in the model's place, given the weights as they change; by its kind it
         is at `server_url`
     seed : keys every random stream of the run
-    **config_kwargs : any field of `RLOOConfig`, or `device`; unknown names are errors
+    **config_kwargs : any field of `RLOOConfig`, `device`, or paths: `dataset` (not `task`), `eval_dataset`,
+        `tokenizer`; unknown names are errors
     """
 
     name = "rloo"

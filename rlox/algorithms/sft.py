@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from rlox.algorithms.text import Text, text_of, text_parts
@@ -14,8 +16,8 @@ from rlox.algorithms.torch_text import TextLearner
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import RunConfig, SFTConfig
 from rlox.llm.batches import Answers, answers_of
-from rlox.llm.prompts import rows_of
-from rlox.sources.text import AnswerSource
+from rlox.llm.prompts import Prompt, rows_of
+from rlox.sources.text import AnswerSource, right_of
 from rlox.training.parts import Parts, Tools
 from rlox.types import Clock, Progress, Update
 
@@ -39,12 +41,21 @@ class SFTLearner(TextLearner):
         """Cross-entropy of a token, in nats; no token of a prompt counts."""
         return -self.said(batch).sum() / batch.mask.sum().clamp(min=1).item()  # 0 behind an end
 
+    @torch.no_grad()
+    def score(self, prompts: list[Prompt]) -> tuple[NDArray[np.float64], list[int]]:
+        """The mean log-probability of a token of each answer, in nats: minus its cross-entropy."""
+        batch = answers_of([p.ids for p in prompts], [right_of(p) for p in prompts])
+        tokens = batch.mask.sum(1)
+        worth = self.said(batch).sum(1).cpu().double() / tokens
+        return worth.numpy(), tokens.tolist()
+
 
 def make(config: RunConfig, tools: Tools) -> Parts:
     """SFT's learner on right answers."""
     algo, text = cast(SFTConfig, config.algo), text_of(config, tools)
-    source = AnswerSource(text.prompts, algo.batch_size, config.seed, text.task, text.group)
-    return text_parts(text, source, SFTLearner(text, algo))
+    source = AnswerSource(text.prompts, algo.batch_size, config.seed, text.group)
+    learner = SFTLearner(text, algo)
+    return text_parts(text, source, learner, learner.score)
 
 
 class SFT(TextAlgorithm):
@@ -59,7 +70,8 @@ class SFT(TextAlgorithm):
     callbacks : called during training; one that returns False from `on_step` stops it
     logger : receives metrics rows
     seed : keys every random stream of the run
-    **config_kwargs : any field of `SFTConfig`, or `device`; unknown names are errors
+    **config_kwargs : any field of `SFTConfig`, `device`, or paths: `dataset` (not `task`), `eval_dataset`,
+        `tokenizer`; unknown names are errors
     """
 
     name = "sft"

@@ -26,18 +26,20 @@ from rlox.llm import (
     Sampling,
     Task,
     TextModel,
-    load_llama,
     task_of,
 )
-from rlox.llm.judges import FunctionJudge, Judge, Judges, RewardFunction, TaskJudge
-from rlox.llm.prompts import TaskPrompts
+from rlox.llm.codecs import Bytes, Codec, Tokenizer
+from rlox.llm.datasets import DatasetPrompts, TextDataset
+from rlox.llm.judges import AnswerJudge, FunctionJudge, Judge, Judges, RewardFunction
+from rlox.llm.pretrained import is_model, is_tokenizer, load_model, room_of
+from rlox.llm.prompts import Prompts, TaskPrompts
 from rlox.llm.serving import GenerationServer
 from rlox.runs.checkpoint import Checkpoint
 from rlox.runs.loading import Objects
 from rlox.sources.text import TextSource
 from rlox.training.loop import Learner
 from rlox.training.parts import Parts, Tools
-from rlox.training.text import TextActor, TextEvaluator, written_by
+from rlox.training.text import Score, ScoreEvaluator, TextActor, TextEvaluator, written_by
 
 __all__ = ["SIZE", "Preference", "Text", "TextGiven", "frozen_copy", "text_of", "text_parts"]
 
@@ -46,6 +48,7 @@ Preference = Callable[[list[Any]], Sequence[int]]
 
 SIZE = "size"  # of the model, among what a learner saves
 LONGEST = 64  # tokens of a completion, where nothing says how many
+LONG = 2048  # positions of a new model of a dataset
 
 
 @dataclass(frozen=True)
@@ -101,8 +104,8 @@ class Text:
     """What a configuration and a façade's arguments say of a run on text."""
 
     model: TextModel
-    task: Task | None
-    prompts: TaskPrompts | None
+    codec: Codec | None  # None: prompts are handed over as tokens
+    prompts: Prompts | None
     judge: Judge | None  # None: nothing says what a completion is worth
     weights: tuple[float, ...] | None
     sampling: Sampling  # as completions to learn from are drawn
@@ -133,76 +136,111 @@ def text_of(config: RunConfig, tools: Tools) -> Text:
     task = None if config.task is None else task_of(config.task)
     if given.model is None:
         require_task(config)
+    codec = _codec(config, task)
     group = join()  # before anything is put on a GPU: each process has its own
     with tools.networks(config):
-        module = _module(config, given, task)
+        module = _module(config, given, codec)
         if given.model is None or config.device != "auto":  # else where the user has put it
             module = module.to(tools.device)
+    sampling = _sampling(algo, task, codec)
+    prompts = _prompts(config, task, codec, room_of(module), sampling.max_new_tokens)
     return Text(
         model=TextModel(module),
-        task=task,
-        prompts=None if task is None else TaskPrompts(task, config.seed),
-        judge=_judge(algo, given, task),
+        codec=codec,
+        prompts=prompts,
+        judge=_judge(algo, given, codec, task is not None),
         weights=algo.reward_weights or None,
-        sampling=_sampling(algo, task),
+        sampling=sampling,
         given=given,
         group=group,
     )
 
 
-def _module(config: RunConfig, given: TextGiven, task: Task | None) -> nn.Module:
+def _codec(config: RunConfig, task: Task | None) -> Codec | None:
+    """The tokenizer that is named, or beside the model; else the task's characters, of a dataset bytes."""
+    if config.tokenizer is not None:
+        return Tokenizer(Path(config.tokenizer))
+    if config.model not in (None, TINY) and is_tokenizer(Path(str(config.model))):
+        return Tokenizer(Path(str(config.model)))
+    if task is not None:
+        return task.characters
+    return None if config.dataset is None else Bytes()
+
+
+def _prompts(
+    config: RunConfig, task: Task | None, codec: Codec | None, room: int | None, new: int
+) -> Prompts | None:
+    """Of a task or a dataset, as far as the model has positions for them."""
+    if task is not None:
+        return TaskPrompts(task, config.seed, codec)
+    if config.dataset is None or codec is None:
+        return None
+    named = {"dataset": config.dataset, "eval_dataset": config.eval_dataset}
+    rows = {
+        key: TextDataset(Path(path), codec, key) for key, path in named.items() if path is not None
+    }
+    for dataset in rows.values():
+        dataset.require_room(room, new)
+    return DatasetPrompts(rows["dataset"], rows.get("eval_dataset"), config.seed, codec)
+
+
+def _module(config: RunConfig, given: TextGiven, codec: Codec | None) -> nn.Module:
     if given.model is not None:
         return given.model
     if given.size is not None:
         return Llama(given.size)
-    assert task is not None
-    tokens = len(task.characters)
+    assert codec is not None
     if config.model in (None, TINY):
-        return Llama(LlamaSize(vocab_size=tokens))
+        size = LlamaSize(vocab_size=len(codec))
+        long = replace(size, max_position_embeddings=LONG)
+        return Llama(size if config.dataset is None else long)
     folder = Path(str(config.model))
-    if not (folder / "config.json").is_file():
+    if not is_model(folder):
         raise ConfigError(
             f"model={config.model}: expected tiny, or a folder with config.json and model.safetensors"
         )
-    module = load_llama(folder)
-    if module.size.vocab_size != tokens:
-        raise ConfigError(
-            f"model={config.model} has {module.size.vocab_size} tokens, task={task.name} {tokens}"
-        )
+    module = load_model(folder)
+    tokens = TextModel(module).vocabulary
+    fits = len(codec) <= tokens if isinstance(codec, Tokenizer) else len(codec) == tokens
+    if not fits:
+        about = f"task={config.task}" if config.task else "its tokenizer"
+        raise ConfigError(f"model={config.model} has {tokens} tokens, {about} {len(codec)}")
     return module
 
 
-def _judge(algo: TextAlgorithmConfig, given: TextGiven, task: Task | None) -> Judge | None:
+def _judge(
+    algo: TextAlgorithmConfig, given: TextGiven, codec: Codec | None, checked: bool
+) -> Judge | None:
+    """By functions, or answers; those of a task are `checked` unless something else is said."""
     if given.rewards:
         named = [(object_name(function), function) for function in given.rewards]
-        return FunctionJudge(named)
+        return FunctionJudge(named, codec)
     if algo.rewards:
         keys = (f"algo.rewards[{i}]" for i in range(len(algo.rewards)))
-        return Judges([_one_judge(*of, task) for of in zip(keys, algo.rewards, strict=True)])
-    return None if task is None else TaskJudge(task)
+        return Judges([_one_judge(*of, codec) for of in zip(keys, algo.rewards, strict=True)])
+    return AnswerJudge(codec) if checked and codec is not None else None
 
 
-def _one_judge(key: str, spec: Code, task: Task | None) -> Judge:
-    """A word for a task's, or a function."""
+def _one_judge(key: str, spec: Code, codec: Codec | None) -> Judge:
+    """A word for a right answer's, or a function."""
     if spec not in REWARDS:
-        return FunctionJudge([(name_of(spec), load(spec, key))])
-    if task is None:
+        return FunctionJudge([(name_of(spec), load(spec, key))], codec)
+    if codec is None:
         raise ConfigError(
             f"{key}={spec} is by the right answers of a task, and there is none: task=copy"
         )
-    return TaskJudge(task, str(spec))
+    return AnswerJudge(codec, str(spec))
 
 
-def _sampling(algo: TextAlgorithmConfig, task: Task | None) -> Sampling:
-    end = () if task is None else (task.characters.END,)
-    pad = 0 if task is None else task.characters.PAD
+def _sampling(algo: TextAlgorithmConfig, task: Task | None, codec: Codec | None) -> Sampling:
+    ends, pad = ((), 0) if codec is None else (codec.ends, codec.pad)
     longest = LONGEST if task is None else task.longest + 1
     drawn = {}
     if isinstance(algo, WritingConfig):
         drawn = {name: getattr(algo, name) for name in ("temperature", "top_k", "top_p", "min_p")}
     return Sampling(
         max_new_tokens=algo.max_new_tokens or longest,
-        eos=algo.eos_token_id or end,
+        eos=algo.eos_token_id or ends,
         pad=pad if algo.pad_token_id is None else algo.pad_token_id,
         **drawn,
     )
@@ -213,7 +251,15 @@ def frozen_copy(module: nn.Module) -> nn.Module:
     return copy.deepcopy(module).requires_grad_(False).eval()
 
 
-def text_parts(text: Text, source: TextSource[Any], learner: Learner[Any]) -> Parts:
-    """A run of these."""
+def text_parts(
+    text: Text,
+    source: TextSource[Any],
+    learner: Learner[Any],
+    score: Score | None = None,
+) -> Parts:
+    """A run of these; without rewards `score` says what held-out answers are worth."""
     actor = TextActor(text.model.module, text.model.device)
-    return Parts(source, learner, actor, text.evaluator, agreed=text.group.agreed)
+    evaluate: TextEvaluator | ScoreEvaluator | None = text.evaluator
+    if evaluate is None and score is not None and text.prompts is not None:
+        evaluate = ScoreEvaluator(text.model, text.prompts, score, source.batch_size, text.sampling)
+    return Parts(source, learner, actor, evaluate, agreed=text.group.agreed)

@@ -41,6 +41,9 @@ Model = nn.Module | str | PathLike[str] | None
 # One reward function, or several.
 Rewarding = RewardFunction | Sequence[RewardFunction] | None
 
+# Arguments that are of the configuration besides the algorithm's: paths.
+FILES = ("dataset", "eval_dataset", "tokenizer")
+
 # What from_checkpoint has for runs in environments, and runs on text have not.
 NOT_TEXT = ("env", "env_id", "env_kwargs", "wrappers", "reward_wrappers", "dataset", "policy")
 
@@ -75,9 +78,11 @@ class TextAlgorithm(Algorithm):
                 raise ConfigError(
                     f"{name}={options[name]} and a function: one argument for both; give one of them"
                 )
+        files = {n: fspath(options[n]) for n in FILES if options.get(n) is not None}
+        options = {name: value for name, value in options.items() if name not in FILES}
         config = config_from_arguments(self.name, TEXT, 1, seed, options | given.names())
         named = fspath(cast(Any, model)) if folder else config.model
-        config = with_task(replace(config, model=named, task=task))
+        config = with_task(replace(config, model=named, task=task, **files))
         super().__init__(config, None, given, logger, callbacks)
 
     @classmethod
@@ -155,16 +160,16 @@ class TextAlgorithm(Algorithm):
         that nothing is learned from.
         """
         text = self._text
+        if isinstance(episodes, Number) and self.parts.evaluate is not None:
+            return super().evaluate(episodes, *given, **options)  # type: ignore[arg-type]
         if text.judge is None:
             raise ConfigError(
                 "nothing says what a completion is worth: give a reward_fn, or a task"
             )
         if isinstance(episodes, Number):
-            if self.parts.evaluate is None:
-                raise ConfigError(
-                    f"{self.name} has no prompts that are held out: give evaluate() prompts, or a task"
-                )
-            return super().evaluate(episodes, *given, **options)  # type: ignore[arg-type]
+            raise ConfigError(
+                f"{self.name} has no prompts that are held out: give evaluate() prompts, or a task"
+            )
         if given or options:
             raise ConfigError(
                 "evaluate(prompts) takes nothing else: a seed is of a number of held-out prompts"

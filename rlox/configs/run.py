@@ -135,6 +135,21 @@ class RunConfig:
     task: str | None = param(
         None, "what text is about, with env=text: prompts, and what is right", choices=TASKS
     )
+    dataset: str | None = param(
+        None,
+        "in place of a task a file of JSON lines with text, messages, prompt, completion, chosen, rejected",
+        verbatim=True,
+    )
+    eval_dataset: str | None = param(
+        None,
+        "such a file to evaluate by; null: a fifth of the rows of dataset, which are not learned from",
+        verbatim=True,
+    )
+    tokenizer: str | None = param(
+        None,
+        "a folder with tokenizer.json; null: the model's own, else a token for a character or byte",
+        verbatim=True,
+    )
     model: str | None = param(
         None,
         "the language model: tiny, a new small one, or a folder with config.json and model.safetensors; "

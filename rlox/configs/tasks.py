@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 from rlox.configs.names import nearest
 from rlox.configs.run import ALGO_CONFIGS, RunConfig
@@ -11,9 +13,12 @@ from rlox.errors import ConfigError
 
 __all__ = ["require_task", "with_task"]
 
+# Keys of the whole configuration that are of text.
+OF_TEXT = ("task", "model", "dataset", "eval_dataset", "tokenizer")
+
 
 def with_task(run: RunConfig) -> RunConfig:
-    """The run with its task in the environment's id, `text/copy`, and beside it.
+    """The run with its task in the environment's id, `text/copy`, and beside it; or with its dataset there.
 
     `ConfigError` where one of them is of something else than the algorithm.
     """
@@ -25,6 +30,12 @@ def with_task(run: RunConfig) -> RunConfig:
             f"env={run.env.id}: {run.algo.name} learns from text; set env={TEXT}{about}"
         )
     named = run.env.id.partition("/")[2] or None
+    if run.dataset is not None:
+        return _with_dataset(run, run.dataset, named)
+    if run.eval_dataset is not None:
+        raise ConfigError(
+            f"eval_dataset={run.eval_dataset} is beside a dataset: set dataset, or leave it out"
+        )
     if named is not None and named not in TASKS:
         raise ConfigError(
             f"env={run.env.id}: expected {TEXT}/ and one of {', '.join(TASKS)}{nearest(named, TASKS)}"
@@ -37,17 +48,31 @@ def with_task(run: RunConfig) -> RunConfig:
     return replace(run, task=task, env=replace(run.env, id=f"{TEXT}/{task}"))
 
 
+def _with_dataset(run: RunConfig, dataset: str, named: str | None) -> RunConfig:
+    """In runs and reports a dataset is called by its file's name."""
+    stem = re.sub(r"[^\w.-]+", "-", Path(dataset).stem) or "dataset"
+    for key, other in (("task", run.task), ("env", named if named != stem else None)):
+        if other is not None:
+            told = f"env={TEXT}/{other}" if key == "env" else f"task={other}"
+            raise ConfigError(f"dataset={dataset} and {told}: leave one of them out")
+    return replace(run, env=replace(run.env, id=f"{TEXT}/{stem}"))
+
+
 def require_task(run: RunConfig) -> None:
     """`ConfigError` for a run on text that says not what it is about."""
-    if run.task is None:
+    if run.task is None and run.dataset is None:
         raise ConfigError(
             f"missing key 'task': {run.algo.name} learns what a task is about; set "
-            f"task={', '.join(TASKS[:-1])} or {TASKS[-1]}"
+            f"task={', '.join(TASKS[:-1])} or {TASKS[-1]}, or dataset=FILE"
         )
+    for key in ("dataset", "eval_dataset"):
+        path = getattr(run, key)
+        if path is not None and not Path(path).is_file():
+            raise ConfigError(f"{key}={path}: there is no such file, expected one of JSON lines")
 
 
 def _without_text(run: RunConfig) -> RunConfig:
-    told = [f"{key}={value}" for key in ("task", "model") if (value := getattr(run, key))]
+    told = [f"{key}={value}" for key in OF_TEXT if (value := getattr(run, key))]
     told += [f"env={run.env.id}"] * is_text(run.env.id)
     if told:
         kinds = (n for n, kind in ALGO_CONFIGS.items() if issubclass(kind, TextAlgorithmConfig))

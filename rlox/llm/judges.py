@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,15 +13,16 @@ from torch import Tensor
 
 from rlox.errors import ConfigError, RloxError, ShapeError
 from rlox.importing import failure
+from rlox.llm.codecs import Codec
 from rlox.llm.decoding import Completed
 from rlox.llm.prompts import Prompt
-from rlox.llm.tasks import Task
 
-__all__ = ["FunctionJudge", "Judge", "Judges", "RewardFunction", "TaskJudge"]
+__all__ = ["AnswerJudge", "FunctionJudge", "Judge", "Judges", "RewardFunction"]
 
 # (completions, prompts) -> a number for each; tokens of a completion up to its end, prompts `[B, P]`, or a
-# list where they have different lengths.
-RewardFunction = Callable[[list[Tensor], Any], Sequence[Any]]
+# list where they have different lengths. What else it takes by name it gets: `texts`, the completions as
+# texts, and columns of the prompts, a list of each.
+RewardFunction = Callable[..., Sequence[Any]]
 
 
 class Judge(Protocol):
@@ -30,21 +32,22 @@ class Judge(Protocol):
         """`[B, F]`, of each of F functions; NaN is no reward."""
 
 
-class TaskJudge:
-    """By the answers of a task: `right`, 1 of the right one and 0 of others, or `close`, its part that is."""
+class AnswerJudge:
+    """By right answers: `right`, 1 of the right one and 0 of others, or `close`, its part that is."""
 
-    def __init__(self, task: Task, kind: str = "right") -> None:
-        self._worth = {"right": task.reward, "close": task.closeness}[kind]
+    def __init__(self, codec: Codec, kind: str = "right") -> None:
+        self._worth = {"right": codec.right, "close": codec.close}[kind]
 
     def __call__(self, prompts: Sequence[Prompt], written: Completed) -> NDArray[np.float64]:
-        """`[B, 1]`; `ConfigError` for a prompt that is none of the task's."""
+        """`[B, 1]`; `ConfigError` for a prompt without an answer."""
         found = []
         for prompt, row in zip(prompts, written.cpu().rows(), strict=True):
-            if prompt.example is None:
+            if prompt.answer is None:
                 raise ConfigError(
-                    "nobody knows the right answers of prompts that are handed over: give a reward_fn"
+                    "nobody knows the right answers of prompts that are handed over, or have no completion: "
+                    "give a reward_fn (algo.rewards=[module:name])"
                 )
-            found.append(self._worth(row.numpy(), prompt.example))
+            found.append(self._worth(row.numpy(), prompt.answer))
         return np.array(found)[:, None]
 
 
@@ -66,24 +69,27 @@ def _given(prompts: Sequence[Prompt]) -> Any:
 
 
 class FunctionJudge:
-    """Functions of the user's, by the names that messages call them."""
+    """Functions of the user's, by the names that messages call them; `codec` makes texts of completions."""
 
-    def __init__(self, functions: Sequence[tuple[str, RewardFunction]]) -> None:
-        self._functions = functions
+    def __init__(
+        self, functions: Sequence[tuple[str, RewardFunction]], codec: Codec | None = None
+    ) -> None:
+        self._functions, self._codec = functions, codec
 
     def __call__(self, prompts: Sequence[Prompt], written: Completed) -> NDArray[np.float64]:
         """`[B, F]`, a column of each function."""
         columns = [
-            self._asked(name, function, written.cpu().rows(), _given(prompts))
+            self._asked(name, function, written.cpu().rows(), prompts)
             for name, function in self._functions
         ]
         return np.stack(columns, 1)
 
     def _asked(
-        self, name: str, function: RewardFunction, rows: list[Tensor], prompts: Any
+        self, name: str, function: RewardFunction, rows: list[Tensor], prompts: Sequence[Prompt]
     ) -> NDArray[np.float64]:
+        more = _by_name(name, function, self._columns(rows, prompts))
         try:
-            said = function(rows, prompts)
+            said = function(rows, _given(prompts), **more)
         except RloxError:
             raise
         except Exception as error:
@@ -103,3 +109,35 @@ class FunctionJudge:
                 f"reward {name} returned {found[np.isinf(found)][0]}, expected a finite number"
             )
         return found
+
+    def _columns(self, rows: list[Tensor], prompts: Sequence[Prompt]) -> dict[str, list[Any]]:
+        """What a function may ask for by name: texts of the completions, and what is known of all prompts."""
+        known = [prompt.columns or {} for prompt in prompts]
+        there = set(known[0]).intersection(*known[1:])
+        columns = {name: [of[name] for of in known] for name in sorted(there)}
+        if self._codec is not None:
+            columns["texts"] = [self._codec.decode(row.numpy()) for row in rows]
+        return columns
+
+
+def _by_name(
+    name: str, function: RewardFunction, columns: Mapping[str, list[Any]]
+) -> dict[str, list[Any]]:
+    """Those columns that a function takes beside completions and prompts."""
+    try:
+        taken = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # of a builtin, which says nothing
+        return {}
+    if any(of.kind is inspect.Parameter.VAR_KEYWORD for of in taken):
+        return dict(columns)
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    beside = [
+        of for i, of in enumerate(taken) if of.kind in kinds and (i > 1 or of.kind is kinds[1])
+    ]
+    for of in beside:
+        if of.default is inspect.Parameter.empty and of.name not in columns:
+            raise ConfigError(
+                f"reward {name} asks for {of.name}, and there is {', '.join(columns) or 'nothing'} besides "
+                "completions and prompts"
+            )
+    return {of.name: columns[of.name] for of in beside if of.name in columns}

@@ -127,6 +127,12 @@ class TextModel:
         """Where the model is."""
         return next((p.device for p in self.module.parameters()), torch.device("cpu"))
 
+    @property
+    def vocabulary(self) -> int:
+        """Tokens that it has logits of, by the layer that makes them, or its configuration."""
+        about = getattr(self.module, "size", None) or getattr(self.module, "config", None)
+        return int(getattr(about, "vocab_size", 0))
+
     def caches_for(self, lengths: Sequence[int]) -> bool:
         """Whether a cache serves prompts of these lengths: of different ones their padding has to be told."""
         alike = len(set(lengths)) == 1

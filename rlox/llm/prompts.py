@@ -2,50 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from rlox._core import Stream
 from rlox.errors import ConfigError, ShapeError
+from rlox.llm.codecs import Codec
 from rlox.llm.tasks import Example, Task
 
 __all__ = ["GivenPrompts", "Prompt", "Prompts", "TaskPrompts", "rows_of"]
 
 
 class Prompt(NamedTuple):
-    """Tokens, and what they are an example of where the right answer is known."""
+    """Tokens, and what else is known of them."""
 
     ids: Tensor  # int64 [P]
-    example: Example | None = None
+    answer: str | None = None  # the text that is right
+    right: Tensor | None = None  # the answer to learn, with its end, int64 [A]
+    wrong: Tensor | None = None  # another that is rejected beside it
+    columns: Mapping[str, Any] | None = None  # what reward functions may ask for by name
 
 
 class Prompts(Protocol):
     """Where prompts come from."""
 
+    text: Codec  # between them and texts
+    digest: str | None  # of a file that they are from
+
     def learned(self, first: int, count: int) -> list[Prompt]:
         """Those with the numbers from `first` on, to learn from."""
+
+    def held_out(self, seed: int, first: int, count: int) -> list[Prompt]:
+        """Those to evaluate by with the numbers from `first` on; fewer where there are no more."""
+
+    def wrong(self, prompt: Prompt, number: int) -> Tensor | None:
+        """An answer to reject, with its end, of prompt `number` of a run; None: there is none."""
 
 
 class TaskPrompts:
     """A task's, without end; those to evaluate by are never among them."""
 
-    def __init__(self, task: Task, seed: int) -> None:
-        self._task, self._seed, self.text = task, seed, task.characters
+    digest: str | None = None
+
+    def __init__(self, task: Task, seed: int, codec: Codec | None = None) -> None:
+        self._task, self._seed = task, seed
+        self.text: Codec = task.characters if codec is None else codec
 
     def learned(self, first: int, count: int) -> list[Prompt]:
         """Number k is drawn by the stream `prompts` of the run at k."""
         return [self._drawn(self._seed, k, "prompts", False) for k in range(first, first + count)]
 
-    def held_out(self, seed: int, count: int) -> list[Prompt]:
+    def held_out(self, seed: int, first: int, count: int) -> list[Prompt]:
         """Number i is drawn by the seed `seed + i`."""
-        return [self._drawn(seed + i, 0, "held_out", True) for i in range(count)]
+        return [self._drawn(seed + first + i, 0, "held_out", True) for i in range(count)]
+
+    def wrong(self, prompt: Prompt, number: int) -> Tensor | None:
+        """Near the right one; which it is, is a function of the seed and the number."""
+        if prompt.columns is None:
+            return None
+        example = Example(prompt.columns["prompt"], prompt.columns["answer"])
+        text = self._task.rejected(example, Stream(self._seed, "rejected", number).uniform(2))
+        return torch.from_numpy(self.text.encode(text, end=True))
 
     def _drawn(self, seed: int, number: int, name: str, held_out: bool) -> Prompt:
         (example,) = self._task.examples(1, Stream(seed, name, number), held_out)
-        return Prompt(torch.from_numpy(self.text.encode(example.prompt)), example)
+        ids, right = (
+            torch.from_numpy(self.text.encode(text, end))
+            for text, end in ((example.prompt, False), (example.answer, True))
+        )
+        return Prompt(ids, example.answer, right, columns=example._asdict())
 
 
 class GivenPrompts:

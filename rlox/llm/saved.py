@@ -16,9 +16,10 @@ from rlox.disk import replace_file
 from rlox.errors import CheckpointError, ConfigError
 from rlox.llm.llama import Llama, LlamaSize
 
-__all__ = ["load_llama", "save_llama"]
+__all__ = ["CONFIG", "is_llama", "load_llama", "save_llama"]
 
 CONFIG, WEIGHTS, KIND = "config.json", "model.safetensors", "LlamaForCausalLM"
+INDEX = "model.safetensors.index.json"  # of a model in several files
 TIED = "lm_head.weight"
 # What changes the function and is not here, with the values that are.
 ONLY: dict[str, tuple[Any, ...]] = {
@@ -64,8 +65,8 @@ def load_llama(folder: Path) -> Llama:
     folder = Path(folder)
     try:
         about = json.loads((folder / CONFIG).read_bytes())
-        weights = safetensors.torch.load_file(folder / WEIGHTS)
-    except (OSError, ValueError, safetensors.SafetensorError) as error:
+        weights = _weights(folder)
+    except (AttributeError, LookupError, OSError, ValueError, safetensors.SafetensorError) as error:
         raise CheckpointError(
             f"{folder} is no model with {CONFIG} and {WEIGHTS}: {error}"
         ) from error
@@ -83,14 +84,54 @@ def load_llama(folder: Path) -> Llama:
     return model
 
 
+def _weights(folder: Path) -> dict[str, Any]:
+    """Of one file, or of those that an index names."""
+    if not (folder / INDEX).is_file():
+        return safetensors.torch.load_file(folder / WEIGHTS)
+    named = json.loads((folder / INDEX).read_bytes())["weight_map"]
+    found: dict[str, Any] = {}
+    for name in sorted(set(named.values())):
+        if Path(name).name != name:
+            raise ValueError(f"{INDEX} names {name}, which is no file of the folder")
+        found |= safetensors.torch.load_file(folder / name)
+    if missing := sorted(set(named) - set(found)):
+        raise ValueError(f"{missing[0]} is in none of the files that {INDEX} names")
+    return found
+
+
+def is_llama(folder: Path) -> bool:
+    """Whether what a folder has is a `Llama`, and not a kind of it that only transformers has."""
+    try:
+        about = json.loads((folder / CONFIG).read_bytes())
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{folder / CONFIG} is no JSON: {error}") from error
+    return _is_llama(about) and not _otherwise(about)
+
+
+def _is_llama(about: Any) -> bool:
+    return isinstance(about, dict) and KIND in (about.get("architectures") or ())
+
+
+def _otherwise(about: dict[str, Any]) -> str:
+    """What a config.json says that is another function; empty where that is nothing."""
+    told = [f"{name}={about[name]}" for name, known in ONLY.items() if about.get(name) not in known]
+    rope = about.get("rope_parameters") or {}
+    kind = rope.get("rope_type") if isinstance(rope, dict) else None
+    if kind not in (None, "default"):
+        told.append(f"rope_type={kind}")
+    heads, wide = about.get("num_attention_heads"), about.get("head_dim")
+    if wide is not None and heads and wide * heads != about.get("hidden_size"):
+        told.append(f"head_dim={wide}")
+    return ", ".join(told)
+
+
 def _size(folder: Path, about: Any) -> LlamaSize:
-    if not isinstance(about, dict) or KIND not in (about.get("architectures") or ()):
+    if not _is_llama(about):
         raise CheckpointError(f"{folder / CONFIG} says no architectures=[{KIND}]")
-    for name, known in ONLY.items():
-        if about.get(name) not in known:
-            raise CheckpointError(
-                f"{folder / CONFIG}: {name}={about[name]}; such a model needs the package transformers"
-            )
+    if told := _otherwise(about):
+        raise CheckpointError(
+            f"{folder / CONFIG}: {told}; such a model needs the package transformers"
+        )
     # newer files have the base of the positions among their parameters
     rope = about.get("rope_parameters") or {}
     if not isinstance(rope, dict):
@@ -98,17 +139,7 @@ def _size(folder: Path, about: Any) -> LlamaSize:
     given = {**about, **rope}
     given.setdefault("num_key_value_heads", given.get("num_attention_heads"))
     given.setdefault("max_position_embeddings", 2048)  # as transformers has it
-    if given.get("rope_type") not in (None, "default"):
-        raise CheckpointError(
-            f"{folder / CONFIG}: rope_type={given['rope_type']}; such a model needs the package transformers"
-        )
     try:
-        size = LlamaSize(**{f.name: given[f.name] for f in fields(LlamaSize) if f.name in given})
+        return LlamaSize(**{f.name: given[f.name] for f in fields(LlamaSize) if f.name in given})
     except (TypeError, ConfigError) as error:
         raise CheckpointError(f"{folder / CONFIG}: {error}") from error
-    if given.get("head_dim") not in (None, size.head_dim):
-        raise CheckpointError(
-            f"{folder / CONFIG}: head_dim={given['head_dim']}, expected {size.head_dim}, with which "
-            "heads fill hidden_size"
-        )
-    return size

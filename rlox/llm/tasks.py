@@ -12,44 +12,12 @@ from numpy.typing import NDArray
 
 from rlox._core import Stream
 from rlox.configs.names import nearest
-from rlox.errors import ConfigError, UnknownNameError
+from rlox.errors import UnknownNameError
+from rlox.llm.codecs import Characters
 
-__all__ = ["TASKS", "Characters", "Example", "Task", "task_of"]
+__all__ = ["HELD_OUT", "TASKS", "Example", "Task", "is_held_out", "task_of"]
 
 HELD_OUT = 0.2  # part of the prompts that nothing is learned from
-
-
-class Characters:
-    """A token for each character: 0 pads, 1 ends a text, the others are `alphabet` in its order."""
-
-    PAD, END = 0, 1
-
-    def __init__(self, alphabet: str) -> None:
-        if len(set(alphabet)) != len(alphabet) or not alphabet:
-            raise ConfigError(f"alphabet {alphabet!r}: expected characters, each once")
-        self.alphabet = alphabet
-        self._of = {character: 2 + i for i, character in enumerate(alphabet)}
-
-    def __len__(self) -> int:
-        return 2 + len(self.alphabet)
-
-    def encode(self, text: str, end: bool = False) -> NDArray[np.int64]:
-        """Token ids of a text; `end` puts the end behind it. `ConfigError` for a character that has none."""
-        missing = sorted(set(text) - set(self.alphabet))
-        if missing:
-            raise ConfigError(f"{missing[0]!r} in {text!r} is no character of {self.alphabet!r}")
-        ids = [self._of[character] for character in text] + [self.END] * end
-        return np.array(ids, np.int64)
-
-    def decode(self, ids: Sequence[int] | NDArray[np.int64]) -> str:
-        """The text up to its end, to be read: padding is nothing, so that it may look better than it is."""
-        found = []
-        for token in ids:
-            if token == self.END:
-                break
-            if token != self.PAD:
-                found.append(self.alphabet[int(token) - 2])
-        return "".join(found)
 
 
 class Example(NamedTuple):
@@ -73,7 +41,7 @@ class Task(ABC):
     def examples(self, count: int, stream: Stream, held_out: bool = False) -> list[Example]:
         """So many examples, all to learn from or all held out."""
         drawn = self._endless(stream)
-        return [next(e for e in drawn if _is_held_out(e.prompt) == held_out) for _ in range(count)]
+        return [next(e for e in drawn if is_held_out(e.prompt) == held_out) for _ in range(count)]
 
     def _endless(self, stream: Stream) -> Iterator[Example]:
         while True:
@@ -86,15 +54,11 @@ class Task(ABC):
 
     def reward(self, tokens: Sequence[int] | NDArray[np.int64], example: Example) -> float:
         """1 of a completion that is the right answer and its end, whatever is behind that; else 0."""
-        right = self.characters.encode(example.answer, end=True)
-        given = np.asarray(tokens, np.int64)[: len(right)]
-        return float(np.array_equal(given, right))
+        return self.characters.right(tokens, example.answer)
 
     def closeness(self, tokens: Sequence[int] | NDArray[np.int64], example: Example) -> float:
         """The part of the tokens of the right answer, its end among them, that stand where they do there."""
-        right = self.characters.encode(example.answer, end=True)
-        given = np.asarray(tokens, np.int64)[: len(right)]
-        return float(np.equal(given, right[: len(given)]).sum() / len(right))
+        return self.characters.close(tokens, example.answer)
 
     def rejected(self, example: Example, numbers: NDArray[np.float64]) -> str:
         """A wrong answer that is near the right one: one character is another one, by two numbers."""
@@ -169,7 +133,7 @@ def task_of(name: str) -> Task:
     return TASKS[name]()
 
 
-def _is_held_out(prompt: str) -> bool:
+def is_held_out(prompt: str) -> bool:
     """By the first four bytes of its hash."""
     digest = hashlib.sha256(prompt.encode()).digest()
     return int.from_bytes(digest[:4], "big") < HELD_OUT * 2**32

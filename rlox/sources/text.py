@@ -7,23 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlox._core import Stream
 from rlox.distributed import Group
-from rlox.errors import ConfigError
+from rlox.errors import CheckpointError, ConfigError
 from rlox.llm.batches import Answers, Pairs, Tokens, answers_of
 from rlox.llm.judges import Judge
 from rlox.llm.prompts import Prompt, Prompts
 from rlox.llm.rewards import weighted_rewards
-from rlox.llm.tasks import Task
 from rlox.sources.store import Store
 from rlox.sources.writers import Writer
 from rlox.types import Clock, Episode, Progress, Update
 
-__all__ = ["AnswerSource", "PairSource", "TextSource", "WritingSource", "pairs_of"]
+__all__ = ["AnswerSource", "PairSource", "TextSource", "WritingSource", "pairs_of", "right_of"]
 
 B = TypeVar("B")
 
@@ -85,11 +82,18 @@ class TextSource(ABC, Generic[B]):
         """The model that learns is the one that writes."""
 
     def save(self, store: Store) -> dict[str, Any]:
-        """Nothing that the clock does not have."""
-        return {}
+        """Of what file prompts are, if of one; the clock has the rest."""
+        digest = None if self.prompts is None else self.prompts.digest
+        return {} if digest is None else {"digest": digest}
 
     def restore(self, state: Mapping[str, Any], store: Store) -> None:
-        """Nothing to go on from."""
+        """Nothing to go on from; `CheckpointError` where the prompts are others than they were."""
+        digest = None if self.prompts is None else self.prompts.digest
+        if state.get("digest", digest) != digest:
+            raise CheckpointError(
+                "its dataset has changed since (another SHA-256, or an eval_dataset where there was none, "
+                "or none where there was one): give the run what it had, or begin another one with init_from"
+            )
 
     def interruption(self, state: Mapping[str, Any]) -> str:
         """Never one."""
@@ -172,59 +176,47 @@ class WritingSource(TextSource[Tokens]):
         self._write.close()
 
 
-class _TaskSource(TextSource[B]):
-    """What a task says of its own prompts."""
-
-    def __init__(
-        self,
-        prompts: Prompts | None,
-        batch_size: int,
-        seed: int,
-        task: Task | None,
-        group: Group,
-    ) -> None:
-        super().__init__(prompts, batch_size, seed, group)
-        self._task = task
-
-
-class AnswerSource(_TaskSource[Answers]):
-    """Prompts of a task with their right answers, each with its end."""
+class AnswerSource(TextSource[Answers]):
+    """Prompts with their right answers, each with its end."""
 
     def _batch(
         self, prompts: list[Prompt], own: NDArray[np.int64], clock: Clock
     ) -> tuple[Answers, Progress]:
-        batch = answers_of([p.ids for p in prompts], [self._right(p) for p in prompts])
+        batch = answers_of([p.ids for p in prompts], [right_of(p) for p in prompts])
         return batch, Progress()
 
-    def _right(self, prompt: Prompt) -> Tensor:
-        if self._task is None or prompt.example is None:
-            raise ConfigError(
-                "these prompts have no answers to learn: give train_step() completions"
-            )
-        answer = self._task.characters.encode(prompt.example.answer, end=True)
-        return torch.from_numpy(answer)
 
-
-class PairSource(_TaskSource[Pairs]):
-    """Prompts of a task, each with its right answer and a wrong one that is near it."""
+class PairSource(TextSource[Pairs]):
+    """Prompts, each with an answer that was chosen and one that was rejected."""
 
     def _batch(
         self, prompts: list[Prompt], own: NDArray[np.int64], clock: Clock
     ) -> tuple[Pairs, Progress]:
-        batch = pairs_of(self._task, prompts, self.seed, clock.samples + own)
-        return batch, Progress()
+        assert self.prompts is not None
+        return pairs_of(self.prompts, prompts, clock.samples + own), Progress()
 
 
-def pairs_of(
-    task: Task | None, prompts: list[Prompt], seed: int, numbers: NDArray[np.int64]
-) -> Pairs:
-    """Right and wrong answers; which wrong one a prompt has is a function of the seed and its number."""
-    ids = [prompt.ids for prompt in prompts]
-    right, wrong = list[Tensor](), list[Tensor]()
+def pairs_of(where: Prompts, prompts: list[Prompt], numbers: NDArray[np.int64]) -> Pairs:
+    """Right and wrong answers of prompts, which have these numbers in a run."""
+    wrong = []
     for k, prompt in zip(numbers.tolist(), prompts, strict=True):
-        if task is None or prompt.example is None:
-            raise ConfigError("these prompts have no pairs to learn: give train_step() completions")
-        other = task.rejected(prompt.example, Stream(seed, "rejected", k).uniform(2))
-        for rows, answer in ((right, prompt.example.answer), (wrong, other)):
-            rows.append(torch.from_numpy(task.characters.encode(answer, end=True)))
-    return Pairs(answers_of(ids, right), answers_of(ids, wrong), len(prompts))
+        rejected = where.wrong(prompt, k)
+        if rejected is None:
+            raise ConfigError(
+                "these prompts have no pairs to learn: expected columns chosen and rejected (in Python "
+                "train_step() takes completions)"
+            )
+        wrong.append(rejected)
+    ids = [prompt.ids for prompt in prompts]
+    right = answers_of(ids, [right_of(prompt) for prompt in prompts])
+    return Pairs(right, answers_of(ids, wrong), len(prompts))
+
+
+def right_of(prompt: Prompt) -> Tensor:
+    """The answer of a prompt, with its end; `ConfigError` where it has none."""
+    if prompt.right is None:
+        raise ConfigError(
+            "these prompts have no answers to learn: expected a column text, messages, completion or chosen "
+            "(in Python train_step() takes completions)"
+        )
+    return prompt.right

@@ -16,12 +16,15 @@ from rlox.errors import ConfigError
 from rlox.llm.decoding import Completed, Sampling
 from rlox.llm.judges import Judge
 from rlox.llm.models import TextModel
-from rlox.llm.prompts import Prompt, TaskPrompts
+from rlox.llm.prompts import Prompt, Prompts
 from rlox.llm.rewards import weighted_rewards
 from rlox.sources.writers import written_with
 from rlox.training.evaluate import Evaluation
 
-__all__ = ["TextActor", "TextEvaluator", "best_rows", "written_by"]
+__all__ = ["Score", "ScoreEvaluator", "TextActor", "TextEvaluator", "best_rows", "written_by"]
+
+# Of prompts what their answers are worth, and the tokens of each.
+Score = Callable[[list[Prompt]], tuple[NDArray[np.float64], list[int]]]
 
 ROWS = 256  # of an evaluation, that are written side by side
 SHOWN = 16  # of an evaluation, to be looked at
@@ -47,7 +50,7 @@ class TextEvaluator:
     """Mean reward of completions of prompts that nothing is learned from."""
 
     model: TextModel
-    prompts: TaskPrompts
+    prompts: Prompts
     judge: Judge
     weights: tuple[float, ...] | None
     how: Sampling  # of completions to learn from
@@ -61,12 +64,12 @@ class TextEvaluator:
         render: bool = False,
         generator: torch.Generator | None = None,
     ) -> Evaluation:
-        """Prompt i is drawn by `seed + i`; its completion has the best tokens, or those `generator` draws.
+        """Prompt i of a task is drawn by `seed + i`, those of a file are in an order by `seed`, each once.
 
-        A return is the reward of a completion, a length its tokens; one without a reward is left out.
+        Completions have the best tokens, or those `generator` draws. A return is the reward of one, a length
+        its tokens; one without a reward is left out.
         """
-        if video is not None or render:
-            raise ConfigError("text is not filmed or shown: leave video and render out")
+        _unseen(video, render)
         return self._evaluated(episodes, seed, 1, generator, stopped)
 
     def best_of(self, n: int, episodes: int, seed: int, generator: torch.Generator) -> Evaluation:
@@ -86,7 +89,9 @@ class TextEvaluator:
         for first in range(0, episodes, each):
             if stopped():
                 break
-            prompts = self.prompts.held_out(seed + first, min(each, episodes - first))
+            prompts = self.prompts.held_out(seed, first, min(each, episodes - first))
+            if not prompts:
+                break
             many = [prompt for prompt in prompts for _ in range(n)]
             written = written_by(self.model, [p.ids for p in many], self.how, generator)
             worth = weighted_rewards(self.judge(many, written), self.weights)
@@ -94,16 +99,65 @@ class TextEvaluator:
             rewards += worth[best].tolist()
             lengths += written.lengths[best].tolist()
             for row in best[: SHOWN - len(shown)]:
-                shown.append(self._shown(many[row], written.tokens[row], float(worth[row])))
+                shown.append(_shown(self.prompts, many[row], written.tokens[row], worth[row]))
         if not rewards and not stopped():
             raise ConfigError(
                 f"no completion of {episodes} held-out prompts got a reward, expected one at least"
             )
         return Evaluation(tuple(rewards), tuple(lengths), seed, tuple(shown))
 
-    def _shown(self, prompt: Prompt, tokens: Tensor, reward: float) -> dict[str, Any]:
-        said, answer = (self.prompts.text.decode(ids.numpy()) for ids in (prompt.ids, tokens))
-        return {"prompt": said, "completion": answer, "reward": reward}
+
+@dataclass(frozen=True)
+class ScoreEvaluator:
+    """What the answers of prompts that nothing is learned from are worth to a learner: no text is written.
+
+    Attributes
+    ----------
+    score : of the learner
+    rows : prompts that are asked for side by side
+    """
+
+    model: TextModel
+    prompts: Prompts
+    score: Score
+    rows: int
+    how: Sampling
+
+    def __call__(
+        self,
+        episodes: int,
+        seed: int,
+        video: Path | None = None,
+        stopped: Callable[[], bool] = lambda: False,
+        render: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> Evaluation:
+        """As a `TextEvaluator`; nothing is drawn but what the samples show."""
+        _unseen(video, render)
+        rewards, lengths, shown = list[float](), list[int](), list[dict[str, Any]]()
+        for first in range(0, episodes, self.rows):
+            prompts = self.prompts.held_out(seed, first, min(self.rows, episodes - first))
+            if stopped() or not prompts:
+                break
+            worth, tokens = self.score(prompts)
+            rewards += worth.tolist()
+            lengths += tokens
+            some = prompts[: SHOWN - len(shown)]
+            if some:
+                written = written_by(self.model, [p.ids for p in some], self.how, generator)
+                several = zip(some, written.tokens, worth, strict=False)
+                shown += [_shown(self.prompts, *each) for each in several]
+        return Evaluation(tuple(rewards), tuple(lengths), seed, tuple(shown))
+
+
+def _unseen(video: Path | None, render: bool) -> None:
+    if video is not None or render:
+        raise ConfigError("text is not filmed or shown: leave video and render out")
+
+
+def _shown(prompts: Prompts, prompt: Prompt, tokens: Tensor, reward: float) -> dict[str, Any]:
+    said, answer = (prompts.text.decode(ids.numpy()) for ids in (prompt.ids, tokens))
+    return {"prompt": said, "completion": answer, "reward": float(reward)}
 
 
 def written_by(

@@ -512,8 +512,8 @@ def test_a_checkpoint_goes_on_without_the_folder_that_its_model_came_from(tmp_pa
 def test_a_task_is_evaluated_on_prompts_that_nothing_is_learned_from() -> None:
     sft = SFT(task="copy", learning_rate=2e-3, batch_size=64)
     prompts = sft.parts.evaluate.prompts
-    held_out = {p.example.prompt for p in prompts.held_out(100_000, 200)}
-    assert not held_out & {p.example.prompt for p in prompts.learned(0, 2_000)}
+    held_out = {p.columns["prompt"] for p in prompts.held_out(100_000, 0, 200)}
+    assert not held_out & {p.columns["prompt"] for p in prompts.learned(0, 2_000)}
     before = sft.evaluate(40)
     sft.train(64 * 60)
     after = sft.evaluate(40)

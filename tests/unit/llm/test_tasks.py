@@ -10,7 +10,8 @@ import pytest
 from rlox import Stream
 from rlox.configs.text import TASKS as NAMED
 from rlox.errors import ConfigError, UnknownNameError
-from rlox.llm.tasks import TASKS, Characters, Example, _is_held_out, task_of
+from rlox.llm.codecs import Characters
+from rlox.llm.tasks import TASKS, Example, is_held_out, task_of
 
 
 def right(name: str, prompt: str) -> str:
@@ -48,7 +49,7 @@ def test_answers_are_right_and_those_that_are_rejected_are_wrong_by_a_character(
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_a_prompt_is_held_out_or_learned_from_whatever_the_seed(name: str) -> None:
+def test_a_promptis_held_out_or_learned_from_whatever_the_seed(name: str) -> None:
     task = task_of(name)
     learned, held = (
         {e.prompt for seed in range(3) for e in task.examples(400, Stream(seed, "text"), held_out)}
@@ -56,7 +57,7 @@ def test_a_prompt_is_held_out_or_learned_from_whatever_the_seed(name: str) -> No
     )
     assert learned.isdisjoint(held)
     drawn = [task.example(Stream(9, "text", i).uniform(8)).prompt for i in range(2000)]
-    assert 0.12 < np.mean([_is_held_out(prompt) for prompt in drawn]) < 0.28
+    assert 0.12 < np.mean([is_held_out(prompt) for prompt in drawn]) < 0.28
 
 
 def test_examples_are_a_function_of_the_stream() -> None:

@@ -1,0 +1,221 @@
+"""Texts as tokens: of characters, of bytes, or by a tokenizer that transformers loads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlox.errors import ConfigError
+from rlox.llm.pretrained import HERE, is_tokenizer, transformers_of
+
+__all__ = ["Bytes", "Characters", "Codec", "Messages", "Tokenizer"]
+
+Ids = Sequence[int] | NDArray[np.int64]
+Messages = list[dict[str, Any]]  # {"role": ..., "content": ...} each
+
+
+class Codec(Protocol):
+    """Between texts and token ids."""
+
+    ends: tuple[int, ...]  # tokens that end a text
+    pad: int
+
+    def __len__(self) -> int:
+        """Tokens that there are."""
+
+    def encode(self, text: str, end: bool = False) -> NDArray[np.int64]:
+        """Token ids of a text, of which a prompt may begin with one more; `end` puts the end behind it."""
+
+    def decode(self, ids: Ids) -> str:
+        """The text up to its end, to be read."""
+
+    def right(self, tokens: Ids, answer: str) -> float:
+        """1 of a completion that is the answer and its end, whatever is behind that; else 0."""
+
+    def close(self, tokens: Ids, answer: str) -> float:
+        """The part of the answer, its end among it, that stands where it does there."""
+
+    def chat(
+        self, messages: Messages, answering: bool, template: Mapping[str, Any]
+    ) -> NDArray[np.int64]:
+        """Token ids of a conversation, up to where an answer begins if one is `answering`.
+
+        `template` has further arguments of the chat template, such as `tools`.
+        """
+
+
+class _OwnCodec:
+    """0 pads, 1 ends a text: an answer is right token by token."""
+
+    PAD, END = 0, 1
+    pad: int = PAD
+    ends: tuple[int, ...] = (END,)
+
+    def encode(self, text: str, end: bool = False) -> NDArray[np.int64]:
+        """By a kind of it."""
+        raise AssertionError
+
+    def right(self, tokens: Ids, answer: str) -> float:
+        """As `Codec.right`."""
+        expected = self.encode(answer, end=True)
+        given = np.asarray(tokens, np.int64)[: len(expected)]
+        return float(np.array_equal(given, expected))
+
+    def close(self, tokens: Ids, answer: str) -> float:
+        """As `Codec.close`, of tokens."""
+        expected = self.encode(answer, end=True)
+        given = np.asarray(tokens, np.int64)[: len(expected)]
+        return float(np.equal(given, expected[: len(given)]).sum() / len(expected))
+
+    def chat(
+        self, messages: Messages, answering: bool, template: Mapping[str, Any]
+    ) -> NDArray[np.int64]:
+        """None: `ConfigError`."""
+        raise ConfigError(
+            "a conversation needs a tokenizer with a chat template: model=FOLDER with one, or "
+            "tokenizer=FOLDER"
+        )
+
+
+class Characters(_OwnCodec):
+    """A token for each character: 0 pads, 1 ends a text, the others are `alphabet` in its order."""
+
+    def __init__(self, alphabet: str) -> None:
+        if len(set(alphabet)) != len(alphabet) or not alphabet:
+            raise ConfigError(f"alphabet {alphabet!r}: expected characters, each once")
+        self.alphabet = alphabet
+        self._of = {character: 2 + i for i, character in enumerate(alphabet)}
+
+    def __len__(self) -> int:
+        return 2 + len(self.alphabet)
+
+    def encode(self, text: str, end: bool = False) -> NDArray[np.int64]:
+        """Token ids of a text; `end` puts the end behind it. `ConfigError` for a character that has none."""
+        missing = sorted(set(text) - set(self.alphabet))
+        if missing:
+            raise ConfigError(f"{missing[0]!r} in {text!r} is no character of {self.alphabet!r}")
+        ids = [self._of[character] for character in text] + [self.END] * end
+        return np.array(ids, np.int64)
+
+    def decode(self, ids: Ids) -> str:
+        """The text up to its end, to be read: padding is nothing, so that it may look better than it is."""
+        found = _up_to(ids, self.ends)
+        return "".join(self.alphabet[token - 2] for token in found if token != self.PAD)
+
+
+class Bytes(_OwnCodec):
+    """A token for each byte of UTF-8: 0 pads, 1 ends a text, the others are the bytes and 2."""
+
+    def __len__(self) -> int:
+        return 2 + 256
+
+    def encode(self, text: str, end: bool = False) -> NDArray[np.int64]:
+        """As `Codec.encode`."""
+        ids = np.frombuffer(text.encode(), np.uint8).astype(np.int64) + 2
+        return np.append(ids, self.END) if end else ids
+
+    def decode(self, ids: Ids) -> str:
+        """As `Codec.decode`; what is no UTF-8 is shown as such."""
+        found = [token - 2 for token in _up_to(ids, self.ends) if token != self.PAD]
+        return bytes(found).decode(errors="replace")
+
+
+class Tokenizer:
+    """A tokenizer in a folder, as transformers loads it: no code of the folder's runs.
+
+    An answer is right by its text, in whatever tokens: `right` and `close` compare characters and the end.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        if not is_tokenizer(folder):
+            raise ConfigError(
+                f"tokenizer={folder}: expected a folder with tokenizer.json, as save_pretrained writes one"
+            )
+        transformers = transformers_of(f"the tokenizer in {folder}")
+        self.folder = Path(folder)
+        try:
+            self._of: Any = transformers.AutoTokenizer.from_pretrained(self.folder, **HERE)
+            made = transformers.GenerationConfig
+            about = (
+                made.from_pretrained(folder)
+                if (folder / "generation_config.json").exists()
+                else None
+            )
+        except Exception as error:
+            raise ConfigError(f"tokenizer={folder}: {error}") from error
+        told = getattr(about, "eos_token_id", None)
+        ends = [self._of.eos_token_id, *(told if isinstance(told, list) else [told])]
+        self.ends = tuple(dict.fromkeys(int(token) for token in ends if token is not None))
+        pad = self._of.pad_token_id
+        self.pad = int(pad if pad is not None else next(iter(self.ends), 0))
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def encode(self, text: str, end: bool = False) -> NDArray[np.int64]:
+        """As `Codec.encode`, with the tokens that the tokenizer puts around a text (one that begins it)."""
+        ids = self._of(text)["input_ids"]
+        while ids and ids[-1] in self.ends:
+            ids = ids[:-1]
+        if end and not self.ends:
+            raise ConfigError(
+                f"tokenizer={self.folder} has no eos_token, by which a text would end"
+            )
+        return np.array([*ids, *self.ends[:1]] if end else ids, np.int64)
+
+    def decode(self, ids: Ids) -> str:
+        """As `Codec.decode`."""
+        return str(self._of.decode(_up_to(ids, self.ends), skip_special_tokens=True))
+
+    def right(self, tokens: Ids, answer: str) -> float:
+        """As `Codec.right`."""
+        return float(self._ended(tokens) and self._said(tokens) == answer)
+
+    def close(self, tokens: Ids, answer: str) -> float:
+        """As `Codec.close`, of characters."""
+        said = [*self._said(tokens), *[None] * self._ended(tokens)]
+        expected = [*answer, None]
+        pairs = zip_longest(said[: len(expected)], expected, fillvalue="")
+        return float(np.mean([a == b for a, b in pairs]))
+
+    def _said(self, tokens: Ids) -> str:
+        """With all that is no text, so that it is not taken for it."""
+        return str(self._of.decode(_up_to(tokens, self.ends), skip_special_tokens=False))
+
+    def _ended(self, tokens: Ids) -> bool:
+        return any(int(token) in self.ends for token in tokens)
+
+    def chat(
+        self, messages: Messages, answering: bool, template: Mapping[str, Any]
+    ) -> NDArray[np.int64]:
+        """As `Codec.chat`, by the chat template; one that ends with a part of an answer goes on there."""
+        goes_on = answering and messages[-1].get("role") == "assistant"
+        try:
+            ids = self._of.apply_chat_template(
+                messages,
+                add_generation_prompt=answering and not goes_on,
+                continue_final_message=goes_on,
+                tokenize=True,
+                return_dict=False,
+                **template,
+            )
+        except (
+            Exception
+        ) as error:  # of jinja, transformers and templates that refuse a conversation
+            raise ConfigError(f"the chat template of tokenizer={self.folder}: {error}") from error
+        return np.array(ids, np.int64)
+
+
+def _up_to(ids: Ids, ends: tuple[int, ...]) -> list[int]:
+    """Those before the first end."""
+    found = []
+    for token in ids:
+        if int(token) in ends:
+            break
+        found.append(int(token))
+    return found

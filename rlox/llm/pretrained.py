@@ -1,0 +1,93 @@
+"""Folders with a model or a tokenizer of transformers; nothing is downloaded, and no code of theirs runs."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from rlox.errors import CheckpointError, MissingExtraError
+from rlox.llm.saved import CONFIG, is_llama, load_llama
+
+__all__ = ["HERE", "is_model", "is_tokenizer", "load_model", "room_of", "transformers_of"]
+
+# What is asked of transformers each time.
+HERE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+TOKENIZERS = ("tokenizer.json", "tokenizer_config.json")
+
+
+def is_model(folder: Path) -> bool:
+    """Whether there is a model."""
+    return (folder / CONFIG).is_file()
+
+
+def is_tokenizer(folder: Path) -> bool:
+    """Whether there is a tokenizer."""
+    return any((folder / name).is_file() for name in TOKENIZERS)
+
+
+def transformers_of(what: str) -> Any:
+    """The package; `MissingExtraError` says what it is for."""
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    try:
+        import transformers
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{what} needs the package transformers: pip install 'rlox[llm]'"
+        ) from error
+    return transformers
+
+
+def load_model(folder: Path) -> nn.Module:
+    """The causal model in a folder, in float32, from safetensors only.
+
+    What is a Llama by all that its config.json says is one of `rlox.llm`, others are of transformers.
+    """
+    if is_llama(folder):
+        return load_llama(folder).float()
+    if not any(folder.glob("*.safetensors")):
+        raise CheckpointError(
+            f"{folder} has no *.safetensors, and weights are taken from nothing else"
+        )
+    about = json.loads((folder / CONFIG).read_bytes())
+    transformers = transformers_of(f"a model of {about.get('model_type', 'an unknown kind')}")
+    try:
+        with _quiet(transformers.utils.logging):
+            made = transformers.AutoModelForCausalLM.from_pretrained(
+                folder,
+                use_safetensors=True,
+                dtype=torch.float32,
+                attn_implementation="sdpa",
+                **HERE,
+            )
+    except Exception as error:  # of a dozen kinds
+        raise CheckpointError(f"{folder} is no causal model of transformers: {error}") from error
+    module: nn.Module = made
+    return module
+
+
+@contextmanager
+def _quiet(logging: Any) -> Iterator[None]:
+    """Without a bar, which is the process's setting."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+def room_of(module: nn.Module) -> int | None:
+    """Tokens of a sequence that a model has positions for; None: it does not say."""
+    about = getattr(module, "size", None) or getattr(module, "config", None)
+    found = getattr(about, "max_position_embeddings", None)
+    if isinstance(found, bool) or not isinstance(found, int):
+        return None
+    return found

@@ -1,0 +1,68 @@
+"""A tokenizer and models of transformers that are made here: nothing is downloaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+
+TEXTS = (
+    "the sky is blue today", "the sea is green", "what colour is the sky?", "user assistant system",
+    "0123456789+= abcdefghijklmnopqrstuvwxyz", "is it blue or green?", "hello there, good day",
+)  # fmt: skip
+# As ChatML has it: a turn each, with an end that also ends what is written.
+CHAT = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def tokenizer(template: str | None = CHAT) -> Any:
+    """Byte pairs of a few sentences, with the special tokens of ChatML."""
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    special = ["<|pad|>", "<|im_start|>", "<|im_end|>"]
+    made.train_from_iterator(
+        TEXTS,
+        trainers.BpeTrainer(
+            vocab_size=320,
+            special_tokens=special,
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        ),
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=made,
+        pad_token=special[0],
+        eos_token=special[2],
+        additional_special_tokens=special[1:2],
+        chat_template=template,
+    )
+
+
+def qwen(vocabulary: int = 321, seed: int = 0, positions: int = 128) -> Qwen2ForCausalLM:
+    """A Qwen2 of two layers, 32 wide."""
+    torch.manual_seed(seed)
+    return Qwen2ForCausalLM(
+        Qwen2Config(
+            vocab_size=vocabulary,
+            hidden_size=32,
+            intermediate_size=48,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            max_position_embeddings=positions,
+            tie_word_embeddings=True,
+        )
+    )
+
+
+def folder(path: Path, template: str | None = CHAT, **given: Any) -> Path:
+    """A model with its tokenizer, as `save_pretrained` writes them."""
+    qwen(**given).save_pretrained(path)
+    tokenizer(template).save_pretrained(path)
+    return path

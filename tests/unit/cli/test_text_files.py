@@ -1,0 +1,135 @@
+"""Runs on files of text and models of transformers, from the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.cli import Cli, only_run
+from helpers.pretrained import folder
+
+THINGS = ("sky", "sea", "tree", "sun")
+
+
+def asked(i: int) -> list[dict[str, str]]:
+    return [{"role": "user", "content": f"what colour is the {THINGS[i % 4]} {i}?"}]
+
+
+def said(i: int) -> list[dict[str, str]]:
+    return [{"role": "assistant", "content": ("blue", "green")[i % 2]}]
+
+
+ROWS: dict[str, Any] = {
+    "chat": lambda i: {"prompt": asked(i), "completion": said(i)},
+    "chats": lambda i: {"messages": asked(i) + said(i)},
+    "pairs": lambda i: {"prompt": f"{i}+1=", "chosen": f"{i + 1}", "rejected": f"{i}"},
+    "sums": lambda i: {"prompt": f"{i}+1=", "answer": f"{i + 1}"},
+}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """The current folder, with a file of each kind and a model."""
+    for name, row in ROWS.items():
+        lines = "".join(json.dumps(row(i)) + "\n" for i in range(40))
+        (tmp_path / f"{name}.jsonl").write_text(lines)
+    (tmp_path / "rewarding.py").write_text(
+        "def same(completions, prompts, texts, answer):\n"
+        "    return [0.5 + (text == right) for text, right in zip(texts, answer)]\n"
+    )
+    folder(tmp_path / "model")
+    return tmp_path
+
+
+SMALL = ("tuned=null", "algo.batch_size=8", "total_steps=16", "algo.max_new_tokens=4")
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("chat", "algo=sft model=model"),
+        ("chats", "algo=sft model=model"),
+        ("pairs", "algo=dpo model=model"),
+        ("pairs", "algo=sft"),
+        ("sums", "algo=grpo model=model algo.rewards=[rewarding:same,close]"),
+        ("chat", "algo=rloo model=model algo.rewards=[right]"),
+    ],
+)
+def test_a_file_is_learned_from_and_a_part_of_it_scored(
+    name: str, line: str, cli: Cli, files: Path
+) -> None:
+    ran = cli("train", "env=text", f"dataset={name}.jsonl", *line.split(), *SMALL)
+    assert ran.code == 0, ran.err
+    run = only_run(files / "runs")
+    result = json.loads((run / "result.json").read_text())
+    assert (result["env"], result["samples"]) == (f"text/{name}", 16)
+    scores = result["episodes"]
+    assert 2 <= len(scores) <= 16
+    if name == "sums":  # a half of every completion, and what is close
+        assert all(0.5 <= score <= 2.5 for score in scores)
+    elif "rloo" in line or "dpo" in line:
+        assert set(scores) <= {0.0, 1.0}
+    else:  # log-probabilities of a token, of a model that has seen 16 rows
+        assert all(-8.0 < score < -2.0 for score in scores)
+    samples = [json.loads(text) for text in (run / "samples.jsonl").read_text().splitlines()]
+    begun = "" if name == "chats" else "+1=" if name in ("pairs", "sums") else "what colour is"
+    assert all(begun in row["prompt"] for row in samples)
+
+
+def test_a_run_goes_on_with_its_file_wherever_it_is_and_with_no_other(
+    cli: Cli, files: Path
+) -> None:
+    given = ("algo=sft", "env=text", "dataset=pairs.jsonl", *SMALL, "hydra.run.dir=run")
+    assert cli("train", *given).code == 0
+    (files / "kept").mkdir()
+    (files / "pairs.jsonl").rename(files / "kept" / "pairs.jsonl")
+    gone = cli("resume", "run", "total_steps=32")
+    assert gone.code == 2
+    assert "dataset=pairs.jsonl: there is no such file" in gone.err
+    assert cli("resume", "run", "total_steps=32", "dataset=kept/pairs.jsonl").code == 0
+    with (files / "kept" / "pairs.jsonl").open("a") as out:
+        out.write('{"prompt": "a", "chosen": "b", "rejected": "c"}\n')
+    other = cli("resume", "run", "total_steps=48")
+    assert other.code != 0
+    assert "its dataset has changed since (another SHA-256" in other.err
+
+
+def test_a_task_is_learned_by_a_model_with_a_tokenizer(cli: Cli, files: Path) -> None:
+    given = ("algo=grpo", "env=text/copy", "model=model", "algo.rewards=[close]", *SMALL)
+    ran = cli("train", *given)
+    assert ran.code == 0, ran.err
+    result = json.loads((only_run(files / "runs") / "result.json").read_text())
+    assert (result["env"], len(result["episodes"])) == ("text/copy", 200)
+
+
+REFUSED = {
+    "env=text dataset=nowhere.jsonl": "dataset=nowhere.jsonl: there is no such file, expected one of",
+    "env=text/copy dataset=chat.jsonl": "dataset=chat.jsonl and env=text/copy: leave one of them out",
+    "env=text task=copy dataset=chat.jsonl": "dataset=chat.jsonl and task=copy: leave one of them out",
+    "env=text/copy eval_dataset=chat.jsonl": "eval_dataset=chat.jsonl is beside a dataset",
+    "env=text dataset=chat.jsonl": "line 1: a conversation needs a tokenizer with a chat template",
+    "env=text dataset=sums.jsonl": "these prompts have no answers to learn: expected a column text,",
+    "env=text dataset=pairs.jsonl tokenizer=no": "tokenizer=no: expected a folder with tokenizer.json",
+    "env=text/copy model=model tokenizer=other": "model=model has 321 tokens, task=copy 400",
+    "algo=ppo env=CartPole-v1 dataset=a": "dataset=a: ppo learns no text",
+    "algo=grpo env=text dataset=sums.jsonl": "grpo needs rewards: give it a reward_fn (algo.rewards=",
+    "algo=dpo env=text dataset=sums.jsonl": "these prompts have no pairs to learn: expected columns",
+    "algo=grpo env=text dataset=sums.jsonl algo.rewards=[wanting:wants]": "asks for colour, and there",
+}
+
+
+@pytest.mark.parametrize("line", REFUSED)
+def test_what_does_not_fit_a_file_is_told(line: str, cli: Cli, files: Path) -> None:
+    (files / "wanting.py").write_text("def wants(completions, prompts, colour): ...\n")
+    if "tokenizer=other" in line:
+        from helpers.pretrained import tokenizer
+
+        made = tokenizer()
+        made.add_tokens([f"<{i}>" for i in range(400 - len(made))])
+        made.save_pretrained(files / "other")
+    small = () if "ppo" in line else SMALL[1:]
+    ran = cli("train", *([] if "algo=" in line else ["algo=sft"]), *line.split(), *small)
+    assert ran.code == 2, ran.out
+    assert REFUSED[line] in ran.err

@@ -1,0 +1,173 @@
+"""Files of prompts, answers and pairs: TRL's columns, tokens, order, and what is wrong with a line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.pretrained import folder
+
+from rlox.errors import ConfigError
+from rlox.llm.codecs import Bytes, Tokenizer
+from rlox.llm.datasets import DatasetPrompts, TextDataset
+from rlox.llm.prompts import Prompt
+
+SKY = [{"role": "user", "content": "what colour is the sky?"}]
+BLUE, GREEN = ([{"role": "assistant", "content": f"it is {of}"}] for of in ("blue", "green"))
+
+
+def written(path: Path, *rows: Any) -> Path:
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def names(prompts: list[Prompt]) -> list[str]:
+    return [prompt.columns["prompt"] for prompt in prompts if prompt.columns is not None]
+
+
+@pytest.fixture(scope="module")
+def codec(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    return Tokenizer(folder(tmp_path_factory.mktemp("model")))
+
+
+ROWS: dict[str, tuple[dict[str, Any], str, str | None, str | None]] = {
+    "text": ({"text": "ab"}, "a", "b", None),
+    "completion": ({"prompt": "2+2=", "completion": "4"}, "2+2=", "4", None),
+    "pair": ({"prompt": "2+2=", "chosen": "4", "rejected": "5"}, "2+2=", "4", "5"),
+    "implicit": ({"chosen": "it is blue", "rejected": "it is green"}, "it is", " blue", " green"),
+    "prompt": ({"prompt": "2+2="}, "2+2=", None, None),
+}
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_a_text_is_cut_where_its_columns_say(kind: str, tmp_path: Path) -> None:
+    row, prompt, right, wrong = ROWS[kind]
+    bytes_ = Bytes()
+    (found,) = TextDataset(written(tmp_path / "d.jsonl", row), bytes_).rows
+    assert bytes_.decode(found.prompt.ids.numpy()) == prompt
+    for there, expected in ((found.prompt.right, right), (found.prompt.wrong, wrong)):
+        if expected is None:
+            assert there is None
+        else:
+            assert there is not None
+            assert there.tolist() == bytes_.encode(expected, end=True).tolist()
+
+
+def test_a_conversation_is_cut_where_its_template_begins_the_answer(
+    tmp_path: Path, codec: Tokenizer
+) -> None:
+    start, end = "<|im_start|>", "<|im_end|>"
+    asked = f"{start}user\nwhat colour is the sky?{end}\n{start}assistant\n"
+    rows = {
+        "c": {"prompt": SKY, "completion": BLUE},
+        "p": {"prompt": SKY, "chosen": BLUE, "rejected": GREEN},
+        "i": {"chosen": SKY + BLUE, "rejected": SKY + GREEN},
+        "m": {"messages": SKY + BLUE},
+    }
+    for name, row in rows.items():
+        ((_, prompt),) = TextDataset(written(tmp_path / f"{name}.jsonl", row), codec).rows
+        assert prompt.right is not None
+        text = [codec._of.decode(ids) for ids in (prompt.ids, prompt.right)]
+        expected = [asked, f"it is blue{end}\n"]
+        if name == "m":
+            expected = [start, asked.removeprefix(start) + expected[1]]
+        assert text == expected, name
+        if name in "pi":
+            assert codec._of.decode(prompt.wrong) == f"it is green{end}\n"
+    open_ended = {"prompt": [*SKY, {"role": "assistant", "content": "it is"}]}
+    ((_, prompt),) = TextDataset(written(tmp_path / "o.jsonl", open_ended), codec).rows
+    assert codec._of.decode(prompt.ids) == f"{asked}it is"
+
+
+WRONG = {
+    "{": "line 2 is no JSON",
+    "[1]": "line 2 has no object, expected those of one of: messages; text; prompt, completion;",
+    '{"completion": "a"}': "line 2 has columns completion, expected those of one of",
+    '{"prompt": "a", "completion": "b"}': "line 2 has columns prompt, completion, and lines before it",
+    '{"prompt": ""}': "line 2: prompt is empty, expected a text",
+    '{"prompt": 3}': "line 2: prompt is 3, expected a text, or messages",
+    '{"prompt": [{"role": "me", "content": "a"}]}': "line 2: prompt is [{'role': 'me'",
+    '{"prompt": [{"role": "user", "content": "a"}]}': "line 2: a conversation needs a tokenizer with",
+}
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_a_line_that_is_none_is_told_by_its_number(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "d.jsonl"
+    path.write_text(f'{{"prompt": "a"}}\n{line}\n')
+    with pytest.raises(ConfigError) as told:
+        TextDataset(path, Bytes())
+    assert f"dataset={path}, {WRONG[line]}" in str(told.value)
+
+
+def test_what_is_no_file_of_rows_or_too_long_is_told(tmp_path: Path, codec: Tokenizer) -> None:
+    with pytest.raises(ConfigError, match=r"dataset=.*nowhere: No such file"):
+        TextDataset(tmp_path / "nowhere", Bytes())
+    with pytest.raises(ConfigError, match="has no rows, expected JSON objects, one a line"):
+        TextDataset(written(tmp_path / "none.jsonl"), Bytes())
+    rows = written(tmp_path / "two.jsonl", {"prompt": "ab"}, {"prompt": "abcd"})
+    dataset = TextDataset(rows, Bytes())
+    dataset.require_room(7, 3)
+    with pytest.raises(ConfigError, match=r"line 2 has 7 tokens, and the model positions for 6"):
+        dataset.require_room(6, 3)
+    refused = {"prompt": SKY, "tools": "[", "completion": BLUE}
+    with pytest.raises(ConfigError, match="line 1"):
+        TextDataset(written(tmp_path / "tools.jsonl", refused), codec)
+
+
+def test_rows_come_once_each_time_through_in_an_order_by_the_seed(tmp_path: Path) -> None:
+    rows = [{"prompt": f"{i:03}", "completion": "x"} for i in range(300)]
+    dataset = TextDataset(written(tmp_path / "d.jsonl", *rows), Bytes())
+    made = DatasetPrompts(dataset, None, 5, Bytes())
+    held = set(names(made.held_out(1, 0, 1_000)))
+    assert 40 < len(held) < 80
+    count = 300 - len(held)
+
+    def times(prompts: DatasetPrompts, first: int) -> list[str]:
+        return names(prompts.learned(first, count))
+
+    one, two = times(made, 0), times(made, count)
+    assert one != two
+    assert set(one) == set(two) == {row["prompt"] for row in rows} - held
+    half = made.learned(count // 2, count)
+    assert names(half) == [*one, *two][count // 2 :][:count]
+    assert times(DatasetPrompts(dataset, None, 6, Bytes()), 0) != one
+    parts = [made.held_out(1, at, 25) for at in range(0, 100, 25)]
+    assert set().union(*map(names, parts)) == held
+    apart = TextDataset(written(tmp_path / "e.jsonl", rows[0], rows[1]), Bytes(), "eval_dataset")
+    named = DatasetPrompts(dataset, apart, 5, Bytes())
+    assert len(set(names(named.learned(0, 300)))) == 300
+    assert len(named.held_out(0, 0, 10)) == 2
+
+
+def test_a_file_too_small_to_be_parted_says_so(tmp_path: Path) -> None:
+    dataset = TextDataset(written(tmp_path / "d.jsonl", {"prompt": "a"}), Bytes())
+    with pytest.raises(ConfigError, match=r"of its 1 rows none is .*; set eval_dataset=FILE"):
+        DatasetPrompts(dataset, None, 0, Bytes())
+
+
+def test_answers_are_right_by_their_text_in_whatever_tokens(codec: Tokenizer) -> None:
+    whole = codec.encode("it is blue", end=True)
+    letters = np.concatenate([codec.encode(letter) for letter in "it is blue"])
+    assert len(letters) > len(whole)
+    ended = np.append(letters, codec.ends[0])
+    assert codec.right(whole, "it is blue") == codec.right([*ended, 5], "it is blue") == 1.0
+    assert codec.right(letters, "it is blue") == 0.0  # cut off before its end
+    assert codec.right(np.append(codec.pad, whole), "it is blue") == 0.0  # padding is no text
+    assert codec.close(ended, "it is blue") == 1.0
+    assert codec.close(codec.encode("it is", end=True), "it is blue") == pytest.approx(5 / 11)
+    assert codec.close(letters, "it is blue") == pytest.approx(10 / 11)
+    assert codec.decode([*ended, 5]) == "it is blue"
+
+
+@pytest.mark.parametrize("text", ["abc", "für 5 €", "日本"])
+def test_bytes_say_every_text(text: str) -> None:
+    codec = Bytes()
+    ids = codec.encode(text, end=True)
+    assert codec.decode(ids) == text
+    assert codec.right(ids, text) == 1.0
+    assert (ids.max() < len(codec), ids[-1]) == (True, Bytes.END)
+    assert codec.decode([2 + 0xFF, 2 + ord("a")]) == "\ufffda"

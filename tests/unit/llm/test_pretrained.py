@@ -1,0 +1,125 @@
+"""Models of transformers and folders of several files: loaded as they are, and no code of a folder runs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from helpers.pretrained import folder, qwen, tokenizer
+
+from rlox.errors import CheckpointError, ConfigError
+from rlox.llm import Llama, LlamaSize, Sampling, TextModel, completions, load_llama, save_llama
+from rlox.llm.codecs import Tokenizer
+from rlox.llm.pretrained import load_model, room_of
+
+SIZE = LlamaSize(vocab_size=11, hidden_size=16, intermediate_size=24)
+
+
+def test_a_model_of_transformers_says_and_writes_what_it_does_there(tmp_path: Path) -> None:
+    module = load_model(folder(tmp_path / "m", positions=77))
+    assert (type(module).__name__, room_of(module)) == ("Qwen2ForCausalLM", 77)
+    model = TextModel(module)
+    assert (model.vocabulary, model.caches) == (321, True)
+    text = [torch.tensor(row) for row in ([5, 6, 7], [8, 9, 10, 11, 12])]
+    how = Sampling(max_new_tokens=6, temperature=0.0, pad=0)
+    written = completions(model, text, how, None)
+    for row, tokens, said in zip(text, written.tokens, written.log_probs, strict=True):
+        there = qwen(positions=77).eval().generate(
+            row[None], max_new_tokens=6, do_sample=False, pad_token_id=0
+        )  # fmt: skip
+        assert there[0, len(row) :].tolist() == tokens.tolist()
+        whole = model.log_probs(there, len(row))
+        assert torch.allclose(whole[0], said, atol=1e-5)
+
+
+def test_a_llama_is_ours_unless_it_is_another_kind(tmp_path: Path) -> None:
+    model = Llama(SIZE)
+    for weight in model.parameters():
+        weight.data *= 20  # so that places matter
+    save_llama(model.bfloat16(), tmp_path)
+    ours = load_model(tmp_path)
+    assert isinstance(ours, Llama)
+    assert ours.lm_head.weight.dtype == torch.float32
+    about = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(
+        json.dumps(about | {"rope_scaling": {"rope_type": "linear", "factor": 2.0}})
+    )
+    scaled = load_model(tmp_path)
+    assert type(scaled).__name__ == "LlamaForCausalLM"
+    ids = torch.arange(1, 9)[None]
+    apart = [TextModel(module).log_probs(ids, 1) for module in (ours, scaled)]
+    assert not torch.allclose(*apart, atol=1e-4)
+
+
+def test_a_folder_of_several_files_is_one_model(tmp_path: Path) -> None:
+    import transformers
+
+    model = Llama(SIZE)
+    save_llama(model, tmp_path / "one")
+    there = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "one")
+    there.save_pretrained(tmp_path / "many", max_shard_size="4KB")
+    assert len(list((tmp_path / "many").glob("*.safetensors"))) > 2
+    for name, value in load_llama(tmp_path / "many").state_dict().items():
+        assert torch.equal(value, model.state_dict()[name]), name
+    index = tmp_path / "many" / "model.safetensors.index.json"
+    told = json.loads(index.read_text())
+    for change, said in (
+        ({"lm_head.weight": "../secret"}, "names ../secret, which is no file of the folder"),
+        ({"lm_head.other": "model-00001-of-00009.safetensors"}, "is no model with config.json"),
+    ):
+        named = told["weight_map"] | change
+        index.write_text(json.dumps({"weight_map": named}))
+        with pytest.raises(CheckpointError, match=said):
+            load_llama(tmp_path / "many")
+
+
+def test_weights_are_read_from_safetensors_only_and_code_of_a_folder_is_not(
+    tmp_path: Path,
+) -> None:
+    made = folder(tmp_path / "m")
+    weights = made / "model.safetensors"
+    torch.save(qwen().state_dict(), made / "pytorch_model.bin")
+    weights.unlink()
+    with pytest.raises(CheckpointError, match=r"has no \*.safetensors, and weights are taken"):
+        load_model(made)
+    shutil.rmtree(made)
+    folder(made)
+    about = json.loads((made / "config.json").read_text())
+    about |= {"auto_map": {"AutoConfig": "evil.C", "AutoModelForCausalLM": "evil.M"}}
+    (made / "config.json").write_text(json.dumps(about | {"model_type": "evil"}))
+    (made / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nC = M = None\n")
+    with pytest.raises(CheckpointError, match="is no causal model of transformers"):
+        load_model(made)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_tokenizer_that_is_none_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"expected a folder with tokenizer.json"):
+        Tokenizer(tmp_path)
+    (tmp_path / "tokenizer.json").write_text("{")
+    with pytest.raises(ConfigError, match="tokenizer="):
+        Tokenizer(tmp_path)
+
+
+def test_all_ends_of_a_model_end_a_text(tmp_path: Path) -> None:
+    tokenizer().save_pretrained(tmp_path)
+    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": [2, 320]}))
+    codec = Tokenizer(tmp_path)
+    assert (codec.ends, codec.pad) == ((2, 320), 0)
+    assert codec.right([*codec.encode("blue"), 320], "blue") == 1.0
+
+
+def test_a_missing_package_is_named_with_what_installs_it(tmp_path: Path) -> None:
+    made = folder(tmp_path / "m")
+    code = (
+        "import sys; sys.modules['transformers'] = None\n"
+        "from pathlib import Path; from rlox.llm.pretrained import load_model\n"
+        f"load_model(Path({str(made)!r}))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "MissingExtraError: a model of qwen2 needs the package transformers: pip" in ran.stderr
