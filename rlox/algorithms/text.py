@@ -28,6 +28,7 @@ from rlox.llm import (
     TextModel,
     task_of,
 )
+from rlox.llm.adapters import add_adapters, has_adapters
 from rlox.llm.codecs import Bytes, Codec, Tokenizer
 from rlox.llm.datasets import DatasetPrompts, TextDataset
 from rlox.llm.judges import AnswerJudge, FunctionJudge, Judge, Judges, RewardFunction
@@ -140,12 +141,14 @@ def text_of(config: RunConfig, tools: Tools) -> Text:
     group = join()  # before anything is put on a GPU: each process has its own
     with tools.networks(config):
         module = _module(config, given, codec)
+        if algo.lora_r is not None:
+            add_adapters(module, algo.lora_r, algo.lora_alpha, algo.lora_target_modules)
         if given.model is None or config.device != "auto":  # else where the user has put it
             module = module.to(tools.device)
     sampling = _sampling(algo, task, codec)
     prompts = _prompts(config, task, codec, room_of(module), sampling.max_new_tokens)
     return Text(
-        model=TextModel(module),
+        model=TextModel(module, algo.bf16, algo.gradient_checkpointing, algo.packing),
         codec=codec,
         prompts=prompts,
         judge=_judge(algo, given, codec, task is not None),
@@ -247,8 +250,12 @@ def _sampling(algo: TextAlgorithmConfig, task: Task | None, codec: Codec | None)
 
 
 def frozen_copy(module: nn.Module) -> nn.Module:
-    """A reference: the module as it is now, in evaluation mode, of which nothing learns."""
-    return copy.deepcopy(module).requires_grad_(False).eval()
+    """A reference: the module as it is now, in evaluation mode, of which nothing learns.
+
+    Where adapters learn, it shares what they are in.
+    """
+    frozen = [p for p in module.parameters() if has_adapters(module) and not p.requires_grad]
+    return copy.deepcopy(module, {id(p): p for p in frozen}).requires_grad_(False).eval()
 
 
 def text_parts(
@@ -258,7 +265,7 @@ def text_parts(
     score: Score | None = None,
 ) -> Parts:
     """A run of these; without rewards `score` says what held-out answers are worth."""
-    actor = TextActor(text.model.module, text.model.device)
+    actor = TextActor(text.model)
     evaluate: TextEvaluator | ScoreEvaluator | None = text.evaluator
     if evaluate is None and score is not None and text.prompts is not None:
         evaluate = ScoreEvaluator(text.model, text.prompts, score, source.batch_size, text.sampling)

@@ -17,11 +17,13 @@ from rlox.algorithms.text import Preference, Text, TextGiven
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import EvalConfig
 from rlox.configs.check import whole_number
+from rlox.configs.params import is_object_name
 from rlox.configs.tasks import with_task
-from rlox.configs.text import TEXT, GroupConfig, TextAlgorithmConfig
+from rlox.configs.text import TEXT, TINY, GroupConfig, TextAlgorithmConfig
 from rlox.errors import ConfigError
-from rlox.llm import Llama, save_llama
+from rlox.llm.codecs import Tokenizer
 from rlox.llm.judges import RewardFunction
+from rlox.llm.pretrained import save_model
 from rlox.llm.prompts import GivenPrompts, Prompt, rows_of
 from rlox.llm.rewards import weighted_rewards
 from rlox.llm.serving import GenerationServer
@@ -195,13 +197,15 @@ class TextAlgorithm(Algorithm):
             return evaluator.best_of(n, episodes, seed, generator)
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write the model as a folder that transformers loads."""
-        module, how = self._text.model.module, self._text.sampling
-        if not isinstance(module, Llama):
-            raise ConfigError(
-                f"{type(module).__name__} is written by its own save_pretrained; save() writes a checkpoint"
-            )
-        save_llama(module, Path(folder), eos=how.eos, pad=how.pad)
+        """Write the model as a folder that transformers loads, with its tokenizer if it has one.
+
+        Of a model with adapters these, as peft loads them.
+        """
+        text, base = self._text, self.config.model
+        whose = None if base in (None, TINY) or is_object_name(str(base)) else base
+        save_model(text.model.module, Path(folder), text.sampling.eos, text.sampling.pad, whose)
+        if isinstance(text.codec, Tokenizer):
+            text.codec.save(Path(folder))
 
     def summary(self) -> dict[str, float | int]:
         """As of others, with the seeds' names of the loss and of KL beside those of the log."""

@@ -15,6 +15,7 @@ from rlox.algorithms.text import SIZE, Text, frozen_copy
 from rlox.configs.text import GroupConfig, TextAlgorithmConfig
 from rlox.errors import CheckpointError, ConfigError
 from rlox.llm import Llama, TextModel
+from rlox.llm.adapters import has_adapters
 from rlox.llm.batches import Answers, Tokens
 from rlox.llm.rewards import weighted_rewards
 from rlox.optim import Adam
@@ -49,24 +50,23 @@ class TextLearner(PolicyLearner[nn.Module]):
         self.reference: TextModel | None = None
         if referred:
             held = frozen_copy(module) if given is None else given.to(text.model.device).eval()
-            self.reference = TextModel(held)
+            self.reference = text.model.like(held)
         super().__init__(module, Adam(module, config.initial("learning_rate"), eps=1e-8))
         self.text, self.group, self._config = text, text.group, config
         self.names = (*names, "train/grad_norm")
 
     def state(self) -> dict[str, Any]:
         """Weights and moments, and a Llama's size; the reference too, unless it was given."""
-        state = super().state()
-        if isinstance(self.policy, Llama):
-            state["optimizer"] = {**state["optimizer"], SIZE: asdict(self.policy.size)}
+        optimizer = self.optimizer.state()
+        if isinstance(self.policy, Llama) and not has_adapters(self.policy):
+            optimizer[SIZE] = asdict(self.policy.size)
         if self._own and self.reference is not None:
-            kept = {n: v.detach().clone() for n, v in self.reference.module.state_dict().items()}
-            state["optimizer"] = {**state["optimizer"], "reference": kept}
-        return state
+            optimizer["reference"] = self.reference.learned.copied()
+        return {"weights": self.text.model.learned.copied(), "optimizer": optimizer}
 
     def begin_from(self, weights: Mapping[str, Any]) -> None:
         """Begin with these weights, and be held to them."""
-        super().begin_from(weights)
+        self.text.model.learned.load(tensors(weights))
         self._refer_to(weights)
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -74,7 +74,8 @@ class TextLearner(PolicyLearner[nn.Module]):
         size = state["optimizer"].get(SIZE)  # weights of one shape are of several numbers of heads
         if isinstance(self.policy, Llama) and size not in (None, asdict(self.policy.size)):
             raise CheckpointError(f"its model is {size}, this one is {asdict(self.policy.size)}")
-        super().restore(state)
+        self.text.model.learned.load(tensors(state["weights"]))
+        self.optimizer.restore(state["optimizer"])
         saved = state["optimizer"].get("reference")
         if self._own and saved is None:
             raise CheckpointError("its ref_model was given, and is not saved: give it again")
@@ -87,7 +88,7 @@ class TextLearner(PolicyLearner[nn.Module]):
 
     def _refer_to(self, weights: Mapping[str, Any]) -> None:
         if self._own and self.reference is not None:
-            self.reference.module.load_state_dict(tensors(weights))
+            self.reference.learned.load(tensors(weights))
 
     @torch.no_grad()
     def referred(self, answers: Answers, temperature: float = 1.0) -> Tensor | None:

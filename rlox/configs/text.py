@@ -66,6 +66,24 @@ class TextAlgorithmConfig(AlgorithmConfig):
         many=True,
     )
     reward_weights: tuple[float, ...] = param((), "of algo.rewards; none: 1 each")
+    bf16: bool = param(False, "products in bfloat16; weights and the optimizer stay in float32")
+    gradient_checkpointing: bool = param(
+        False, "compute layers a second time on the way back: less memory, more time"
+    )
+    packing: bool = param(
+        False, "sequences that are scored stand side by side, each seeing itself alone, not padded"
+    )
+    lora_r: int | None = param(
+        None,
+        "rank of adapters that learn in the place of the model (Hu et al. 2021); null: none",
+        within="[1, inf)",
+    )
+    lora_alpha: float = param(
+        32.0, "adapters count lora_alpha / lora_r times", within="(0, inf)", source="TRL"
+    )
+    lora_target_modules: tuple[str, ...] = param(
+        (), "linear layers with adapters, by last names: [q_proj,v_proj]; none: all but the last"
+    )
     backend: str = param("torch", "engine of the update", choices=("torch",))
 
     def steps(self, total: int) -> tuple[set[int], int]:
@@ -81,6 +99,13 @@ class TextAlgorithmConfig(AlgorithmConfig):
                 raise ConfigError(
                     f"env.{key}={worded(given)}: {self.name} learns from text, expected {worded(only)}; "
                     "leave it out"
+                )
+        for name in ("lora_alpha", "lora_target_modules"):
+            default = type(self).__dataclass_fields__[name].default
+            if self.lora_r is None and getattr(self, name) != default:
+                raise ConfigError(
+                    f"algo.{name}={worded(getattr(self, name))} is of adapters: set algo.lora_r, or leave "
+                    "it out"
                 )
         if self.reward_weights and len(self.reward_weights) != len(self.rewards):
             raise ConfigError(

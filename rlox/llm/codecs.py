@@ -157,6 +157,10 @@ class Tokenizer:
     def __len__(self) -> int:
         return len(self._of)
 
+    def save(self, folder: Path) -> None:
+        """Write it beside a model."""
+        self._of.save_pretrained(folder)
+
     def encode(self, text: str, end: bool = False) -> NDArray[np.int64]:
         """As `Codec.encode`, with the tokens that the tokenizer puts around a text (one that begins it)."""
         ids = self._of(text)["input_ids"]

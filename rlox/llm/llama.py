@@ -14,7 +14,7 @@ from torch.nn.functional import rms_norm, scaled_dot_product_attention, silu
 
 from rlox.errors import ConfigError
 
-__all__ = ["Cache", "Llama", "LlamaSize", "Output"]
+__all__ = ["Cache", "Llama", "LlamaLayer", "LlamaSize", "Output"]
 
 STD = 0.02  # of initial weights
 
@@ -135,7 +135,8 @@ class Llama(nn.Module):
         Parameters
         ----------
         input_ids : int64 `[B, L]`
-        attention_mask : `[B, past + L]`, 0 for padding, before or behind the text; None: there is none
+        attention_mask : `[B, past + L]`, 0 for padding, before or behind the text; None: there is none. Or
+            bool `[B, L, L]`, which tokens each sees, without a cache
         position_ids : `[B, L]`; None: counted from what is in the cache
         past_key_values : where keys and values of earlier tokens are, and those of these go
         """
@@ -158,7 +159,7 @@ class _Body(nn.Module):
     def __init__(self, size: LlamaSize) -> None:
         super().__init__()
         self.embed_tokens = nn.Embedding(size.vocab_size, size.hidden_size)
-        self.layers = nn.ModuleList(_Layer(size, i) for i in range(size.num_hidden_layers))
+        self.layers = nn.ModuleList(LlamaLayer(size, i) for i in range(size.num_hidden_layers))
         self.norm = _Norm(size)
         self.size = size
 
@@ -182,6 +183,8 @@ def _seen(mask: Tensor | None, ids: Tensor, past: int) -> Tensor | None:
     length = ids.shape[1]
     if mask is None and (past == 0 or length == 1):
         return None
+    if mask is not None and mask.dim() == 3:
+        return mask.unsqueeze(1)
     rows = torch.arange(past, past + length, device=ids.device).unsqueeze(1)
     causal = torch.arange(past + length, device=ids.device) <= rows
     if mask is None:
@@ -198,7 +201,9 @@ class _Norm(nn.Module):
         return rms_norm(x, x.shape[-1:], self.weight, self.eps)
 
 
-class _Layer(nn.Module):
+class LlamaLayer(nn.Module):
+    """Attention and what follows it, each added to what it sees."""
+
     def __init__(self, size: LlamaSize, number: int) -> None:
         super().__init__()
         self.self_attn, self.mlp = _Attention(size, number), _MLP(size)
@@ -211,6 +216,7 @@ class _Layer(nn.Module):
         seen: Tensor | None,
         cache: Cache | None,
     ) -> Tensor:
+        """`[B, L, hidden_size]` of the same; `turned` has cosines and sines of places."""
         hidden = hidden + self.self_attn(self.input_layernorm(hidden), turned, seen, cache)
         found: Tensor = hidden + self.mlp(self.post_attention_layernorm(hidden))
         return found

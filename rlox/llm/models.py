@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -12,7 +13,10 @@ from torch.nn.utils.rnn import pad_sequence
 
 from rlox.devices import moved
 from rlox.errors import ConfigError, NonFiniteError, ShapeError
+from rlox.llm.adapters import Learned
+from rlox.llm.layers import computed_twice, is_known, layers_of
 from rlox.llm.llama import Llama
+from rlox.llm.packing import Packed, packed
 from rlox.losses import token_log_probs
 
 __all__ = ["TextModel"]
@@ -21,12 +25,21 @@ __all__ = ["TextModel"]
 class TextModel:
     """Logits of a module whose `forward(input_ids)` returns them, or what has them as `logits`.
 
+    Parameters
+    ----------
+    module : the model
+    bf16 : whether products are of bfloat16 (torch's autocast); weights stay what they are
+    twice : whether layers are computed again on the way back, to keep less
+    packing : whether sequences that are scored stand side by side, where lengths differ
+
     What else `forward` takes by name it gets: `attention_mask`, `position_ids`, `past_key_values` with
     `use_cache`, `logits_to_keep`, as the models of transformers do. A causal model that takes no mask never
     sees padding before a token that counts.
     """
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(
+        self, module: nn.Module, bf16: bool = False, twice: bool = False, packing: bool = False
+    ) -> None:
         if not isinstance(module, nn.Module):
             raise ConfigError(
                 f"model is a {type(module).__name__}, expected a torch.nn.Module whose forward(input_ids) "
@@ -39,6 +52,21 @@ class TextModel:
             for name in ("attention_mask", "position_ids", "logits_to_keep", "past_key_values")
         )
         self._told_to_cache = "use_cache" in named
+        self.bf16, self._layers = bf16, layers_of(module) if twice else []
+        self._packing = packing
+        if packing and not is_known(module):
+            raise ConfigError(
+                f"algo.packing=true: {type(module).__name__} may not keep sequences apart, expected a Llama "
+                "or a model of transformers; leave it out"
+            )
+        self._seen_apart = False  # packed sequences, once
+        self.learned = Learned(module)
+
+    def like(self, module: nn.Module) -> TextModel:
+        """Another one that is asked in the same way, a copy of this that may not learn."""
+        other = TextModel(module, self.bf16, bool(self._layers), self._packing)
+        other.learned = Learned(module, self.learned)
+        return other
 
     def log_probs(
         self,
@@ -110,6 +138,8 @@ class TextModel:
         rows = [
             torch.cat([p, row[: int(n)]]) for p, row, n in zip(prompts, tokens, counts, strict=True)
         ]
+        if self._packing:
+            return self._packed_log_probs(rows, before, mask, temperature, overwrite)
         ids, start = pad_sequence(rows, batch_first=True), int(before.min())
         if ids.shape[1] == start:
             return torch.zeros(mask.shape, device=self.device)
@@ -121,6 +151,56 @@ class TextModel:
         ids, lengths, columns, behind = (moved(tensor, self.device) for tensor in given)
         said = self.log_probs(ids, start, lengths, temperature, overwrite)
         return said.gather(1, columns).masked_fill(behind, 0.0)
+
+    def _packed_log_probs(
+        self,
+        rows: list[Tensor],
+        before: Tensor,
+        mask: Tensor,
+        temperature: float,
+        overwrite: bool,
+    ) -> Tensor:
+        """As `completion_log_probs`, of whole sequences that stand side by side."""
+        laid = packed([row.cpu() for row in rows])
+        if laid.ids.shape[1] == 1:
+            return torch.zeros(mask.shape, device=self.device)
+        said = self._row_log_probs(laid, temperature, overwrite)
+        self._see_apart(rows, laid, said.detach(), temperature)
+        width, before, mask = said.shape[1], before.cpu(), mask.cpu()
+        first = laid.rows * width + laid.begins + before - 1  # of each completion
+        at = (first.unsqueeze(1) + torch.arange(mask.shape[1])).masked_fill(~mask, 0)
+        at, behind = moved(at, self.device), moved(~mask, self.device)
+        return said.flatten()[at].masked_fill(behind, 0.0)
+
+    def _row_log_probs(self, laid: Packed, temperature: float, overwrite: bool) -> Tensor:
+        """Those of all tokens but the first of each row, `[R, L - 1]`."""
+        ids, places, seen = (moved(of, self.device) for of in (laid.ids, laid.positions, laid.seen))
+        given: dict[str, Any] = {"attention_mask": seen, "position_ids": places}
+        if not isinstance(self.module, Llama):  # the form that every kind of attention there adds
+            least = torch.finfo(torch.float32).min
+            added = torch.zeros(seen.shape, device=self.device).masked_fill_(~seen, least)
+            given = {**given, "attention_mask": added.unsqueeze(1), "use_cache": False}
+        logits = self._logits(self._asked(ids, **given), ids, ids.shape[1])
+        free = overwrite and _of_linear(logits)
+        return token_log_probs(logits, ids[:, 1:], 0, temperature, free)
+
+    def _see_apart(
+        self, rows: list[Tensor], laid: Packed, said: Tensor, temperature: float
+    ) -> None:
+        """Once: `ConfigError` where sequences side by side are not what they are alone."""
+        shared = [] if self._seen_apart else laid.shared()
+        for i in shared:
+            begin, row = int(laid.begins[i]), int(laid.rows[i])
+            if len(rows[i]) > 1:
+                with torch.no_grad():
+                    alone = self.log_probs(rows[i][None].to(self.device), 1, None, temperature)
+                found = said[row, begin : begin + len(rows[i]) - 1]
+                if not torch.allclose(found, alone[0], atol=0.3 if self.bf16 else 1e-3, rtol=1e-2):
+                    raise ConfigError(
+                        f"algo.packing=true: {type(self.module).__name__} does not keep sequences apart (log-"
+                        f"probabilities differ by {float((found - alone[0]).abs().max()):.2g}); leave it out"
+                    )
+        self._seen_apart = self._seen_apart or bool(shared)
 
     @property
     def device(self) -> torch.device:
@@ -177,8 +257,10 @@ class TextModel:
 
     def _asked(self, ids: Tensor, **given: Any) -> Any:
         """What the module says; `ConfigError` for tokens that it has none of."""
+        wide = torch.autocast(ids.device.type, torch.bfloat16) if self.bf16 else nullcontext()
         try:
-            return self.module(ids, **given)
+            with wide, computed_twice(self._layers):
+                return self.module(ids, **given)
         except IndexError as error:
             raise ConfigError(
                 f"{type(self.module).__name__} fails on token ids from {int(ids.min())} to {int(ids.max())}: "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,20 @@ from typing import Any
 import torch
 from torch import nn
 
-from rlox.errors import CheckpointError, MissingExtraError
-from rlox.llm.saved import CONFIG, is_llama, load_llama
+from rlox.errors import CheckpointError, ConfigError, MissingExtraError
+from rlox.llm.adapters import has_adapters, save_adapters
+from rlox.llm.llama import Llama
+from rlox.llm.saved import CONFIG, is_llama, load_llama, save_llama
 
-__all__ = ["HERE", "is_model", "is_tokenizer", "load_model", "room_of", "transformers_of"]
+__all__ = [
+    "HERE",
+    "is_model",
+    "is_tokenizer",
+    "load_model",
+    "room_of",
+    "save_model",
+    "transformers_of",
+]
 
 # What is asked of transformers each time.
 HERE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
@@ -91,3 +101,21 @@ def room_of(module: nn.Module) -> int | None:
     if isinstance(found, bool) or not isinstance(found, int):
         return None
     return found
+
+
+def save_model(
+    module: nn.Module, folder: Path, eos: Sequence[int], pad: int, base: str | None = None
+) -> None:
+    """Write a folder that transformers loads, or peft of adapters, which are in the model `base`."""
+    own: Any = module
+    if has_adapters(module) and not callable(getattr(own, "get_base_model", None)):
+        save_adapters(module, folder, base)
+    elif isinstance(module, Llama):
+        save_llama(module, folder, eos=eos, pad=pad)
+    elif callable(getattr(own, "save_pretrained", None)):
+        own.save_pretrained(folder)
+    else:
+        raise ConfigError(
+            f"{type(module).__name__} has no save_pretrained, expected a Llama, a model of transformers or "
+            "one with adapters; save() writes a checkpoint"
+        )

@@ -46,7 +46,7 @@ def warm_start(path: str, config: RunConfig, parts: Parts) -> dict[str, Any]:
     except (CheckpointError, ConfigError) as error:
         raise ConfigError(f"init_from={path}: {error}") from error
     kinds = (trained.algo.name, config.algo.name)
-    _require_same(path, kinds, saved.weights, parts.actor.policy.state_dict())
+    _require_same(path, kinds, saved.weights, parts.actor.weights())
     if wrong := config.algo.other_function(trained.algo):
         raise ConfigError(f"init_from={path}: its policy has {wrong}")
     try:

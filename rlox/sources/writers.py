@@ -6,16 +6,16 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from rlox._core import Stream
-from rlox.errors import ConfigError
-from rlox.llm import Llama, TextModel, save_llama
+from rlox.llm import TextModel
 from rlox.llm.decoding import Completed, Sampling, completions
+from rlox.llm.pretrained import save_model
 from rlox.llm.serving import GenerationServer
 
 __all__ = ["ROWS", "LocalWriter", "ServedWriter", "Writer", "written_with"]
@@ -95,17 +95,9 @@ class ServedWriter:
         return written
 
     def _sync(self, updates: int, prompt: Tensor) -> None:
-        module: Any = self._model.module
         self._folder = self._folder or tempfile.TemporaryDirectory(prefix="rlox-weights-")
         folder = Path(self._folder.name) / f"update-{updates}"
-        if isinstance(module, Llama):
-            save_llama(module, folder, eos=self._how.eos, pad=self._how.pad)
-        elif callable(getattr(module, "save_pretrained", None)):
-            module.save_pretrained(folder, safe_serialization=True)
-        else:
-            raise ConfigError(
-                f"{type(module).__name__} has no save_pretrained, by which a server would get its weights"
-            )
+        save_model(self._model.module, folder, self._how.eos, self._how.pad)
         self._server.load(folder, updates, self._model, prompt, self._how)
         self._server.holder = self
         for older in Path(self._folder.name).iterdir():

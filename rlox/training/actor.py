@@ -66,6 +66,11 @@ class ActorOf(ABC, Generic[P]):
         with torch.inference_mode(), acting(policy):
             yield
 
+    def weights(self) -> dict[str, Any]:
+        """What a run begins with and a checkpoint has, by name."""
+        policy: Any = self.policy
+        return dict(policy.state_dict())
+
     @abstractmethod
     def player(self, places: int) -> Player:
         """What plays that many episodes side by side."""

@@ -34,15 +34,28 @@ SHOWN = 16  # of an evaluation, to be looked at
 class TextActor:
     """The model whose weights a run has; it sees tokens, not observations."""
 
-    policy: nn.Module
-    device: torch.device | str
+    model: TextModel
     actions = None
     normalizer = None
 
     @property
-    def module(self) -> Any:
+    def policy(self) -> nn.Module:
         """The model as torch has it."""
-        return self.policy
+        return self.model.module
+
+    @property
+    def module(self) -> Any:
+        """The same."""
+        return self.model.module
+
+    @property
+    def device(self) -> torch.device:
+        """Where it is."""
+        return self.model.device
+
+    def weights(self) -> dict[str, Any]:
+        """What is learned, by name."""
+        return self.model.learned.weights()
 
 
 @dataclass(frozen=True)

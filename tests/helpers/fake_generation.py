@@ -89,8 +89,23 @@ def _vllm(server: FakeServer, path: str, given: dict[str, Any]) -> Any:
         return {"success": server.mode != "keeps its cache"}
     folder = given["kwargs"]["weights_path"] if path == "/collective_rpc" else given["lora_path"]
     if server.mode != "keeps its weights":
-        server.model = load_llama(Path(folder))
+        server.model = _read(server.model, Path(folder))
     return "Success: LoRA adapter 'rlox' added successfully."  # no JSON, as vLLM 0.32 says it
+
+
+def _read(model: Any, folder: Path) -> Any:
+    """A whole model, or the one that is there with other adapters."""
+    if not (folder / "adapter_model.safetensors").exists():
+        return load_llama(folder)
+    import peft
+    from safetensors.torch import load_file
+
+    if not getattr(model, "peft_config", None):
+        model = peft.inject_adapter_in_model(peft.LoraConfig.from_pretrained(folder), model)
+    there = load_file(folder / "adapter_model.safetensors")
+    told = peft.set_peft_model_state_dict(model, there)
+    assert not told.unexpected_keys
+    return model
 
 
 def _sglang(server: FakeServer, path: str, given: dict[str, Any]) -> Any:

@@ -1,0 +1,143 @@
+"""Adapters of low rank (LoRA, Hu et al. 2021, arXiv:2106.09685) in a model's linear layers, by peft."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from rlox.disk import replace_file
+from rlox.errors import ConfigError, MissingExtraError
+
+__all__ = ["Learned", "add_adapters", "has_adapters", "save_adapters"]
+
+BASE = "base_model.sha256"  # among the weights of adapters
+
+
+def add_adapters(module: nn.Module, rank: int, alpha: float, targets: Sequence[str] = ()) -> None:
+    """Put adapters into linear layers, which alone learn from then on; at first they say nothing.
+
+    A layer W becomes W + alpha / rank * B A, B 0 and A drawn. `targets` are last names of layers (`q_proj`);
+    none: all linear layers but the one that makes logits.
+    """
+    peft = _peft()
+    linear = {
+        name.rpartition(".")[2]
+        for name, part in module.named_modules()
+        if isinstance(part, nn.Linear)
+    }
+    chosen = set(targets) or linear - {"lm_head", "embed_out", "score"}
+    if missing := sorted(chosen - linear):
+        raise ConfigError(
+            f"algo.lora_target_modules: {type(module).__name__} has no linear layer {missing[0]}, expected "
+            f"some of {', '.join(sorted(linear)) or 'none'}"
+        )
+    if not chosen:
+        raise ConfigError(f"algo.lora_r: {type(module).__name__} has no linear layer for adapters")
+    config = peft.LoraConfig(
+        r=rank, lora_alpha=alpha, target_modules=sorted(chosen), lora_dropout=0.0
+    )
+    peft.inject_adapter_in_model(config, module)
+
+
+def has_adapters(module: nn.Module) -> bool:
+    """Whether peft has put some in."""
+    return bool(getattr(module, "peft_config", None))
+
+
+class Learned:
+    """The weights of a module that a run has: all, or of one with adapters these.
+
+    Parameters
+    ----------
+    module : with what it learns still asking for gradients
+    original : of the module that it is a copy of
+    """
+
+    def __init__(self, module: nn.Module, original: Learned | None = None) -> None:
+        self._module, self._original = module, original
+        trained = [name for name, value in module.named_parameters() if value.requires_grad]
+        self._names: list[str] = trained if original is None else original._names
+        self._adapted = has_adapters(module)
+
+    def weights(self) -> dict[str, Tensor]:
+        """By name, as they are and go on being; beside adapters the SHA-256 of what they are in."""
+        if not self._adapted:
+            return dict(self._module.state_dict())
+        known = dict(self._module.named_parameters())
+        return {**{name: known[name].detach() for name in self._names}, BASE: self._base}
+
+    def copied(self) -> dict[str, Tensor]:
+        """The same, apart from what goes on."""
+        return {name: value.detach().clone() for name, value in self.weights().items()}
+
+    def load(self, weights: Mapping[str, Tensor]) -> None:
+        """Take such weights; RuntimeError for other names or shapes, and for adapters of another model."""
+        if not self._adapted:
+            self._module.load_state_dict(dict(weights))
+            return
+        there = self.weights()
+        if apart := sorted(there.keys() ^ weights.keys()):
+            raise RuntimeError(f"{apart[0]} is on one side only: adapters of other layers")
+        if not torch.equal(there.pop(BASE), weights[BASE]):
+            raise RuntimeError(
+                "its adapters are of another model than this one (SHA-256): give it that"
+            )
+        with torch.no_grad():
+            for name, value in there.items():
+                value.copy_(weights[name])
+
+    @cached_property
+    def _base(self) -> Tensor:
+        """Of the parameters that adapters are in, uint8 `[32]`."""
+        if self._original is not None:
+            return self._original._base
+        found, trained = hashlib.sha256(), set(self._names)
+        for name, value in self._module.named_parameters():
+            if name not in trained:
+                found.update(f"{name} {value.dtype} {list(value.shape)}".encode())
+                found.update(
+                    value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data
+                )
+        return torch.from_numpy(np.frombuffer(found.digest(), np.uint8).copy())
+
+
+def save_adapters(module: nn.Module, folder: Path, base: str | None = None) -> None:
+    """Write adapter_config.json and adapter_model.safetensors; `PeftModel` loads them into `base`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found: dict[str, Tensor] = _peft().get_peft_model_state_dict(module)
+    named = {
+        f"base_model.model.{name.removeprefix('base_model.model.')}": value.detach()
+        .cpu()
+        .contiguous()
+        for name, value in found.items()
+    }
+    held: Any = module
+    settings = replace(
+        held.peft_config["default"],
+        task_type="CAUSAL_LM",
+        base_model_name_or_path=base,
+        inference_mode=True,
+    )
+    replace_file(
+        folder / "adapter_model.safetensors", safetensors.torch.save(named, {"format": "pt"})
+    )
+    settings.save_pretrained(str(folder))
+
+
+def _peft() -> Any:
+    try:
+        import peft
+    except ImportError as error:
+        raise MissingExtraError(
+            "adapters (algo.lora_r) need the package peft: pip install 'rlox[llm]'"
+        ) from error
+    return peft

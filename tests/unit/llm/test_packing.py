@@ -1,0 +1,173 @@
+"""Sequences side by side, layers computed twice and products in bfloat16: the same numbers by another way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from helpers.pretrained import qwen
+from torch import Tensor, nn
+
+from rlox.algorithms import GRPO, SFT
+from rlox.errors import ConfigError
+from rlox.llm import Llama, LlamaSize, Sampling, TextModel, completions
+from rlox.llm.packing import packed
+
+LENGTHS = ((3, 2), (9, 6), (1, 1), (4, 1), (2, 5), (7, 3), (1, 4))  # of prompts and completions
+
+
+def llama() -> Llama:
+    torch.manual_seed(0)
+    model = Llama(LlamaSize(vocab_size=13, hidden_size=16, intermediate_size=24))
+    for weight in model.parameters():
+        weight.data *= 5
+    return model
+
+
+def conversations() -> tuple[list[Tensor], Tensor, Tensor]:
+    torch.manual_seed(1)
+    prompts = [torch.randint(0, 13, (p,)) for p, _ in LENGTHS]
+    counts = torch.tensor([n for _, n in LENGTHS])
+    mask = torch.arange(6) < counts.unsqueeze(1)
+    return prompts, torch.randint(0, 13, (len(LENGTHS), 6)), mask
+
+
+def scored(model: TextModel, temperature: float = 1.0) -> tuple[Tensor, list[Tensor]]:
+    """Log-probabilities, and the gradient of a sum of them by weights."""
+    prompts, tokens, mask = conversations()
+    found = model.completion_log_probs(prompts, tokens, mask, temperature, overwrite=True)
+    weights = torch.linspace(-1, 1, found.numel()).reshape(found.shape)
+    (found * weights).sum().backward()
+    slopes = [p.grad.clone() for p in model.module.parameters() if p.grad is not None]
+    model.module.zero_grad()
+    return found.detach(), slopes
+
+
+def apart(one: list[Tensor], other: list[Tensor]) -> float:
+    """The norm of the difference over the norm."""
+    a, b = (torch.cat([of.flatten() for of in many]) for many in (one, other))
+    return float((a - b).norm() / b.norm())
+
+
+MODELS = {"llama": llama, "qwen": lambda: qwen(13).eval()}
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("way", ["packing", "twice", "both"])
+def test_another_way_gives_the_same_numbers_and_gradients(name: str, way: str) -> None:
+    module = MODELS[name]()
+    asked = {"packing": way != "twice", "twice": way != "packing"}
+    plain, other = TextModel(module), TextModel(module, **asked)
+    for temperature in (1.0, 0.7):
+        expected, slopes = scored(plain, temperature)
+        found, others = scored(other, temperature)
+        assert float((found - expected).abs().max()) < 1e-5
+        assert apart(others, slopes) < 1e-5
+        assert (found == 0).equal(~conversations()[2])
+
+
+def test_rows_are_filled_and_each_token_sees_its_own_sequence_up_to_itself() -> None:
+    rows = [torch.arange(10 * i, 10 * i + n) for i, n in enumerate((2, 5, 3, 4))]
+    laid = packed(rows)
+    assert laid.ids.shape == (3, 5)  # 14 tokens that were 4 x 5
+    for i, row in enumerate(rows):
+        at, begin = int(laid.rows[i]), int(laid.begins[i])
+        there = slice(begin, begin + len(row))
+        assert laid.ids[at, there].equal(row)
+        assert laid.positions[at, there].equal(torch.arange(len(row)))
+        seen = laid.seen[at, there]
+        assert seen[:, there].equal(torch.ones(len(row), len(row)).bool().tril())
+        assert int(seen.sum()) == len(row) * (len(row) + 1) // 2
+    assert sorted(laid.shared()) == [0, 2]
+    assert packed(rows[:1]).shared() == []
+
+
+def test_less_is_computed_of_sequences_whose_lengths_differ() -> None:
+    module, tokens = llama(), []
+    module.model.embed_tokens.register_forward_hook(
+        lambda _, given, __: tokens.append(given[0].numel())
+    )
+    prompts, ids, mask = conversations()
+    for packing in (False, True):
+        model = TextModel(module, packing=packing)
+        model.completion_log_probs(prompts, ids, mask)
+    assert tokens[0] == 7 * 15
+    assert tokens[1] == 4 * 15  # 49 tokens; behind it, once, those of a row alone
+
+
+class Blind(Llama):
+    """One that leaves out what it is told of which tokens see which."""
+
+    def forward(self, input_ids: Tensor, attention_mask: Any = None, **given: Any) -> Any:
+        return super().forward(input_ids, None, **given)
+
+
+def test_a_model_that_lets_sequences_see_each_other_is_refused() -> None:
+    blind = Blind(llama().size)
+    blind.load_state_dict(llama().state_dict())
+    with pytest.raises(
+        ConfigError, match=r"packing=true: Blind does not keep sequences apart \(log"
+    ):
+        scored(TextModel(blind, packing=True))
+    words = nn.Sequential(nn.Embedding(13, 8), nn.Linear(8, 13))
+    with pytest.raises(ConfigError, match=r"packing=true: Sequential may not keep sequences apart"):
+        TextModel(words, packing=True)
+    with pytest.raises(ConfigError, match=r"gradient_checkpointing=true: Sequential has no layers"):
+        TextModel(words, twice=True)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_layers_that_are_computed_twice_keep_less(name: str) -> None:
+    module = MODELS[name]()
+    held = []
+    for twice in (False, True):
+        kept = 0
+
+        def keep(value: Tensor) -> Tensor:
+            nonlocal kept
+            kept += value.numel()
+            return value
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda value: value):
+            TextModel(module, twice=twice).log_probs(torch.zeros(4, 12, dtype=torch.long), 1)
+        held.append(kept)
+    assert held[1] < 0.5 * held[0]
+    assert all("forward" not in vars(part) for part in module.modules())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_products_in_bfloat16_are_near_and_weights_stay_what_they_are(name: str) -> None:
+    module = MODELS[name]()
+    expected, slopes = scored(TextModel(module))
+    found, others = scored(TextModel(module, bf16=True))
+    assert found.dtype == torch.float32
+    assert 0 < float((found - expected).abs().max()) < 0.3
+    assert 1e-4 < apart(others, slopes) < 0.1
+    assert {of.dtype for of in others} == {torch.float32}
+    prompts = conversations()[0]
+    how = Sampling(max_new_tokens=5, temperature=0.0)
+    wrote = completions(TextModel(module, bf16=True), prompts, how, None)
+    said = TextModel(module, bf16=True).completion_log_probs(prompts, wrote.tokens, wrote.mask)
+    assert torch.allclose(said, wrote.log_probs, atol=0.1)
+
+
+def test_settings_reach_the_models_of_a_run_and_its_reference() -> None:
+    given = {"bf16": True, "gradient_checkpointing": True, "packing": True}
+    grpo = GRPO("tiny", task="copy", kl_coef=0.1, rewards=("close",), batch_size=2, **given)
+    for model in (grpo.learner.text.model, grpo.learner.reference):
+        assert (model.bf16, len(model._layers), model._packing) == (True, 2, True)
+    assert grpo.train(4)["policy/kl"] >= 0.0
+
+
+def test_a_run_that_packs_learns_what_one_that_pads_does() -> None:
+    prompts, tokens, mask = conversations()
+    answers = [row[there] for row, there in zip(tokens, mask, strict=True)]
+    weights = []
+    for packing in (False, True):
+        sft = SFT(llama(), 0.001, packing=packing)
+        for _ in range(20):
+            sft.train_step(prompts, answers)
+        weights.append([value.detach() for value in sft.policy.parameters()])
+    assert apart(*weights) < 1e-4
+    assert apart(weights[0], [value.detach() for value in llama().parameters()]) > 1e-3
