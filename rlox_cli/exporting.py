@@ -6,8 +6,10 @@ import shlex
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import rlox
+from rlox.configs.text import is_text
 from rlox.errors import CheckpointError, ConfigError
 from rlox_cli.commands.export import ExportConfig
 from rlox_cli.evaluation import trained_config
@@ -24,6 +26,11 @@ def export_run(config: ExportConfig) -> None:
     from rlox.export import export_policy, require_onnx
     from rlox.runs.checkpoint import resolve_checkpoint
 
+    text = is_text(trained.env.id)
+    if text and config.format != "safetensors":
+        raise ConfigError(
+            f"format={config.format}: a model of text is written as transformers has it; leave it out"
+        )
     if config.format != "safetensors":
         require_onnx()
     try:
@@ -35,8 +42,15 @@ def export_run(config: ExportConfig) -> None:
     load = ALGORITHMS[trained.algo.name].from_checkpoint
     folder = run / "export" if config.out is None else Path(config.out)
     with closing(load(checkpoint, replay=False, trust=config.trust, device="cpu")) as algorithm:
-        files = export_policy(algorithm, folder, config.format, told)
+        write = _model if text else export_policy
+        files = write(algorithm, folder, config.format, told)
     print(
         f"{trained.algo.name} on {trained.env.id}, checkpoint {name}\n"
         + "\n".join(f"  file    {path}" for path in files)
     )
+
+
+def _model(algorithm: Any, folder: Path, *_: object) -> list[Path]:
+    """A language model with its tokenizer as transformers loads them, or adapters as peft does."""
+    algorithm.save_pretrained(folder)
+    return sorted(path for path in folder.iterdir() if path.is_file())

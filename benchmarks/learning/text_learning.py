@@ -42,7 +42,7 @@ SYSTEMS: dict[str, tuple[str, ...]] = {
     "DPO": ("algo=dpo", "algo.learning_rate=3e-4", "total_steps=64000"),
 }
 SAMPLER = f"best of {BEST_OF}"
-PEER = "GRPO, TRL"
+PEER = "GRPO of TRL"
 SAMPLES = 19_200  # prompts of GRPO's preset
 HEAD = (
     "system", "prompts", "right of held-out sums, IQM [95% CI]", "mean above SFT [95% CI]",
@@ -52,7 +52,7 @@ HEAD = (
 
 def path_of(system: str, seed: int) -> Path:
     """Where one result is."""
-    name = system.replace(",", "").replace(" ", "-")
+    name = system.replace(" ", "-")
     return FOLDER / "results" / f"{LEG}_{name}_s{seed}.json"
 
 

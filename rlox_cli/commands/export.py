@@ -63,7 +63,8 @@ COMMAND = Command(
     notes=(
         "Writes the deterministic policy of RUN, its normaliser and the bounds of its actions to\n"
         "RUN/export/policy.safetensors, which Rust reads and plays, or as ONNX. Each is checked by\n"
-        "observations whose actions it has with it; what such a file cannot express is refused."
+        "observations whose actions it has with it; what such a file cannot express is refused. A language\n"
+        "model becomes a folder that transformers loads, adapters one that peft does."
     ),
     examples=(
         "rlox export runs/CartPole-v1/ppo/NAME",

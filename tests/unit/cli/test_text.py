@@ -145,7 +145,7 @@ def test_a_run_goes_on_without_the_folder_that_its_model_came_from(
 def test_what_plays_environments_refuses_a_model_of_text(cli: Cli, tmp_path: Path) -> None:
     assert cli(*SFT, "total_steps=8", "eval.episodes=4", "hydra.run.dir=run").code == 0
     for command in (
-        ("export", "run"),
+        ("export", "run", "format=onnx"),
         ("dataset", "make", "data", "policy=run", "episodes=1"),
         ("evaluate", "run", "video=true"),
         ("evaluate", "run", "env=CartPole-v1"),

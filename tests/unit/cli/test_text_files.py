@@ -10,6 +10,8 @@ import pytest
 from helpers.cli import Cli, only_run
 from helpers.pretrained import folder
 
+from rlox.algorithms import SFT
+
 THINGS = ("sky", "sea", "tree", "sun")
 
 
@@ -102,6 +104,35 @@ def test_a_task_is_learned_by_a_model_with_a_tokenizer(cli: Cli, files: Path) ->
     assert ran.code == 0, ran.err
     result = json.loads((only_run(files / "runs") / "result.json").read_text())
     assert (result["env"], len(result["episodes"])) == ("text/copy", 200)
+
+
+@pytest.mark.parametrize("adapters", [False, True])
+def test_what_was_learned_is_a_folder_that_transformers_loads(
+    adapters: bool, cli: Cli, files: Path
+) -> None:
+    import torch
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    rank = ["algo.lora_r=2"] * adapters
+    given = ("algo=sft", "env=text", "dataset=chat.jsonl", "model=model", *rank, *SMALL)
+    assert cli("train", *given, "algo.learning_rate=0.01", "hydra.run.dir=run").code == 0
+    ran = cli("export", "run", "out=learned")
+    assert ran.code == 0, ran.err
+    name = "adapter_model" if adapters else "model"
+    assert f"learned/{name}.safetensors" in ran.out
+    assert len(AutoTokenizer.from_pretrained("learned")) == 321
+    begun = AutoModelForCausalLM.from_pretrained("model")
+    if adapters:
+        found = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained("model"), "learned")
+    else:
+        found = AutoModelForCausalLM.from_pretrained("learned")
+    run = SFT.from_checkpoint("run")
+    ids = torch.arange(3, 12)[None]
+    with torch.no_grad():
+        said, there, before = (of.eval()(ids).logits for of in (run.policy, found, begun))
+    assert torch.allclose(said, there, atol=1e-5)
+    assert not torch.allclose(there, before, atol=1e-2)
 
 
 REFUSED = {
