@@ -1,0 +1,25 @@
+"""Rows of text become the tokens that TRL makes of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from parity.text_rows import GOLDEN, ROWS
+from rlox.llm.codecs import Tokenizer
+from rlox.llm.datasets import TextDataset
+
+THEIRS = json.loads((GOLDEN / "tokens.json").read_text())
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_a_row_is_the_tokens_that_it_is_there(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in ROWS[kind]))
+    made = [row.prompt for row in TextDataset(path, Tokenizer(GOLDEN)).rows]
+    assert len(made) == len(THEIRS[kind])
+    for prompt, theirs in zip(made, THEIRS[kind], strict=True):
+        ours = {"prompt": prompt.ids, "right": prompt.right, "wrong": prompt.wrong}
+        assert {name: ids.tolist() for name, ids in ours.items() if ids is not None} == theirs
