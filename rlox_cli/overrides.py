@@ -9,6 +9,7 @@ from typing import Any
 
 from rlox.configs.check import require_one_schedule
 from rlox.configs.schedules import other_ways
+from rlox.configs.text import TINY
 from rlox.errors import ConfigError
 from rlox_cli import messages
 from rlox_cli.help import value_text
@@ -27,7 +28,14 @@ def run_overrides(given: Sequence[str], folders: Sequence[Path]) -> list[str]:
     named = [o for o in given if o.startswith("env=")]
     overrides = [o for override in given for o in run_override(as_group(override, named), folders)]
     _require_own_preset(overrides, folders)
-    return [*overrides, *displacing(overrides, folders)]
+    return [*overrides, *_untuned(overrides), *displacing(overrides, folders)]
+
+
+def _untuned(overrides: Sequence[str]) -> list[str]:
+    """Without a preset where a model or text is the user's: those of text are of small new models."""
+    given = dict(o.split("=", 1) for o in overrides if "=" in o)
+    own = given.get("dataset", "null") != "null" or given.get("model", TINY) not in (TINY, "null")
+    return ["tuned=none"] if own and "tuned" not in given else []
 
 
 def as_group(override: str, named: Sequence[str]) -> str:

@@ -97,7 +97,7 @@ def best_of(begin: Any, seed: int) -> list[float]:
 
     def right(completions: Any, given: Any) -> list[float]:
         rows = zip(completions, given, strict=True)
-        return [text.codec.right(c.numpy(), answers[tuple(p.tolist())]) for c, p in rows]
+        return [text.codec.right((), c.numpy(), answers[tuple(p.tolist())]) for c, p in rows]
 
     how = text.sampling
     ends = {"eos_token_id": how.eos, "pad_token_id": how.pad}

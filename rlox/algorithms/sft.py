@@ -17,7 +17,7 @@ from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import RunConfig, SFTConfig
 from rlox.llm.batches import Answers, answers_of
 from rlox.llm.prompts import Prompt, rows_of
-from rlox.sources.text import AnswerSource, right_of
+from rlox.sources.text import AnswerSource, answers_to
 from rlox.training.parts import Parts, Tools
 from rlox.types import Clock, Progress, Update
 
@@ -44,7 +44,7 @@ class SFTLearner(TextLearner):
     @torch.no_grad()
     def score(self, prompts: list[Prompt]) -> tuple[NDArray[np.float64], list[int]]:
         """The mean log-probability of a token of each answer, in nats: minus its cross-entropy."""
-        batch = answers_of([p.ids for p in prompts], [right_of(p) for p in prompts])
+        batch = answers_to(prompts)
         tokens = batch.mask.sum(1)
         worth = self.said(batch).sum(1).cpu().double() / tokens
         return worth.numpy(), tokens.tolist()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -49,6 +49,7 @@ Preference = Callable[[list[Any]], Sequence[int]]
 
 SIZE = "size"  # of the model, among what a learner saves
 LONGEST = 64  # tokens of a completion, where nothing says how many
+BYTES = "bytes"  # in place of a tokenizer
 LONG = 2048  # positions of a new model of a dataset
 
 
@@ -62,6 +63,9 @@ class TextGiven(Objects):
     preference: Preference | None = None
     size: LlamaSize | None = None  # of a model that a checkpoint has the weights of
     server: GenerationServer | None = None  # that writes completions in the model's place
+    files: Mapping[str, str] = field(
+        default_factory=dict
+    )  # where files are that a checkpoint names
 
     def __post_init__(self) -> None:
         for name in ("model", "ref_model"):
@@ -96,7 +100,7 @@ class TextGiven(Objects):
         names = self.names()
         if self.server is not None:  # in the place of one that is configured
             names |= {f.name: f.default for f in fields(algo) if f.name in ("server", *OF_SERVERS)}
-        named = replace(config, algo=replace(algo, **names))
+        named = replace(config, algo=replace(algo, **names), **cast(Any, self.files))
         return named if self.model is None else replace(named, model=object_name(self.model))
 
 
@@ -135,9 +139,9 @@ def text_of(config: RunConfig, tools: Tools) -> Text:
     if given.model is None and is_object_name(config.model or ""):
         raise ConfigError(f"model={config.model}: an object, which is not saved; give it again")
     task = None if config.task is None else task_of(config.task)
-    if given.model is None:
+    if given.model is None and tools.replay:
         require_task(config)
-    codec = _codec(config, task)
+    codec = _codec(config, task, given.model)
     group = join()  # before anything is put on a GPU: each process has its own
     with tools.networks(config):
         module = _module(config, given, codec)
@@ -146,12 +150,15 @@ def text_of(config: RunConfig, tools: Tools) -> Text:
         if given.model is None or config.device != "auto":  # else where the user has put it
             module = module.to(tools.device)
     sampling = _sampling(algo, task, codec)
-    prompts = _prompts(config, task, codec, room_of(module), sampling.max_new_tokens)
+    judge = _judge(algo, given, codec, task is not None)
+    writes = judge is not None or isinstance(algo, WritingConfig)
+    new = sampling.max_new_tokens if writes else 0
+    prompts = _prompts(config, task, codec, tools.replay, room_of(module), new)
     return Text(
         model=TextModel(module, algo.bf16, algo.gradient_checkpointing, algo.packing),
         codec=codec,
         prompts=prompts,
-        judge=_judge(algo, given, codec, task is not None),
+        judge=judge,
         weights=algo.reward_weights or None,
         sampling=sampling,
         given=given,
@@ -159,24 +166,41 @@ def text_of(config: RunConfig, tools: Tools) -> Text:
     )
 
 
-def _codec(config: RunConfig, task: Task | None) -> Codec | None:
-    """The tokenizer that is named, or beside the model; else the task's characters, of a dataset bytes."""
+def _codec(config: RunConfig, task: Task | None, given: nn.Module | None) -> Codec | None:
+    """The tokenizer that is named, or beside the model; else the task's characters, of a new model bytes."""
+    own = config.model not in (None, TINY)
+    if config.tokenizer == BYTES:
+        return Bytes()
     if config.tokenizer is not None:
         return Tokenizer(Path(config.tokenizer))
-    if config.model not in (None, TINY) and is_tokenizer(Path(str(config.model))):
+    if own and is_tokenizer(Path(str(config.model))):
         return Tokenizer(Path(str(config.model)))
     if task is not None:
         return task.characters
-    return None if config.dataset is None else Bytes()
+    if config.dataset is None:
+        return None
+    if own or given is not None:
+        raise ConfigError(
+            f"dataset={config.dataset}: model={config.model} has no tokenizer beside it; set "
+            f"tokenizer=FOLDER, or tokenizer={BYTES} of a model that knows 258 tokens, of bytes"
+        )
+    return Bytes()
 
 
 def _prompts(
-    config: RunConfig, task: Task | None, codec: Codec | None, room: int | None, new: int
+    config: RunConfig,
+    task: Task | None,
+    codec: Codec | None,
+    learns: bool,
+    room: int | None,
+    new: int,
 ) -> Prompts | None:
-    """Of a task or a dataset, as far as the model has positions for them."""
+    """Of a task or a dataset, as far as the model has positions for them and `new` tokens."""
     if task is not None:
         return TaskPrompts(task, config.seed, codec)
     if config.dataset is None or codec is None:
+        return None
+    if not learns and not Path(config.dataset).is_file():  # enough to write what is asked for
         return None
     named = {"dataset": config.dataset, "eval_dataset": config.eval_dataset}
     rows = {
@@ -189,9 +213,12 @@ def _prompts(
 
 def _module(config: RunConfig, given: TextGiven, codec: Codec | None) -> nn.Module:
     if given.model is not None:
+        _require_vocabulary(given.model, codec, object_name(given.model))
         return given.model
     if given.size is not None:
-        return Llama(given.size)
+        made = Llama(given.size)
+        _require_vocabulary(made, codec, str(config.model))
+        return made
     assert codec is not None
     if config.model in (None, TINY):
         size = LlamaSize(vocab_size=len(codec))
@@ -203,12 +230,21 @@ def _module(config: RunConfig, given: TextGiven, codec: Codec | None) -> nn.Modu
             f"model={config.model}: expected tiny, or a folder with config.json and model.safetensors"
         )
     module = load_model(folder)
-    tokens = TextModel(module).vocabulary
-    fits = len(codec) <= tokens if isinstance(codec, Tokenizer) else len(codec) == tokens
-    if not fits:
-        about = f"task={config.task}" if config.task else "its tokenizer"
-        raise ConfigError(f"model={config.model} has {tokens} tokens, {about} {len(codec)}")
+    _require_vocabulary(module, codec, str(config.model))
     return module
+
+
+def _require_vocabulary(module: nn.Module, codec: Codec | None, name: str) -> None:
+    """`ConfigError` where tokens are not those of the model, as far as it says how many it has."""
+    tokens = TextModel(module).vocabulary
+    if codec is None or not tokens:
+        return
+    several = isinstance(
+        codec, Tokenizer
+    )  # models have more than their tokenizer, to be a round number
+    if len(codec) > tokens or (not several and len(codec) != tokens):
+        kind = "its tokenizer" if several else "text as characters or bytes"
+        raise ConfigError(f"model={name} has {tokens} tokens, {kind} {len(codec)}")
 
 
 def _judge(

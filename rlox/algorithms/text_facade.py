@@ -47,7 +47,7 @@ Rewarding = RewardFunction | Sequence[RewardFunction] | None
 FILES = ("dataset", "eval_dataset", "tokenizer")
 
 # What from_checkpoint has for runs in environments, and runs on text have not.
-NOT_TEXT = ("env", "env_id", "env_kwargs", "wrappers", "reward_wrappers", "dataset", "policy")
+NOT_TEXT = ("env", "env_id", "env_kwargs", "wrappers", "reward_wrappers", "policy")
 
 
 class TextAlgorithm(Algorithm):
@@ -121,7 +121,7 @@ class TextAlgorithm(Algorithm):
         """Restore from a run folder or a checkpoint folder, as `Algorithm.from_checkpoint`.
 
         What was an object is given again: `model`, into which the weights are loaded, a `ref_model` of the
-        user's own, functions, a `server`.
+        user's own, functions, a `server`. `dataset`, `eval_dataset` and `tokenizer` are where these are now.
         """
         for name in NOT_TEXT:
             if there := others.get(name):
@@ -132,7 +132,8 @@ class TextAlgorithm(Algorithm):
             if there is not None and name not in cls.objects:
                 raise ConfigError(f"{name} is given, and {cls.name} has none; leave it out")
         functions = functions_of(reward_fn)
-        objects = TextGiven(model, ref_model, functions, preference_fn, server=server)
+        files = {name: fspath(others.pop(name)) for name in FILES if others.get(name) is not None}
+        objects = TextGiven(model, ref_model, functions, preference_fn, server=server, files=files)
         more: dict[str, Any] = {
             "policy": objects,
             "logger": logger,
@@ -164,6 +165,12 @@ class TextAlgorithm(Algorithm):
         text = self._text
         if isinstance(episodes, Number) and self.parts.evaluate is not None:
             return super().evaluate(episodes, *given, **options)  # type: ignore[arg-type]
+        named = self.config.dataset
+        if isinstance(episodes, Number) and named is not None and text.prompts is None:
+            raise ConfigError(
+                f"dataset={named}: there is no such file any more, and its rows are evaluated by; in Python "
+                "from_checkpoint(path, dataset=PATH) says where it is"
+            )
         if text.judge is None:
             raise ConfigError(
                 "nothing says what a completion is worth: give a reward_fn, or a task"
@@ -203,9 +210,12 @@ class TextAlgorithm(Algorithm):
         """
         text, base = self._text, self.config.model
         whose = None if base in (None, TINY) or is_object_name(str(base)) else base
-        save_model(text.model.module, Path(folder), text.sampling.eos, text.sampling.pad, whose)
-        if isinstance(text.codec, Tokenizer):
-            text.codec.save(Path(folder))
+        tokenizer = text.codec if isinstance(text.codec, Tokenizer) else None
+        begin = None if tokenizer is None else tokenizer.begin
+        how = text.sampling
+        save_model(text.model.module, Path(folder), how.eos, how.pad, begin, whose)
+        if tokenizer is not None:
+            tokenizer.save(Path(folder))
 
     def summary(self) -> dict[str, float | int]:
         """As of others, with the seeds' names of the loss and of KL beside those of the log."""

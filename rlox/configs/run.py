@@ -147,7 +147,7 @@ class RunConfig:
     )
     tokenizer: str | None = param(
         None,
-        "a folder with tokenizer.json; null: the model's own, else a token for a character or byte",
+        "a folder with tokenizer.json, or bytes; null: the model's own, else characters of a task, bytes",
         verbatim=True,
     )
     model: str | None = param(

@@ -49,13 +49,13 @@ def with_task(run: RunConfig) -> RunConfig:
 
 
 def _with_dataset(run: RunConfig, dataset: str, named: str | None) -> RunConfig:
-    """In runs and reports a dataset is called by its file's name."""
-    stem = re.sub(r"[^\w.-]+", "-", Path(dataset).stem) or "dataset"
-    for key, other in (("task", run.task), ("env", named if named != stem else None)):
+    """In runs and reports a dataset is called by its file's name, unless the environment says another."""
+    for key, other in (("task", run.task), ("env", named if named in TASKS else None)):
         if other is not None:
             told = f"env={TEXT}/{other}" if key == "env" else f"task={other}"
             raise ConfigError(f"dataset={dataset} and {told}: leave one of them out")
-    return replace(run, env=replace(run.env, id=f"{TEXT}/{stem}"))
+    name = named or re.sub(r"[^\w.-]+", "-", Path(dataset).name)
+    return replace(run, env=replace(run.env, id=f"{TEXT}/{name}"))
 
 
 def require_task(run: RunConfig) -> None:

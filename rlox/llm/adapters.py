@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from rlox.disk import replace_file
 from rlox.errors import ConfigError, MissingExtraError
+from rlox.llm.layers import of_transformers
 
 __all__ = ["Learned", "add_adapters", "has_adapters", "save_adapters"]
 
@@ -29,10 +30,13 @@ def add_adapters(module: nn.Module, rank: int, alpha: float, targets: Sequence[s
     none: all linear layers but the one that makes logits.
     """
     peft = _peft()
+    if has_adapters(module):
+        raise ConfigError(
+            f"algo.lora_r={rank}: {type(module).__name__} has adapters already, which learn; leave it out"
+        )
+    kinds = (nn.Linear, of_transformers("pytorch_utils", "Conv1D"))
     linear = {
-        name.rpartition(".")[2]
-        for name, part in module.named_modules()
-        if isinstance(part, nn.Linear)
+        name.rpartition(".")[2] for name, part in module.named_modules() if isinstance(part, kinds)
     }
     chosen = set(targets) or linear - {"lm_head", "embed_out", "score"}
     if missing := sorted(chosen - linear):
@@ -89,7 +93,8 @@ class Learned:
             raise RuntimeError(f"{apart[0]} is on one side only: adapters of other layers")
         if not torch.equal(there.pop(BASE), weights[BASE]):
             raise RuntimeError(
-                "its adapters are of another model than this one (SHA-256): give it that"
+                "its adapters are of another model than this one, or count otherwise there (SHA-256; "
+                "algo.lora_alpha): give it that"
             )
         with torch.no_grad():
             for name, value in there.items():
@@ -107,22 +112,26 @@ class Learned:
                 found.update(
                     value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data
                 )
+        for name, part in self._module.named_modules():
+            if scaling := getattr(part, "scaling", None):  # alpha / rank, of a layer with adapters
+                found.update(f"{name} {scaling}".encode())
         return torch.from_numpy(np.frombuffer(found.digest(), np.uint8).copy())
 
 
 def save_adapters(module: nn.Module, folder: Path, base: str | None = None) -> None:
     """Write adapter_config.json and adapter_model.safetensors; `PeftModel` loads them into `base`."""
     folder.mkdir(parents=True, exist_ok=True)
-    found: dict[str, Tensor] = _peft().get_peft_model_state_dict(module)
+    held: Any = module
+    called = next(iter(held.peft_config))
+    found: dict[str, Tensor] = _peft().get_peft_model_state_dict(module, adapter_name=called)
     named = {
         f"base_model.model.{name.removeprefix('base_model.model.')}": value.detach()
         .cpu()
         .contiguous()
         for name, value in found.items()
     }
-    held: Any = module
     settings = replace(
-        held.peft_config["default"],
+        held.peft_config[called],
         task_type="CAUSAL_LM",
         base_model_name_or_path=base,
         inference_mode=True,

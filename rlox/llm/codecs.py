@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from rlox.llm.pretrained import HERE, is_tokenizer, transformers_of
 __all__ = ["Bytes", "Characters", "Codec", "Messages", "Tokenizer"]
 
 Ids = Sequence[int] | NDArray[np.int64]
+STRANGE = "\ufffd"  # a token that has no text
 Messages = list[dict[str, Any]]  # {"role": ..., "content": ...} each
 
 
@@ -25,25 +27,29 @@ class Codec(Protocol):
     ends: tuple[int, ...]  # tokens that end a text
     pad: int
 
+    @property
+    def digest(self) -> str:
+        """Of what makes tokens of a text."""
+
     def __len__(self) -> int:
         """Tokens that there are."""
 
     def encode(self, text: str, end: bool = False) -> NDArray[np.int64]:
-        """Token ids of a text, of which a prompt may begin with one more; `end` puts the end behind it."""
+        """Token ids of a text, with those that a text begins with; `end` puts the end behind it."""
 
-    def decode(self, ids: Ids) -> str:
-        """The text up to its end, to be read."""
+    def decode(self, ids: Ids, whole: bool = False) -> str:
+        """The text up to its end, or the `whole` of it, to be read."""
 
-    def right(self, tokens: Ids, answer: str) -> float:
+    def right(self, prompt: Ids, tokens: Ids, answer: str) -> float:
         """1 of a completion that is the answer and its end, whatever is behind that; else 0."""
 
-    def close(self, tokens: Ids, answer: str) -> float:
+    def close(self, prompt: Ids, tokens: Ids, answer: str) -> float:
         """The part of the answer, its end among it, that stands where it does there."""
 
     def chat(
-        self, messages: Messages, answering: bool, template: Mapping[str, Any]
+        self, messages: Messages, begins: Literal["answer", "more", ""], template: Mapping[str, Any]
     ) -> NDArray[np.int64]:
-        """Token ids of a conversation, up to where an answer begins if one is `answering`.
+        """Token ids of a conversation: with what begins an `answer`, or its last message open for `more`.
 
         `template` has further arguments of the chat template, such as `tools`.
         """
@@ -60,20 +66,20 @@ class _OwnCodec:
         """By a kind of it."""
         raise AssertionError
 
-    def right(self, tokens: Ids, answer: str) -> float:
-        """As `Codec.right`."""
+    def right(self, prompt: Ids, tokens: Ids, answer: str) -> float:
+        """As `Codec.right`, whatever the prompt."""
         expected = self.encode(answer, end=True)
         given = np.asarray(tokens, np.int64)[: len(expected)]
         return float(np.array_equal(given, expected))
 
-    def close(self, tokens: Ids, answer: str) -> float:
+    def close(self, prompt: Ids, tokens: Ids, answer: str) -> float:
         """As `Codec.close`, of tokens."""
         expected = self.encode(answer, end=True)
         given = np.asarray(tokens, np.int64)[: len(expected)]
         return float(np.equal(given, expected[: len(given)]).sum() / len(expected))
 
     def chat(
-        self, messages: Messages, answering: bool, template: Mapping[str, Any]
+        self, messages: Messages, begins: Literal["answer", "more", ""], template: Mapping[str, Any]
     ) -> NDArray[np.int64]:
         """None: `ConfigError`."""
         raise ConfigError(
@@ -102,10 +108,16 @@ class Characters(_OwnCodec):
         ids = [self._of[character] for character in text] + [self.END] * end
         return np.array(ids, np.int64)
 
-    def decode(self, ids: Ids) -> str:
-        """The text up to its end, to be read: padding is nothing, so that it may look better than it is."""
-        found = _up_to(ids, self.ends)
-        return "".join(self.alphabet[token - 2] for token in found if token != self.PAD)
+    def decode(self, ids: Ids, whole: bool = False) -> str:
+        """As `Codec.decode`: padding is nothing, so that it may look better than it is."""
+        found = _up_to(ids, () if whole else self.ends)
+        known = f"{self.alphabet}{STRANGE}"
+        return "".join(known[min(t - 2, len(known) - 1)] for t in found if t > self.END)
+
+    @property
+    def digest(self) -> str:
+        """Its alphabet."""
+        return f"characters {self.alphabet}"
 
 
 class Bytes(_OwnCodec):
@@ -119,10 +131,12 @@ class Bytes(_OwnCodec):
         ids = np.frombuffer(text.encode(), np.uint8).astype(np.int64) + 2
         return np.append(ids, self.END) if end else ids
 
-    def decode(self, ids: Ids) -> str:
+    def decode(self, ids: Ids, whole: bool = False) -> str:
         """As `Codec.decode`; what is no UTF-8 is shown as such."""
-        found = [token - 2 for token in _up_to(ids, self.ends) if token != self.PAD]
-        return bytes(found).decode(errors="replace")
+        found = _up_to(ids, () if whole else self.ends)
+        return bytes(min(t - 2, 255) for t in found if t > self.END).decode(errors="replace")
+
+    digest = "bytes"
 
 
 class Tokenizer:
@@ -161,49 +175,77 @@ class Tokenizer:
         """Write it beside a model."""
         self._of.save_pretrained(folder)
 
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of what makes tokens, and of the chat template."""
+        said = (
+            self._of.backend_tokenizer.to_str() if self._of.is_fast else str(self._of.get_vocab())
+        )
+        return hashlib.sha256(f"{said}{self._of.chat_template}".encode()).hexdigest()
+
+    @property
+    def begin(self) -> int | None:
+        """The token that a text begins with, where there is one."""
+        return None if self._of.bos_token_id is None else int(self._of.bos_token_id)
+
     def encode(self, text: str, end: bool = False) -> NDArray[np.int64]:
-        """As `Codec.encode`, with the tokens that the tokenizer puts around a text (one that begins it)."""
-        ids = self._of(text)["input_ids"]
-        while ids and ids[-1] in self.ends:
-            ids = ids[:-1]
+        """As `Codec.encode`; what the tokenizer itself puts behind a text is not there."""
+        bare = list(self._of(text, add_special_tokens=False)["input_ids"])
+        ids = list(self._of(text)["input_ids"])
+        before = next((i for i in range(len(ids)) if ids[i : i + len(bare)] == bare), 0)
+        ids = ids[: before + len(bare)] if bare else ids[:1]
         if end and not self.ends:
             raise ConfigError(
                 f"tokenizer={self.folder} has no eos_token, by which a text would end"
             )
-        return np.array([*ids, *self.ends[:1]] if end else ids, np.int64)
+        if end and ids[-1:] != list(self.ends[:1]):
+            ids.append(self.ends[0])
+        return np.array(ids, np.int64)
 
-    def decode(self, ids: Ids) -> str:
-        """As `Codec.decode`."""
-        return str(self._of.decode(_up_to(ids, self.ends), skip_special_tokens=True))
+    def decode(self, ids: Ids, whole: bool = False) -> str:
+        """As `Codec.decode`, without special tokens."""
+        return self._text(_up_to(ids, () if whole else self.ends), skip=True)
 
-    def right(self, tokens: Ids, answer: str) -> float:
+    def right(self, prompt: Ids, tokens: Ids, answer: str) -> float:
         """As `Codec.right`."""
-        return float(self._ended(tokens) and self._said(tokens) == answer)
+        return float(self._ended(tokens) and self._said(prompt, tokens) == self._expected(answer))
 
-    def close(self, tokens: Ids, answer: str) -> float:
+    def close(self, prompt: Ids, tokens: Ids, answer: str) -> float:
         """As `Codec.close`, of characters."""
-        said = [*self._said(tokens), *[None] * self._ended(tokens)]
-        expected = [*answer, None]
+        said = [*self._said(prompt, tokens), *[None] * self._ended(tokens)]
+        expected = [*self._expected(answer), None]
         pairs = zip_longest(said[: len(expected)], expected, fillvalue="")
         return float(np.mean([a == b for a, b in pairs]))
 
-    def _said(self, tokens: Ids) -> str:
-        """With all that is no text, so that it is not taken for it."""
-        return str(self._of.decode(_up_to(tokens, self.ends), skip_special_tokens=False))
+    def _said(self, prompt: Ids, tokens: Ids) -> str:
+        """What tokens add to the text of a prompt, special ones too, which are no part of an answer."""
+        before, said = (
+            self._text([*map(int, prompt), *more], skip=False)
+            for more in ([], _up_to(tokens, self.ends))
+        )
+        return said.removeprefix(before)
+
+    def _expected(self, answer: str) -> str:
+        """Without the end that a text may have."""
+        return answer.removesuffix(self._of.eos_token or "")
+
+    def _text(self, ids: list[int], skip: bool) -> str:
+        return str(
+            self._of.decode(ids, skip_special_tokens=skip, clean_up_tokenization_spaces=False)
+        )
 
     def _ended(self, tokens: Ids) -> bool:
         return any(int(token) in self.ends for token in tokens)
 
     def chat(
-        self, messages: Messages, answering: bool, template: Mapping[str, Any]
+        self, messages: Messages, begins: Literal["answer", "more", ""], template: Mapping[str, Any]
     ) -> NDArray[np.int64]:
-        """As `Codec.chat`, by the chat template; one that ends with a part of an answer goes on there."""
-        goes_on = answering and messages[-1].get("role") == "assistant"
+        """As `Codec.chat`, by the chat template."""
         try:
             ids = self._of.apply_chat_template(
                 messages,
-                add_generation_prompt=answering and not goes_on,
-                continue_final_message=goes_on,
+                add_generation_prompt=begins == "answer",
+                continue_final_message=begins == "more",
                 tokenize=True,
                 return_dict=False,
                 **template,

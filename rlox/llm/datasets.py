@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from rlox._core import Stream
 from rlox.errors import ConfigError
 from rlox.llm.codecs import Codec
-from rlox.llm.prompts import Prompt
+from rlox.llm.prompts import Prompt, cut, learned_after
 from rlox.llm.tasks import is_held_out
 
 __all__ = ["DatasetPrompts", "Row", "TextDataset"]
@@ -30,8 +30,13 @@ KINDS = (
     ("chosen", "rejected"),
     ("prompt",),
 )
+WHOLE = (("messages",), ("text",))  # of which nothing is a prompt
 COLUMNS = frozenset(name for kind in KINDS for name in kind)
 ROLES = ("system", "user", "assistant", "tool", "developer")
+
+
+# What reward functions are handed under these names is something else.
+TAKEN = ("texts", "prompts", "completions")
 
 
 class Row(NamedTuple):
@@ -43,8 +48,9 @@ class Row(NamedTuple):
     @property
     def longest(self) -> int:
         """Tokens of its prompt with the longer of its answers."""
-        answers = (self.prompt.right, self.prompt.wrong)
-        return len(self.prompt.ids) + max(0 if a is None else len(a) for a in answers)
+        prompt = self.prompt
+        answers = [len(a) for a in (prompt.right, prompt.wrong) if a is not None]
+        return max([len(prompt.ids), *(len(learned_after(prompt)) + n for n in answers)])
 
 
 class TextDataset:
@@ -76,11 +82,12 @@ class TextDataset:
         if tokens is None:
             return
         for row in self.rows:
-            longest = row.longest if row.prompt.right is not None else row.longest + new
-            if longest > tokens:
+            writes = len(row.prompt.ids) + new if new else 0
+            if max(row.longest, writes) > tokens:
+                told = f", {new} of them to be written (algo.max_new_tokens)" if writes else ""
                 raise ConfigError(
-                    f"{self._at(row.line)} has {longest} tokens, and the model positions for {tokens}: leave "
-                    "it out or cut it"
+                    f"{self._at(row.line)} has {max(row.longest, writes)} tokens{told}, and the model "
+                    f"positions for {tokens}: leave it out or cut it"
                 )
 
     def _at(self, line: int) -> str:
@@ -109,53 +116,51 @@ class TextDataset:
             raise ConfigError(
                 f"{at}: {', '.join(kind)} are texts and messages, expected one of both"
             )
+        if taken := next((name for name in TAKEN if name in row), None):
+            raise ConfigError(
+                f"{at}: a column {taken}, which reward functions have: call it otherwise"
+            )
         try:
             return Row(number, self._prompt(kind, row))
-        except (ConfigError, ValueError) as error:
+        except (ConfigError, RecursionError, TypeError, ValueError) as error:
             raise ConfigError(f"{at}: {error}") from error
 
     def _prompt(self, kind: tuple[str, ...], row: Mapping[str, Any]) -> Prompt:
-        if kind in (("messages",), ("text",)):
+        if kind in WHOLE:
             ids = self._ids(row[kind[0]], row)
-            return _cut(ids[:1], [ids], row)
+            return cut(ids[:1], [ids], None, row)
         if kind == ("chosen", "rejected"):
             begin = _common(row["chosen"], row["rejected"])
             rest = {name: row[name][len(begin) :] for name in kind}
             row = {**row, **rest, "prompt": begin}
-        prompt = row["prompt"]
+        prompt, answer = row["prompt"], _answer(row)
         names = [name for name in ("completion", "chosen", "rejected") if name in row]
+        whole = [self._ids(prompt + row[name], row) for name in names]
         if isinstance(prompt, str):
-            ids = self._codec.encode(prompt)
-        else:
-            ids = self._codec.chat(prompt, True, _template(row))
-        return _cut(ids, [self._ids(prompt + row[name], row) for name in names], row)
+            return cut(self._codec.encode(prompt), whole, answer, row)
+        more = prompt[-1]["role"] == "assistant"
+        asked = self._codec.chat(prompt, "answer", _template(row))
+        made = cut(asked, whole, answer, row)
+        if not more:
+            return made
+        # to be written on, where what is learned begins anew
+        begun = torch.from_numpy(self._codec.chat(prompt, "more", _template(row)))
+        return made._replace(ids=begun, before=learned_after(made))
 
     def _ids(self, text: Any, row: Mapping[str, Any]) -> NDArray[np.int64]:
         """Of a text with its end, or of messages, which have their own."""
         if isinstance(text, str):
             return self._codec.encode(text, end=True)
-        return self._codec.chat(text, False, _template(row))
+        return self._codec.chat(text, "", _template(row))
 
 
 def _template(row: Mapping[str, Any]) -> dict[str, Any]:
     """What a row says to a chat template beside its messages; tools may be JSON."""
-    tools, more = row.get("tools"), row.get("chat_template_kwargs") or {}
-    tools = json.loads(tools) if isinstance(tools, str) else tools
-    return {**more, "tools": tools} if tools else dict(more)
-
-
-def _cut(
-    ids: NDArray[np.int64], whole: Sequence[NDArray[np.int64]], row: Mapping[str, Any]
-) -> Prompt:
-    """A prompt up to where the tokens of all agree, and what follows it, of one token at least."""
-    if not len(ids):
-        raise ConfigError("no tokens, expected at least one of a prompt")
-    at = max(1, min([len(ids), *(_agreeing(ids, other) for other in whole)]))
-    if any(len(other) <= at for other in whole):
-        raise ConfigError("an answer without a token, expected at least one")
-    answers = [torch.from_numpy(other[at:].copy()) for other in whole]
-    right, wrong = [*answers, None, None][:2]
-    return Prompt(torch.from_numpy(ids[:at].copy()), _answer(row), right, wrong, row)
+    tools, more = row.get("tools"), row.get("chat_template_kwargs")
+    tools = json.loads(tools) if isinstance(tools, str) and tools else tools
+    if not isinstance(tools, list | None) or not isinstance(more, dict | None):
+        raise ConfigError("tools or chat_template_kwargs: expected a list, and an object")
+    return {**(more or {}), **({"tools": tools} if tools else {})}
 
 
 def _answer(row: Mapping[str, Any]) -> str | None:
@@ -164,12 +169,6 @@ def _answer(row: Mapping[str, Any]) -> str | None:
     if isinstance(said, list) and said and _is_message(said[-1]):
         said = said[-1]["content"]
     return said if isinstance(said, str) else None
-
-
-def _agreeing(one: NDArray[np.int64], other: NDArray[np.int64]) -> int:
-    width = min(len(one), len(other))
-    differs = np.flatnonzero(one[:width] != other[:width])
-    return int(differs[0]) if len(differs) else width
 
 
 def _common(one: Any, other: Any) -> Any:
@@ -198,7 +197,11 @@ def _require_text(at: str, value: Any, conversation: bool) -> None:
 
 
 def _is_message(part: Any) -> bool:
-    return isinstance(part, dict) and part.get("role") in ROLES and "content" in part
+    return (
+        isinstance(part, dict)
+        and part.get("role") in ROLES
+        and ("content" in part or "tool_calls" in part)
+    )
 
 
 class DatasetPrompts:
@@ -231,7 +234,9 @@ class DatasetPrompts:
             )
         self._rows, self._seed, self.text = rows, seed, codec
         # which rows are learned from
-        self.digest: str | None = f"{dataset.digest}{'' if held_out is None else ' whole'}"
+        whole = "" if held_out is None else " whole"
+        self.digest: str | None = f"{dataset.digest} {codec.digest}{whole}"
+        self.prompted = dataset.kind not in WHOLE
         self._order: tuple[int, NDArray[np.int64]] = -1, np.empty(0, np.int64)
 
     def learned(self, first: int, count: int) -> list[Prompt]:
@@ -243,9 +248,9 @@ class DatasetPrompts:
         order = Stream(seed, "held_out").permutation(len(self._held))
         return [self._held[i] for i in order[first : first + count]]
 
-    def wrong(self, prompt: Prompt, number: int) -> torch.Tensor | None:
-        """That of its row."""
-        return prompt.wrong
+    def paired(self, prompt: Prompt, number: int) -> Prompt:
+        """As it is."""
+        return prompt
 
     def _number(self, k: int) -> Prompt:
         time, at = divmod(k, len(self._rows))
@@ -255,6 +260,9 @@ class DatasetPrompts:
 
 
 def _asked(prompt: Prompt) -> Any:
-    """What tells a row from others: its prompt, or all that it says."""
+    """What tells a row from others: its prompt, messages up to the last answer, or a whole text."""
     columns = prompt.columns or {}
-    return next(columns[name] for name in ("prompt", "messages", "text") if name in columns)
+    asked = next(columns[name] for name in ("prompt", "messages", "text") if name in columns)
+    if "messages" in columns and asked[-1]["role"] == "assistant" and len(asked) > 1:
+        return asked[:-1]
+    return asked

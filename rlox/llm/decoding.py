@@ -183,7 +183,7 @@ class _Cached:
             self._mask[:, :width] = columns >= (width - lengths).unsqueeze(1)
         self.logits, self._cache = model.prefill(ids, self._seen(), width + longest)
         self._steps: Stepper | None = None
-        if isinstance(model.module, Llama):
+        if isinstance(model.module, Llama) and not model.bf16:
             self._steps = steps_of(model.module, self._cache, width - lengths)
 
     def take(self, tokens: Tensor) -> None:
@@ -192,6 +192,7 @@ class _Cached:
             self.logits = self._steps(tokens)
             return
         self._at += 1
+        self._model.require_room(self._at)
         ids = tokens.unsqueeze(1)
         self.logits, self._cache = self._model.decode_step(ids, self._seen(), self._cache)
 

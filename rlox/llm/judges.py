@@ -44,10 +44,10 @@ class AnswerJudge:
         for prompt, row in zip(prompts, written.cpu().rows(), strict=True):
             if prompt.answer is None:
                 raise ConfigError(
-                    "nobody knows the right answers of prompts that are handed over, or have no completion: "
-                    "give a reward_fn (algo.rewards=[module:name])"
+                    "nobody knows the right answer of a prompt that is handed over, or of a row without a "
+                    "completion, or a text as answer: give a reward_fn (algo.rewards=[module:name])"
                 )
-            found.append(self._worth(row.numpy(), prompt.answer))
+            found.append(self._worth(prompt.ids.numpy(), row.numpy(), prompt.answer))
         return np.array(found)[:, None]
 
 
@@ -88,8 +88,11 @@ class FunctionJudge:
         self, name: str, function: RewardFunction, rows: list[Tensor], prompts: Sequence[Prompt]
     ) -> NDArray[np.float64]:
         more = _by_name(name, function, self._columns(rows, prompts))
+        both = {"completions": rows, "prompts": _given(prompts)}
+        named = [of.name for of in _taken(function)[:2]] == ["prompts", "completions"]
         try:
-            said = function(rows, _given(prompts), **more)
+            # as TRL has them, the other way round
+            said = function(**both, **more) if named else function(*both.values(), **more)
         except RloxError:
             raise
         except Exception as error:
@@ -111,10 +114,9 @@ class FunctionJudge:
         return found
 
     def _columns(self, rows: list[Tensor], prompts: Sequence[Prompt]) -> dict[str, list[Any]]:
-        """What a function may ask for by name: texts of the completions, and what is known of all prompts."""
+        """What a function may ask for by name: texts of the completions, and what is known of the prompts."""
         known = [prompt.columns or {} for prompt in prompts]
-        there = set(known[0]).intersection(*known[1:])
-        columns = {name: [of[name] for of in known] for name in sorted(there)}
+        columns = {name: [of.get(name) for of in known] for name in sorted(set().union(*known))}
         if self._codec is not None:
             columns["texts"] = [self._codec.decode(row.numpy()) for row in rows]
         return columns
@@ -124,10 +126,7 @@ def _by_name(
     name: str, function: RewardFunction, columns: Mapping[str, list[Any]]
 ) -> dict[str, list[Any]]:
     """Those columns that a function takes beside completions and prompts."""
-    try:
-        taken = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):  # of a builtin, which says nothing
-        return {}
+    taken = _taken(function)
     if any(of.kind is inspect.Parameter.VAR_KEYWORD for of in taken):
         return dict(columns)
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -141,3 +140,11 @@ def _by_name(
                 "completions and prompts"
             )
     return {of.name: columns[of.name] for of in beside if of.name in columns}
+
+
+def _taken(function: RewardFunction) -> Sequence[inspect.Parameter]:
+    """What a function takes; nothing is known of a builtin."""
+    try:
+        return list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,17 +15,31 @@ from torch.utils.checkpoint import checkpoint
 from rlox.errors import ConfigError
 from rlox.llm.llama import Llama, LlamaLayer
 
-__all__ = ["computed_twice", "is_known", "layers_of"]
+__all__ = ["computed_twice", "is_known", "layers_of", "names_taken", "of_transformers"]
+
+
+def names_taken(module: nn.Module) -> set[str]:
+    """What a module's `forward` takes by name, also through wrappers of one module that hand on the rest."""
+    names: set[str] = set()
+    while True:
+        given = inspect.signature(module.forward).parameters
+        names |= set(given)
+        inner = list(module.children())
+        hands_on = any(of.kind is inspect.Parameter.VAR_KEYWORD for of in given.values())
+        if not hands_on or len(inner) != 1:
+            return names
+        module = inner[0]
 
 
 def is_known(module: nn.Module) -> bool:
-    """Whether a model is a `Llama`, or of transformers."""
-    return isinstance(module, (Llama, _of_transformers("modeling_utils", "PreTrainedModel")))
+    """Whether a model is a `Llama` or of transformers, or a wrapper of one."""
+    kinds = (Llama, of_transformers("modeling_utils", "PreTrainedModel"))
+    return any(isinstance(part, kinds) for part in module.modules())
 
 
 def layers_of(module: nn.Module) -> list[nn.Module]:
     """The layers of a `Llama`, or of a model of transformers; `ConfigError` where there are none."""
-    kinds = (LlamaLayer, _of_transformers("modeling_layers", "GradientCheckpointingLayer"))
+    kinds = (LlamaLayer, of_transformers("modeling_layers", "GradientCheckpointingLayer"))
     found = [part for part in module.modules() if isinstance(part, kinds)]
     if not found:
         raise ConfigError(
@@ -34,8 +49,8 @@ def layers_of(module: nn.Module) -> list[nn.Module]:
     return found
 
 
-def _of_transformers(module: str, name: str) -> Any:
-    """A class of transformers; an instance of it is nowhere where that was not imported."""
+def of_transformers(module: str, name: str) -> Any:
+    """A class of transformers; without its import nothing, which nothing is an instance of."""
     return getattr(sys.modules.get(f"transformers.{module}"), name, ())
 
 
@@ -46,13 +61,17 @@ def computed_twice(layers: Sequence[nn.Module]) -> Iterator[None]:
         yield
         return
     parts: Any = layers
+    own = [vars(layer).get("forward") for layer in parts]  # of hooks of others
     for layer in parts:
         layer.forward = _again(layer.forward)
     try:
         yield
     finally:
-        for layer in parts:
-            del layer.forward
+        for layer, forward in zip(parts, own, strict=True):
+            if forward is None:
+                del layer.forward
+            else:
+                layer.forward = forward
 
 
 def _again(once: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -14,10 +13,12 @@ from torch.nn.utils.rnn import pad_sequence
 from rlox.devices import moved
 from rlox.errors import ConfigError, NonFiniteError, ShapeError
 from rlox.llm.adapters import Learned
-from rlox.llm.layers import computed_twice, is_known, layers_of
+from rlox.llm.layers import computed_twice, layers_of, names_taken
 from rlox.llm.llama import Llama
-from rlox.llm.packing import Packed, packed
+from rlox.llm.packing import Packing, can_pack
+from rlox.llm.pretrained import room_of
 from rlox.losses import token_log_probs
+from rlox.losses.tokens import of_linear
 
 __all__ = ["TextModel"]
 
@@ -46,25 +47,19 @@ class TextModel:
                 "returns logits"
             )
         self.module = module
-        named = _named(module)
+        named = names_taken(module)
         self._takes_mask, self._takes_positions, self._keeps, self.caches = (
             name in named
             for name in ("attention_mask", "position_ids", "logits_to_keep", "past_key_values")
         )
         self._told_to_cache = "use_cache" in named
         self.bf16, self._layers = bf16, layers_of(module) if twice else []
-        self._packing = packing
-        if packing and not is_known(module):
-            raise ConfigError(
-                f"algo.packing=true: {type(module).__name__} may not keep sequences apart, expected a Llama "
-                "or a model of transformers; leave it out"
-            )
-        self._seen_apart = False  # packed sequences, once
+        self._packing = Packing(module, bf16) if packing else None
         self.learned = Learned(module)
 
     def like(self, module: nn.Module) -> TextModel:
-        """Another one that is asked in the same way, a copy of this that may not learn."""
-        other = TextModel(module, self.bf16, bool(self._layers), self._packing)
+        """Another one that is asked in the same way, a copy of this that does not learn."""
+        other = TextModel(module, self.bf16, packing=self._packing is not None and can_pack(module))
         other.learned = Learned(module, self.learned)
         return other
 
@@ -93,6 +88,7 @@ class TextModel:
             raise ShapeError(
                 f"start={start} of {ids.shape[1]} columns, expected one in [1, {ids.shape[1]})"
             )
+        self.require_room(ids.shape[1])
         kept = ids.shape[1] - start + 1
         given: dict[str, Any] = {}
         if self._takes_mask and lengths is not None:
@@ -102,8 +98,8 @@ class TextModel:
             given["use_cache"] = False
         if self._keeps:
             given["logits_to_keep"] = kept
-        logits = self._logits(self._asked(ids, **given), ids, kept)
-        free = overwrite and _of_linear(logits)
+        logits = self.logits_of(self.asked(ids, **given), ids, kept)
+        free = overwrite and of_linear(logits)
         return token_log_probs(logits, ids[:, start:], logits.shape[1] - kept, temperature, free)
 
     def completion_log_probs(
@@ -139,7 +135,7 @@ class TextModel:
             torch.cat([p, row[: int(n)]]) for p, row, n in zip(prompts, tokens, counts, strict=True)
         ]
         if self._packing:
-            return self._packed_log_probs(rows, before, mask, temperature, overwrite)
+            return self._packing(self, rows, before, mask, temperature, overwrite)
         ids, start = pad_sequence(rows, batch_first=True), int(before.min())
         if ids.shape[1] == start:
             return torch.zeros(mask.shape, device=self.device)
@@ -152,56 +148,6 @@ class TextModel:
         said = self.log_probs(ids, start, lengths, temperature, overwrite)
         return said.gather(1, columns).masked_fill(behind, 0.0)
 
-    def _packed_log_probs(
-        self,
-        rows: list[Tensor],
-        before: Tensor,
-        mask: Tensor,
-        temperature: float,
-        overwrite: bool,
-    ) -> Tensor:
-        """As `completion_log_probs`, of whole sequences that stand side by side."""
-        laid = packed([row.cpu() for row in rows])
-        if laid.ids.shape[1] == 1:
-            return torch.zeros(mask.shape, device=self.device)
-        said = self._row_log_probs(laid, temperature, overwrite)
-        self._see_apart(rows, laid, said.detach(), temperature)
-        width, before, mask = said.shape[1], before.cpu(), mask.cpu()
-        first = laid.rows * width + laid.begins + before - 1  # of each completion
-        at = (first.unsqueeze(1) + torch.arange(mask.shape[1])).masked_fill(~mask, 0)
-        at, behind = moved(at, self.device), moved(~mask, self.device)
-        return said.flatten()[at].masked_fill(behind, 0.0)
-
-    def _row_log_probs(self, laid: Packed, temperature: float, overwrite: bool) -> Tensor:
-        """Those of all tokens but the first of each row, `[R, L - 1]`."""
-        ids, places, seen = (moved(of, self.device) for of in (laid.ids, laid.positions, laid.seen))
-        given: dict[str, Any] = {"attention_mask": seen, "position_ids": places}
-        if not isinstance(self.module, Llama):  # the form that every kind of attention there adds
-            least = torch.finfo(torch.float32).min
-            added = torch.zeros(seen.shape, device=self.device).masked_fill_(~seen, least)
-            given = {**given, "attention_mask": added.unsqueeze(1), "use_cache": False}
-        logits = self._logits(self._asked(ids, **given), ids, ids.shape[1])
-        free = overwrite and _of_linear(logits)
-        return token_log_probs(logits, ids[:, 1:], 0, temperature, free)
-
-    def _see_apart(
-        self, rows: list[Tensor], laid: Packed, said: Tensor, temperature: float
-    ) -> None:
-        """Once: `ConfigError` where sequences side by side are not what they are alone."""
-        shared = [] if self._seen_apart else laid.shared()
-        for i in shared:
-            begin, row = int(laid.begins[i]), int(laid.rows[i])
-            if len(rows[i]) > 1:
-                with torch.no_grad():
-                    alone = self.log_probs(rows[i][None].to(self.device), 1, None, temperature)
-                found = said[row, begin : begin + len(rows[i]) - 1]
-                if not torch.allclose(found, alone[0], atol=0.3 if self.bf16 else 1e-3, rtol=1e-2):
-                    raise ConfigError(
-                        f"algo.packing=true: {type(self.module).__name__} does not keep sequences apart (log-"
-                        f"probabilities differ by {float((found - alone[0]).abs().max()):.2g}); leave it out"
-                    )
-        self._seen_apart = self._seen_apart or bool(shared)
-
     @property
     def device(self) -> torch.device:
         """Where the model is."""
@@ -213,6 +159,15 @@ class TextModel:
         about = getattr(self.module, "size", None) or getattr(self.module, "config", None)
         return int(getattr(about, "vocab_size", 0))
 
+    def require_room(self, tokens: int) -> None:
+        """`ConfigError` for a sequence of more tokens than the model says that it has positions."""
+        room = room_of(self.module)
+        if room is not None and tokens > room:
+            raise ConfigError(
+                f"a sequence of {tokens} tokens, expected at most max_position_embeddings={room} of "
+                f"{type(self.module).__name__}"
+            )
+
     def caches_for(self, lengths: Sequence[int]) -> bool:
         """Whether a cache serves prompts of these lengths: of different ones their padding has to be told."""
         alike = len(set(lengths)) == 1
@@ -220,8 +175,9 @@ class TextModel:
 
     def whole(self, ids: Tensor) -> Tensor:
         """The logits behind all tokens of sequences with padding behind them, `[B, L, V]`."""
+        self.require_room(ids.shape[1])
         given = {"use_cache": False} if self._told_to_cache else {}
-        return self._logits(self._asked(ids, **given), ids, ids.shape[1])
+        return self.logits_of(self.asked(ids, **given), ids, ids.shape[1])
 
     def prefill(self, ids: Tensor, mask: Tensor | None, length: int) -> tuple[Tensor, Any]:
         """The logits behind prompts, `[B, V]`, and a cache for `length` tokens.
@@ -246,16 +202,16 @@ class TextModel:
             given["logits_to_keep"] = 1
         if self._told_to_cache:
             given["use_cache"] = True
-        said = self._asked(ids, **given)
+        said = self.asked(ids, **given)
         cache = getattr(said, "past_key_values", None)
         if cache is None:
             raise ConfigError(
                 f"{type(self.module).__name__} takes past_key_values and returned none: what was said before "
                 "would be forgotten"
             )
-        return self._logits(said, ids, 1)[:, -1], cache
+        return self.logits_of(said, ids, 1)[:, -1], cache
 
-    def _asked(self, ids: Tensor, **given: Any) -> Any:
+    def asked(self, ids: Tensor, **given: Any) -> Any:
         """What the module says; `ConfigError` for tokens that it has none of."""
         wide = torch.autocast(ids.device.type, torch.bfloat16) if self.bf16 else nullcontext()
         try:
@@ -267,7 +223,8 @@ class TextModel:
                 f"{error}; are they ids of its vocabulary?"
             ) from error
 
-    def _logits(self, said: Any, ids: Tensor, least: int) -> Tensor:
+    def logits_of(self, said: Any, ids: Tensor, least: int) -> Tensor:
+        """The logits in what the module says of `ids`, of the last `least` tokens at least, `[B, L, V]`."""
         logits = said if isinstance(said, Tensor) else getattr(said, "logits", None)
         if not isinstance(logits, Tensor):
             raise ConfigError(
@@ -284,27 +241,6 @@ class TextModel:
                 f"{list(ids.shape)}, expected [{len(ids)}, {ids.shape[1]}, V]"
             )
         return logits
-
-
-def _named(module: nn.Module) -> set[str]:
-    """What a module's `forward` takes by name, also through wrappers of one module that hand on the rest."""
-    names: set[str] = set()
-    while True:
-        given = inspect.signature(module.forward).parameters
-        names |= set(given)
-        inner = list(module.children())
-        hands_on = any(of.kind is inspect.Parameter.VAR_KEYWORD for of in given.values())
-        if not hands_on or len(inner) != 1:
-            return names
-        module = inner[0]
-
-
-def _of_linear(logits: Tensor) -> bool:
-    """Whether a linear layer made them: it keeps nothing of its output, gradients can be in their place."""
-    made = logits.grad_fn
-    if made is not None and made.name() in ("UnsafeViewBackward0", "ViewBackward0"):
-        made = made.next_functions[0][0]
-    return made is not None and made.name() in ("AddmmBackward0", "MmBackward0")
 
 
 def require_finite_logits(logits: Tensor, model: nn.Module) -> None:

@@ -69,15 +69,19 @@ def load_model(folder: Path) -> nn.Module:
     transformers = transformers_of(f"a model of {about.get('model_type', 'an unknown kind')}")
     try:
         with _quiet(transformers.utils.logging):
-            made = transformers.AutoModelForCausalLM.from_pretrained(
+            made, told = transformers.AutoModelForCausalLM.from_pretrained(
                 folder,
                 use_safetensors=True,
                 dtype=torch.float32,
-                attn_implementation="sdpa",
+                output_loading_info=True,
                 **HERE,
             )
     except Exception as error:  # of a dozen kinds
         raise CheckpointError(f"{folder} is no causal model of transformers: {error}") from error
+    if missing := sorted(map(str, [*told["missing_keys"], *told["mismatched_keys"]])):
+        raise CheckpointError(
+            f"{folder}: its weights do not fit its {CONFIG}: {missing[0]} is missing, or of another shape"
+        )
     module: nn.Module = made
     return module
 
@@ -104,14 +108,19 @@ def room_of(module: nn.Module) -> int | None:
 
 
 def save_model(
-    module: nn.Module, folder: Path, eos: Sequence[int], pad: int, base: str | None = None
+    module: nn.Module,
+    folder: Path,
+    eos: Sequence[int],
+    pad: int,
+    bos: int | None = None,
+    base: str | None = None,
 ) -> None:
     """Write a folder that transformers loads, or peft of adapters, which are in the model `base`."""
     own: Any = module
     if has_adapters(module) and not callable(getattr(own, "get_base_model", None)):
         save_adapters(module, folder, base)
     elif isinstance(module, Llama):
-        save_llama(module, folder, eos=eos, pad=pad)
+        save_llama(module, folder, eos=eos, pad=pad, bos=bos)
     elif callable(getattr(own, "save_pretrained", None)):
         own.save_pretrained(folder)
     else:

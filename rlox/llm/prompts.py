@@ -5,32 +5,74 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from rlox._core import Stream
 from rlox.errors import ConfigError, ShapeError
-from rlox.llm.codecs import Codec
+from rlox.llm.codecs import Characters, Codec
 from rlox.llm.tasks import Example, Task
 
-__all__ = ["GivenPrompts", "Prompt", "Prompts", "TaskPrompts", "rows_of"]
+__all__ = [
+    "GivenPrompts",
+    "Prompt",
+    "Prompts",
+    "TaskPrompts",
+    "cut",
+    "learned_after",
+    "rows_of",
+]
 
 
 class Prompt(NamedTuple):
     """Tokens, and what else is known of them."""
 
-    ids: Tensor  # int64 [P]
+    ids: Tensor  # int64 [P], to be completed
     answer: str | None = None  # the text that is right
     right: Tensor | None = None  # the answer to learn, with its end, int64 [A]
     wrong: Tensor | None = None  # another that is rejected beside it
+    before: Tensor | None = (
+        None  # what both stand behind, where tokens merge over the end of the prompt
+    )
     columns: Mapping[str, Any] | None = None  # what reward functions may ask for by name
+
+
+def learned_after(prompt: Prompt) -> Tensor:
+    """What its answers stand behind."""
+    return prompt.ids if prompt.before is None else prompt.before
+
+
+def cut(
+    ids: NDArray[np.int64],
+    whole: Sequence[NDArray[np.int64]],
+    answer: str | None,
+    columns: Mapping[str, Any],
+) -> Prompt:
+    """A prompt, and its answers from where the tokens of all cease to agree, of one token at least."""
+    if not len(ids):
+        raise ConfigError("no tokens, expected at least one of a prompt")
+    at = max(1, min([len(ids), *(_agreeing(ids, other) for other in whole)]))
+    if any(len(other) <= at for other in whole):
+        raise ConfigError("an answer without a token, expected at least one")
+    right, wrong, *_ = [*(torch.from_numpy(other[at:].copy()) for other in whole), None, None]
+    before = torch.from_numpy(ids[:at].copy()) if at < len(ids) else None
+    return Prompt(torch.from_numpy(ids), answer, right, wrong, before, columns)
+
+
+def _agreeing(one: NDArray[np.int64], other: NDArray[np.int64]) -> int:
+    width = min(len(one), len(other))
+    differs = np.flatnonzero(one[:width] != other[:width])
+    return int(differs[0]) if len(differs) else width
 
 
 class Prompts(Protocol):
     """Where prompts come from."""
 
     text: Codec  # between them and texts
-    digest: str | None  # of a file that they are from
+    digest: str | None  # of a file and tokenizer that they are from
+    prompted: bool  # whether they are prompts, not whole texts
 
     def learned(self, first: int, count: int) -> list[Prompt]:
         """Those with the numbers from `first` on, to learn from."""
@@ -38,18 +80,20 @@ class Prompts(Protocol):
     def held_out(self, seed: int, first: int, count: int) -> list[Prompt]:
         """Those to evaluate by with the numbers from `first` on; fewer where there are no more."""
 
-    def wrong(self, prompt: Prompt, number: int) -> Tensor | None:
-        """An answer to reject, with its end, of prompt `number` of a run; None: there is none."""
+    def paired(self, prompt: Prompt, number: int) -> Prompt:
+        """The same, prompt `number` of a run, with an answer to reject if there is one."""
 
 
 class TaskPrompts:
     """A task's, without end; those to evaluate by are never among them."""
 
-    digest: str | None = None
+    prompted = True
 
     def __init__(self, task: Task, seed: int, codec: Codec | None = None) -> None:
         self._task, self._seed = task, seed
         self.text: Codec = task.characters if codec is None else codec
+        own = isinstance(self.text, Characters)
+        self.digest: str | None = None if own else self.text.digest
 
     def learned(self, first: int, count: int) -> list[Prompt]:
         """Number k is drawn by the stream `prompts` of the run at k."""
@@ -59,21 +103,22 @@ class TaskPrompts:
         """Number i is drawn by the seed `seed + i`."""
         return [self._drawn(seed + first + i, 0, "held_out", True) for i in range(count)]
 
-    def wrong(self, prompt: Prompt, number: int) -> Tensor | None:
-        """Near the right one; which it is, is a function of the seed and the number."""
+    def paired(self, prompt: Prompt, number: int) -> Prompt:
+        """With one that is near the right one; which it is, is a function of the seed and the number."""
         if prompt.columns is None:
-            return None
+            return prompt
         example = Example(prompt.columns["prompt"], prompt.columns["answer"])
-        text = self._task.rejected(example, Stream(self._seed, "rejected", number).uniform(2))
-        return torch.from_numpy(self.text.encode(text, end=True))
+        other = self._task.rejected(example, Stream(self._seed, "rejected", number).uniform(2))
+        whole = [
+            self.text.encode(example.prompt + answer, end=True)
+            for answer in (example.answer, other)
+        ]
+        return cut(prompt.ids.numpy(), whole, example.answer, prompt.columns)
 
     def _drawn(self, seed: int, number: int, name: str, held_out: bool) -> Prompt:
         (example,) = self._task.examples(1, Stream(seed, name, number), held_out)
-        ids, right = (
-            torch.from_numpy(self.text.encode(text, end))
-            for text, end in ((example.prompt, False), (example.answer, True))
-        )
-        return Prompt(ids, example.answer, right, columns=example._asdict())
+        ids, whole = self.text.encode(example.prompt), self.text.encode("".join(example), end=True)
+        return cut(ids, [whole], example.answer, example._asdict())
 
 
 class GivenPrompts:

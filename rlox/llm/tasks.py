@@ -54,11 +54,11 @@ class Task(ABC):
 
     def reward(self, tokens: Sequence[int] | NDArray[np.int64], example: Example) -> float:
         """1 of a completion that is the right answer and its end, whatever is behind that; else 0."""
-        return self.characters.right(tokens, example.answer)
+        return self.characters.right((), tokens, example.answer)
 
     def closeness(self, tokens: Sequence[int] | NDArray[np.int64], example: Example) -> float:
         """The part of the tokens of the right answer, its end among them, that stand where they do there."""
-        return self.characters.close(tokens, example.answer)
+        return self.characters.close((), tokens, example.answer)
 
     def rejected(self, example: Example, numbers: NDArray[np.float64]) -> str:
         """A wrong answer that is near the right one: one character is another one, by two numbers."""

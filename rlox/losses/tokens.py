@@ -11,7 +11,7 @@ from torch.autograd.function import once_differentiable
 
 from rlox.errors import ConfigError, ShapeError
 
-__all__ = ["token_entropies", "token_log_probs"]
+__all__ = ["of_linear", "token_entropies", "token_log_probs"]
 
 CHUNK = 2**20  # numbers that are looked at at a time
 
@@ -56,6 +56,14 @@ def token_entropies(logits: Tensor, temperature: float = 1.0) -> Tensor:
         said = (logits[at].to(found.dtype) / temperature).softmax(-1)
         found[at] = torch.special.entr(said).sum(-1)
     return found
+
+
+def of_linear(logits: Tensor) -> bool:
+    """Whether a linear layer made them: it keeps nothing of its output, gradients can be in their place."""
+    made = logits.grad_fn
+    if made is not None and made.name() in ("UnsafeViewBackward0", "ViewBackward0"):
+        made = made.next_functions[0][0]
+    return made is not None and made.name() in ("AddmmBackward0", "MmBackward0")
 
 
 class _TokenLogProbs(torch.autograd.Function):

@@ -14,13 +14,13 @@ from rlox.distributed import Group
 from rlox.errors import CheckpointError, ConfigError
 from rlox.llm.batches import Answers, Pairs, Tokens, answers_of
 from rlox.llm.judges import Judge
-from rlox.llm.prompts import Prompt, Prompts
+from rlox.llm.prompts import Prompt, Prompts, learned_after
 from rlox.llm.rewards import weighted_rewards
 from rlox.sources.store import Store
 from rlox.sources.writers import Writer
 from rlox.types import Clock, Episode, Progress, Update
 
-__all__ = ["AnswerSource", "PairSource", "TextSource", "WritingSource", "pairs_of", "right_of"]
+__all__ = ["AnswerSource", "PairSource", "TextSource", "WritingSource", "answers_to", "pairs_of"]
 
 B = TypeVar("B")
 
@@ -88,11 +88,10 @@ class TextSource(ABC, Generic[B]):
 
     def restore(self, state: Mapping[str, Any], store: Store) -> None:
         """Nothing to go on from; `CheckpointError` where the prompts are others than they were."""
-        digest = None if self.prompts is None else self.prompts.digest
-        if state.get("digest", digest) != digest:
+        if self.prompts is not None and state.get("digest") != self.prompts.digest:
             raise CheckpointError(
-                "its dataset has changed since (another SHA-256, or an eval_dataset where there was none, "
-                "or none where there was one): give the run what it had, or begin another one with init_from"
+                "its dataset or tokenizer has changed since (another SHA-256), or eval_dataset came or went: "
+                "give the run what it had, or begin another one with init_from"
             )
 
     def interruption(self, state: Mapping[str, Any]) -> str:
@@ -182,8 +181,7 @@ class AnswerSource(TextSource[Answers]):
     def _batch(
         self, prompts: list[Prompt], own: NDArray[np.int64], clock: Clock
     ) -> tuple[Answers, Progress]:
-        batch = answers_of([p.ids for p in prompts], [right_of(p) for p in prompts])
-        return batch, Progress()
+        return answers_to(prompts), Progress()
 
 
 class PairSource(TextSource[Pairs]):
@@ -196,24 +194,26 @@ class PairSource(TextSource[Pairs]):
         return pairs_of(self.prompts, prompts, clock.samples + own), Progress()
 
 
+def answers_to(prompts: list[Prompt]) -> Answers:
+    """The right answers of prompts, each with its end; `ConfigError` where one has none."""
+    return answers_of([learned_after(p) for p in prompts], [_right(p) for p in prompts])
+
+
 def pairs_of(where: Prompts, prompts: list[Prompt], numbers: NDArray[np.int64]) -> Pairs:
     """Right and wrong answers of prompts, which have these numbers in a run."""
-    wrong = []
-    for k, prompt in zip(numbers.tolist(), prompts, strict=True):
-        rejected = where.wrong(prompt, k)
-        if rejected is None:
-            raise ConfigError(
-                "these prompts have no pairs to learn: expected columns chosen and rejected (in Python "
-                "train_step() takes completions)"
-            )
-        wrong.append(rejected)
-    ids = [prompt.ids for prompt in prompts]
-    right = answers_of(ids, [right_of(prompt) for prompt in prompts])
-    return Pairs(right, answers_of(ids, wrong), len(prompts))
+    both = [where.paired(p, k) for p, k in zip(prompts, numbers.tolist(), strict=True)]
+    wrong = [prompt.wrong for prompt in both if prompt.wrong is not None]
+    if len(wrong) < len(both):
+        raise ConfigError(
+            "these prompts have no pairs to learn: expected columns chosen and rejected (in Python "
+            "train_step() takes completions)"
+        )
+    return Pairs(
+        answers_to(both), answers_of([learned_after(p) for p in both], wrong), len(prompts)
+    )
 
 
-def right_of(prompt: Prompt) -> Tensor:
-    """The answer of a prompt, with its end; `ConfigError` where it has none."""
+def _right(prompt: Prompt) -> Tensor:
     if prompt.right is None:
         raise ConfigError(
             "these prompts have no answers to learn: expected a column text, messages, completion or chosen "

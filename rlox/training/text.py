@@ -16,6 +16,7 @@ from rlox.errors import ConfigError
 from rlox.llm.decoding import Completed, Sampling
 from rlox.llm.judges import Judge
 from rlox.llm.models import TextModel
+from rlox.llm.pretrained import room_of
 from rlox.llm.prompts import Prompt, Prompts
 from rlox.llm.rewards import weighted_rewards
 from rlox.sources.writers import written_with
@@ -155,12 +156,18 @@ class ScoreEvaluator:
             worth, tokens = self.score(prompts)
             rewards += worth.tolist()
             lengths += tokens
-            some = prompts[: SHOWN - len(shown)]
+            some = [i for i, p in enumerate(prompts) if self._fits(p)][: SHOWN - len(shown)]
             if some:
-                written = written_by(self.model, [p.ids for p in some], self.how, generator)
-                several = zip(some, written.tokens, worth, strict=False)
-                shown += [_shown(self.prompts, *each) for each in several]
+                ids = [prompts[i].ids for i in some]
+                written = written_by(self.model, ids, self.how, generator)
+                for i, row in zip(some, written.tokens, strict=True):
+                    shown.append(_shown(self.prompts, prompts[i], row, worth[i]))
         return Evaluation(tuple(rewards), tuple(lengths), seed, tuple(shown))
+
+    def _fits(self, prompt: Prompt) -> bool:
+        """Whether the model has positions for a completion of it."""
+        room = room_of(self.model.module)
+        return room is None or len(prompt.ids) + self.how.max_new_tokens <= room
 
 
 def _unseen(video: Path | None, render: bool) -> None:
@@ -169,7 +176,8 @@ def _unseen(video: Path | None, render: bool) -> None:
 
 
 def _shown(prompts: Prompts, prompt: Prompt, tokens: Tensor, reward: float) -> dict[str, Any]:
-    said, answer = (prompts.text.decode(ids.numpy()) for ids in (prompt.ids, tokens))
+    said = prompts.text.decode(prompt.ids.numpy(), whole=True)
+    answer = prompts.text.decode(tokens.numpy())
     return {"prompt": said, "completion": answer, "reward": float(reward)}
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 TEXTS = (
@@ -41,6 +41,29 @@ def tokenizer(template: str | None = CHAT) -> Any:
         eos_token=special[2],
         additional_special_tokens=special[1:2],
         chat_template=template,
+    )
+
+
+def with_begin() -> Any:
+    """Pieces with their spaces before them and a token that every text begins with, as Llama 2 has them."""
+    made = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=False))
+    made.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
+    made.decoder = decoders.Metaspace(prepend_scheme="first")
+    special = ["<unk>", "<s>", "</s>"]
+    characters = sorted(set("".join(TEXTS)))
+    trainer = trainers.BpeTrainer(
+        vocab_size=120, special_tokens=special, initial_alphabet=characters, show_progress=False
+    )
+    made.train_from_iterator(TEXTS, trainer)
+    made.post_processor = processors.TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", 1)]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=made,
+        bos_token="<s>",
+        eos_token="</s>",
+        unk_token="<unk>",
+        pad_token="</s>",
     )
 
 

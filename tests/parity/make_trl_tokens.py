@@ -29,6 +29,8 @@ def tokens(kind: str) -> list[dict[str, Any]]:
     )
     rows, pairs = Dataset.from_list(ROWS[kind]), kind.startswith("pair")
     with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        model = Qwen2ForCausalLM.from_pretrained(folder)  # trainers ask where one is from
         make, settings = (DPOTrainer, DPOConfig) if pairs else (SFTTrainer, SFTConfig)
         args = settings(output_dir=folder, use_cpu=True, bf16=False, report_to=[])
         made = make(model, args=args, train_dataset=rows, processing_class=tokenizer).train_dataset
@@ -38,8 +40,8 @@ def tokens(kind: str) -> list[dict[str, Any]]:
     found = []
     for row in made:
         ids = row["input_ids"]
-        # without a mask all tokens count that something is before
-        asked = row["completion_mask"].index(1) if "completion_mask" in row else 1
+        # of all tokens that are labels the first one has nothing before it
+        asked = max(1, row.get("labels", ids).count(-100))
         found.append({"prompt": ids[:asked], "right": ids[asked:]})
     return found
 

@@ -185,7 +185,7 @@ WRONG: dict[str, tuple[Callable[[], Any], type[RloxError], str]] = {
     "prompts of nobody's task": (
         lambda: GRPO(task="copy").train(PROMPTS),
         ConfigError,
-        "nobody knows the right answers of prompts that are handed over",
+        "nobody knows the right answer of a prompt that is handed over",
     ),
     "nothing held out": (
         lambda: GRPO(Words(), None, low).evaluate(10),
@@ -486,7 +486,7 @@ def test_a_model_is_saved_as_a_folder_that_answers_alike(tmp_path: Path) -> None
     assert torch.equal(again.generate(prompt)[0], sft.generate(prompt)[0])
     module = load_llama(tmp_path / "model")
     assert torch.equal(module.lm_head.weight, sft.policy.lm_head.weight)
-    with pytest.raises(ConfigError, match=r"has 11 tokens, task=arithmetic 14"):
+    with pytest.raises(ConfigError, match=r"has 11 tokens, text as characters or bytes 14"):
         SFT(str(tmp_path / "model"), task="arithmetic")
     with pytest.raises(ConfigError, match="Words has no save_pretrained, expected a Llama"):
         GRPO(Words(), None, low).save_pretrained(tmp_path / "other")

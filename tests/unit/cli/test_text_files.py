@@ -66,7 +66,7 @@ def test_a_file_is_learned_from_and_a_part_of_it_scored(
     assert ran.code == 0, ran.err
     run = only_run(files / "runs")
     result = json.loads((run / "result.json").read_text())
-    assert (result["env"], result["samples"]) == (f"text/{name}", 16)
+    assert (result["env"], result["samples"]) == (f"text/{name}.jsonl", 16)
     scores = result["episodes"]
     assert 2 <= len(scores) <= 16
     if name == "sums":  # a half of every completion, and what is close
@@ -95,7 +95,7 @@ def test_a_run_goes_on_with_its_file_wherever_it_is_and_with_no_other(
         out.write('{"prompt": "a", "chosen": "b", "rejected": "c"}\n')
     other = cli("resume", "run", "total_steps=48")
     assert other.code != 0
-    assert "its dataset has changed since (another SHA-256" in other.err
+    assert "its dataset or tokenizer has changed since (another SHA-256)" in other.err
 
 
 def test_a_task_is_learned_by_a_model_with_a_tokenizer(cli: Cli, files: Path) -> None:
@@ -135,15 +135,77 @@ def test_what_was_learned_is_a_folder_that_transformers_loads(
     assert not torch.allclose(there, before, atol=1e-2)
 
 
+def test_a_model_of_ones_own_has_no_preset_of_small_new_ones(cli: Cli, files: Path) -> None:
+    more = ("total_steps=8", "algo.batch_size=4", "algo.max_new_tokens=4")
+    for name, given in {
+        "own": ("env=text", "dataset=chat.jsonl", "model=model"),
+        "tiny": ("env=text/copy", "eval.episodes=2"),
+    }.items():
+        ran = cli("train", "algo=sft", *given, *more, f"hydra.run.dir={name}")
+        assert ran.code == 0, ran.err
+        assert ("tuned preset" in ran.out) == (name == "tiny")
+        config = (files / name / "config.yaml").read_text()
+        assert ("learning_rate: 1.0e-05" in config) == (name == "own")
+
+
+def test_a_run_is_evaluated_and_exported_without_its_file(cli: Cli, files: Path) -> None:
+    given = ("algo=sft", "env=text", "dataset=chat.jsonl", "model=model", *SMALL)
+    assert cli("train", *given, "hydra.run.dir=run").code == 0
+    (files / "chat.jsonl").rename(files / "moved.jsonl")
+    assert cli("export", "run").code == 0
+    gone = cli("evaluate", "run")
+    assert gone.code == 2
+    assert "dataset=chat.jsonl: there is no such file" in gone.err
+    run = SFT.from_checkpoint("run", dataset="moved.jsonl")
+    assert len(run.evaluate(100).returns) == len(
+        json.loads((files / "run" / "result.json").read_text())["episodes"]
+    )
+    assert cli("resume", "run", "total_steps=24", "dataset=moved.jsonl").code == 0
+
+
+def test_a_tokenizer_that_is_gone_is_no_other_one(cli: Cli, files: Path) -> None:
+    from rlox.llm import Llama, LlamaSize, save_llama
+
+    save_llama(Llama(LlamaSize(vocab_size=321, hidden_size=16)), files / "model")
+    given = ("algo=grpo", "env=text/copy", "model=model", "algo.rewards=[close]", *SMALL)
+    assert cli("train", *given, "hydra.run.dir=run").code == 0
+    (files / "model").rename(files / "away")
+    ran = cli("resume", "run", "total_steps=24")
+    assert ran.code != 0
+    assert "has 321 tokens, text as characters or bytes 11" in ran.err
+
+
+def test_rewards_have_columns_by_name_as_trl_hands_them_over(cli: Cli, files: Path) -> None:
+    lines = [{"prompt": f"{i}+1=", **({"level": i} if i % 2 else {})} for i in range(40)]
+    (files / "some.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (files / "ordering.py").write_text(
+        "def of_trl(prompts, completions, **columns):\n"
+        "    assert len(prompts[0]) >= 3 and len(completions[0]) <= 2\n"
+        "    assert set(columns) == {'prompt', 'level', 'texts'}\n"
+        "    return columns['level']\n"
+    )
+    small = ("total_steps=16", "algo.batch_size=8", "algo.max_new_tokens=2", "algo.group_size=2")
+    given = ("algo=grpo", "env=text", "dataset=some.jsonl", "algo.rewards=[ordering:of_trl]")
+    ran = cli("train", *given, *small)
+    assert ran.code == 0, ran.err
+    result = json.loads((only_run(files / "runs") / "result.json").read_text())
+    assert result["episodes"] and all(worth % 2 == 1 for worth in result["episodes"])
+
+
 REFUSED = {
     "env=text dataset=nowhere.jsonl": "dataset=nowhere.jsonl: there is no such file, expected one of",
+    "algo=grpo env=text dataset=chats.jsonl model=model algo.rewards=[close]": "its rows are whole texts;",
+    "env=text dataset=chat.jsonl model=bare": "model=bare has no tokenizer beside it; set tokenizer=",
+    "algo=grpo env=text dataset=sums.jsonl model=model algo.rewards=[close] algo.max_new_tokens=126": (
+        "126 of them to be written (algo.max_new_tokens), and the model positions for 128"
+    ),
     "env=text/copy dataset=chat.jsonl": "dataset=chat.jsonl and env=text/copy: leave one of them out",
     "env=text task=copy dataset=chat.jsonl": "dataset=chat.jsonl and task=copy: leave one of them out",
     "env=text/copy eval_dataset=chat.jsonl": "eval_dataset=chat.jsonl is beside a dataset",
     "env=text dataset=chat.jsonl": "line 1: a conversation needs a tokenizer with a chat template",
     "env=text dataset=sums.jsonl": "these prompts have no answers to learn: expected a column text,",
     "env=text dataset=pairs.jsonl tokenizer=no": "tokenizer=no: expected a folder with tokenizer.json",
-    "env=text/copy model=model tokenizer=other": "model=model has 321 tokens, task=copy 400",
+    "env=text/copy model=model tokenizer=other": "model=model has 321 tokens, its tokenizer 400",
     "algo=ppo env=CartPole-v1 dataset=a": "dataset=a: ppo learns no text",
     "algo=grpo env=text dataset=sums.jsonl": "grpo needs rewards: give it a reward_fn (algo.rewards=",
     "algo=dpo env=text dataset=sums.jsonl": "these prompts have no pairs to learn: expected columns",
@@ -154,13 +216,18 @@ REFUSED = {
 @pytest.mark.parametrize("line", REFUSED)
 def test_what_does_not_fit_a_file_is_told(line: str, cli: Cli, files: Path) -> None:
     (files / "wanting.py").write_text("def wants(completions, prompts, colour): ...\n")
+    if "model=bare" in line:
+        folder(files / "bare")
+        for path in (files / "bare").glob("tokenizer*"):
+            path.unlink()
     if "tokenizer=other" in line:
         from helpers.pretrained import tokenizer
 
         made = tokenizer()
         made.add_tokens([f"<{i}>" for i in range(400 - len(made))])
         made.save_pretrained(files / "other")
-    small = () if "ppo" in line else SMALL[1:]
+    given = () if "ppo" in line else SMALL[1:]
+    small = [part for part in given if part.partition("=")[0] not in line]
     ran = cli("train", *([] if "algo=" in line else ["algo=sft"]), *line.split(), *small)
     assert ran.code == 2, ran.out
     assert REFUSED[line] in ran.err

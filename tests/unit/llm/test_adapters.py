@@ -108,6 +108,18 @@ def test_adapters_of_another_model_or_rank_are_refused(base: Path, tmp_path: Pat
         SFT(str(base), task="copy", lora_r=2).begin_from(str(tmp_path / "saved"))
 
 
+def test_adapters_that_count_otherwise_or_are_there_already_are_refused(
+    base: Path, tmp_path: Path
+) -> None:
+    sft = SFT(str(base), task="copy", lora_r=2)
+    sft.save(tmp_path / "saved")
+    other = SFT(str(base), task="copy", lora_r=2, lora_alpha=4.0)
+    with pytest.raises(ConfigError, match=r"or count otherwise there \(SHA-256; algo.lora_alpha\)"):
+        other.begin_from(str(tmp_path / "saved"))
+    with pytest.raises(ConfigError, match="Llama has adapters already, which learn; leave it out"):
+        SFT(sft.policy, lora_r=2)
+
+
 def test_a_run_begins_with_adapters_of_another_and_is_held_to_them(
     base: Path, tmp_path: Path
 ) -> None:

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.pretrained import folder
+import torch
+from helpers.pretrained import folder, with_begin
 
 from rlox.errors import ConfigError
 from rlox.llm.codecs import Bytes, Tokenizer
 from rlox.llm.datasets import DatasetPrompts, TextDataset
-from rlox.llm.prompts import Prompt
+from rlox.llm.prompts import Prompt, TaskPrompts, learned_after
+from rlox.llm.tasks import task_of
 
 SKY = [{"role": "user", "content": "what colour is the sky?"}]
 BLUE, GREEN = ([{"role": "assistant", "content": f"it is {of}"}] for of in ("blue", "green"))
@@ -111,7 +113,9 @@ def test_what_is_no_file_of_rows_or_too_long_is_told(tmp_path: Path, codec: Toke
     rows = written(tmp_path / "two.jsonl", {"prompt": "ab"}, {"prompt": "abcd"})
     dataset = TextDataset(rows, Bytes())
     dataset.require_room(7, 3)
-    with pytest.raises(ConfigError, match=r"line 2 has 7 tokens, and the model positions for 6"):
+    with pytest.raises(
+        ConfigError, match=r"line 2 has 7 tokens, 3 of them to be written .* positions for 6"
+    ):
         dataset.require_room(6, 3)
     refused = {"prompt": SKY, "tools": "[", "completion": BLUE}
     with pytest.raises(ConfigError, match="line 1"):
@@ -154,12 +158,12 @@ def test_answers_are_right_by_their_text_in_whatever_tokens(codec: Tokenizer) ->
     letters = np.concatenate([codec.encode(letter) for letter in "it is blue"])
     assert len(letters) > len(whole)
     ended = np.append(letters, codec.ends[0])
-    assert codec.right(whole, "it is blue") == codec.right([*ended, 5], "it is blue") == 1.0
-    assert codec.right(letters, "it is blue") == 0.0  # cut off before its end
-    assert codec.right(np.append(codec.pad, whole), "it is blue") == 0.0  # padding is no text
-    assert codec.close(ended, "it is blue") == 1.0
-    assert codec.close(codec.encode("it is", end=True), "it is blue") == pytest.approx(5 / 11)
-    assert codec.close(letters, "it is blue") == pytest.approx(10 / 11)
+    assert codec.right((), whole, "it is blue") == codec.right((), [*ended, 5], "it is blue") == 1.0
+    assert codec.right((), letters, "it is blue") == 0.0  # cut off before its end
+    assert codec.right((), np.append(codec.pad, whole), "it is blue") == 0.0  # padding is no text
+    assert codec.close((), ended, "it is blue") == 1.0
+    assert codec.close((), codec.encode("it is", end=True), "it is blue") == pytest.approx(5 / 11)
+    assert codec.close((), letters, "it is blue") == pytest.approx(10 / 11)
     assert codec.decode([*ended, 5]) == "it is blue"
 
 
@@ -168,6 +172,87 @@ def test_bytes_say_every_text(text: str) -> None:
     codec = Bytes()
     ids = codec.encode(text, end=True)
     assert codec.decode(ids) == text
-    assert codec.right(ids, text) == 1.0
+    assert codec.right((), ids, text) == 1.0
     assert (ids.max() < len(codec), ids[-1]) == (True, Bytes.END)
     assert codec.decode([2 + 0xFF, 2 + ord("a")]) == "\ufffda"
+
+
+@pytest.fixture(scope="module")
+def spaced(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    where = tmp_path_factory.mktemp("spaced")
+    with_begin().save_pretrained(where)
+    return Tokenizer(where)
+
+
+def test_a_text_begins_with_its_token_once_and_an_answer_never(
+    spaced: Tokenizer, tmp_path: Path
+) -> None:
+    assert spaced.begin == spaced.encode("good day")[0] == 1
+    prompts = TaskPrompts(task_of("arithmetic"), 0, spaced)
+    for k, prompt in enumerate(prompts.learned(0, 20)):
+        both = prompts.paired(prompt, k)
+        assert prompt.ids[0] == 1
+        assert prompt.right is not None and both.right is not None and both.wrong is not None
+        assert 1 not in [*prompt.right.tolist(), *both.wrong.tolist()]
+        assert spaced.right(prompt.ids.numpy(), prompt.right.numpy(), prompt.answer or "") == 1.0
+        for answer in (both.right, both.wrong):
+            whole = torch.cat([learned_after(both), answer]).numpy()
+            text = spaced.decode(whole)
+            assert spaced.encode(text, end=True).tolist() == whole.tolist()
+    (row,) = TextDataset(
+        written(tmp_path / "d.jsonl", {"prompt": "the sky is", "completion": " blue"}), spaced
+    ).rows
+    assert row.prompt.right is not None
+    assert spaced.right(row.prompt.ids.numpy(), row.prompt.right.numpy(), " blue") == 1.0
+    assert spaced.right(row.prompt.ids.numpy(), row.prompt.right.numpy(), "blue") == 0.0
+
+
+def test_a_prompt_is_written_on_whole_where_what_is_learned_begins_within_it(
+    codec: Tokenizer, tmp_path: Path
+) -> None:
+    row = {"prompt": "the sea i", "completion": "s green"}
+    ((_, prompt),) = TextDataset(written(tmp_path / "d.jsonl", row), codec).rows
+    assert codec.decode(prompt.ids.numpy()) == "the sea i"
+    assert prompt.before is not None and prompt.right is not None
+    assert codec.decode(prompt.before.numpy()) == "the sea"
+    assert codec.decode(torch.cat([prompt.before, prompt.right]).numpy()) == "the sea is green"
+    assert codec.right(prompt.ids.numpy(), codec.encode("s green", end=True), "s green") == 1.0
+
+
+def test_ends_that_a_prompt_has_stay_and_an_end_is_put_behind_a_text_once(codec: Tokenizer) -> None:
+    end = codec.ends[0]
+    turn = codec.encode("<|im_start|>user\nhello<|im_end|>")
+    assert turn[-1] == end
+    assert codec.encode("good day<|im_end|>", end=True).tolist() == [*codec.encode("good day"), end]
+    assert codec.decode(turn, whole=True) == "user\nhello"
+    assert codec.right((), codec.encode("blue", end=True), "blue<|im_end|>") == 1.0
+
+
+def test_conversations_that_ask_the_same_are_on_one_side(codec: Tokenizer, tmp_path: Path) -> None:
+    rows = [
+        {"messages": [{"role": "user", "content": f"hello {i % 30}"}, *(BLUE if i % 2 else GREEN)]}
+        for i in range(120)
+    ]
+    made = DatasetPrompts(TextDataset(written(tmp_path / "d.jsonl", *rows), codec), None, 0, codec)
+    sides = [
+        {p.columns["messages"][0]["content"] for p in side if p.columns is not None}
+        for side in (made.learned(0, 400), made.held_out(0, 0, 120))
+    ]
+    assert sides[0].isdisjoint(sides[1])
+    assert len(sides[0] | sides[1]) == 30
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ({"prompt": "a", "texts": 1}, "a column texts, which reward functions have: call it"),
+        ({"prompt": SKY, "chat_template_kwargs": 3}, "tools or chat_template_kwargs: expected a"),
+        ({"prompt": SKY, "tools": {"a": 1}}, "tools or chat_template_kwargs: expected a list"),
+        ({"prompt": "a\udc80"}, "line 1: "),
+    ],
+)
+def test_a_row_that_no_tokens_can_be_made_of_is_told(
+    row: dict[str, Any], told: str, codec: Tokenizer, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=told):
+        TextDataset(written(tmp_path / "d.jsonl", row), codec)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from helpers.pretrained import qwen
 from torch import Tensor, nn
+from transformers import MistralConfig, MistralForCausalLM
 
 from rlox.algorithms import GRPO, SFT
 from rlox.errors import ConfigError
@@ -96,11 +97,47 @@ def test_less_is_computed_of_sequences_whose_lengths_differ() -> None:
     assert tokens[1] == 4 * 15  # 49 tokens; behind it, once, those of a row alone
 
 
+def windowed() -> nn.Module:
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1}
+    return MistralForCausalLM(
+        MistralConfig(vocab_size=13, sliding_window=8, **sizes, **heads)
+    ).eval()
+
+
+def test_a_model_that_sees_a_window_packs_what_is_within_it_and_nothing_longer() -> None:
+    prompts, tokens, mask = conversations()
+    short = [prompt[:2] for prompt in prompts]
+    model, plain = TextModel(windowed(), packing=True), TextModel(windowed())
+    given = (short, tokens, mask)
+    assert torch.allclose(
+        model.completion_log_probs(*given), plain.completion_log_probs(*given), atol=1e-5
+    )
+    with pytest.raises(
+        ConfigError, match="sees 8 tokens back, and a sequence has 15; leave it out"
+    ):
+        scored(model)
+
+
+def test_a_forward_of_ones_own_is_there_again_behind_layers_that_are_computed_twice() -> None:
+    module = llama()
+    layer: Any = module.model.layers[0]
+    once = layer.forward
+    layer.forward = lambda *given: 2.0 * once(*given)
+    expected, _ = scored(TextModel(module))
+    for _ in range(2):
+        found, _ = scored(TextModel(module, twice=True))
+        assert torch.allclose(found, expected, atol=1e-5)
+
+
 class Blind(Llama):
     """One that leaves out what it is told of which tokens see which."""
 
-    def forward(self, input_ids: Tensor, attention_mask: Any = None, **given: Any) -> Any:
-        return super().forward(input_ids, None, **given)
+    def forward(
+        self, input_ids: Tensor, attention_mask: Any = None, position_ids: Any = None, **given: Any
+    ) -> Any:
+        return super().forward(input_ids, None, position_ids, **given)
 
 
 def test_a_model_that_lets_sequences_see_each_other_is_refused() -> None:
@@ -152,12 +189,26 @@ def test_products_in_bfloat16_are_near_and_weights_stay_what_they_are(name: str)
     assert torch.allclose(said, wrote.log_probs, atol=0.1)
 
 
-def test_settings_reach_the_models_of_a_run_and_its_reference() -> None:
-    given = {"bf16": True, "gradient_checkpointing": True, "packing": True}
-    grpo = GRPO("tiny", task="copy", kl_coef=0.1, rewards=("close",), batch_size=2, **given)
-    for model in (grpo.learner.text.model, grpo.learner.reference):
-        assert (model.bf16, len(model._layers), model._packing) == (True, 2, True)
-    assert grpo.train(4)["policy/kl"] >= 0.0
+def test_settings_change_what_a_run_costs_and_not_what_it_learns() -> None:
+    metrics = []
+    for given in ({}, {"gradient_checkpointing": True, "packing": True}):
+        grpo = GRPO(
+            "tiny",
+            task="copy",
+            kl_coef=0.1,
+            rewards=("close",),
+            batch_size=4,
+            learning_rate=1e-3,
+            **given,
+        )
+        assert grpo.learner.reference is not None
+        told = grpo.train(24)
+        metrics.append([told[name] for name in ("loss", "kl", "train/grad_norm", "mean_reward")])
+    assert metrics[0] == pytest.approx(metrics[1], rel=1e-3)
+    assert metrics[0][1] > 1e-6
+    wide = GRPO("tiny", task="copy", kl_coef=0.1, rewards=("close",), batch_size=4, bf16=True)
+    assert wide.learner.text.model.bf16 and wide.learner.reference.bf16
+    assert wide.train(8)["train/grad_norm"] > 0.0
 
 
 def test_a_run_that_packs_learns_what_one_that_pads_does() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from helpers.pretrained import folder, qwen, tokenizer
+from safetensors.torch import load_file, save_file
 
 from rlox.errors import CheckpointError, ConfigError
 from rlox.llm import Llama, LlamaSize, Sampling, TextModel, completions, load_llama, save_llama
@@ -111,7 +112,7 @@ def test_all_ends_of_a_model_end_a_text(tmp_path: Path) -> None:
     (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": [2, 320]}))
     codec = Tokenizer(tmp_path)
     assert (codec.ends, codec.pad) == ((2, 320), 0)
-    assert codec.right([*codec.encode("blue"), 320], "blue") == 1.0
+    assert codec.right((), [*codec.encode("blue"), 320], "blue") == 1.0
 
 
 def test_a_missing_package_is_named_with_what_installs_it(tmp_path: Path) -> None:
@@ -123,3 +124,23 @@ def test_a_missing_package_is_named_with_what_installs_it(tmp_path: Path) -> Non
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "MissingExtraError: a model of qwen2 needs the package transformers: pip" in ran.stderr
+
+
+def test_a_folder_without_some_weights_is_refused(tmp_path: Path) -> None:
+    made = folder(tmp_path / "m")
+    weights = load_file(made / "model.safetensors")
+    save_file(
+        {n: v for n, v in weights.items() if "layers.1." not in n}, made / "model.safetensors"
+    )
+    with pytest.raises(CheckpointError, match=r"do not fit its config.json: model.layers.1"):
+        load_model(made)
+
+
+def test_a_sequence_beyond_the_models_positions_is_told(tmp_path: Path) -> None:
+    model = TextModel(load_model(folder(tmp_path / "m", positions=16)))
+    ids = torch.ones(1, 12, dtype=torch.long)
+    told = "a sequence of 17 tokens, expected at most max_position_embeddings=16 of Qwen2"
+    with pytest.raises(ConfigError, match=told):
+        completions(model, ids, Sampling(max_new_tokens=8, temperature=0.0), None)
+    with pytest.raises(ConfigError, match="a sequence of 20 tokens"):
+        model.log_probs(torch.ones(1, 20, dtype=torch.long))

@@ -49,7 +49,7 @@ def test_answers_are_right_and_those_that_are_rejected_are_wrong_by_a_character(
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_a_promptis_held_out_or_learned_from_whatever_the_seed(name: str) -> None:
+def test_a_prompt_is_held_out_or_learned_from_whatever_the_seed(name: str) -> None:
     task = task_of(name)
     learned, held = (
         {e.prompt for seed in range(3) for e in task.examples(400, Stream(seed, "text"), held_out)}
