@@ -20,11 +20,11 @@ from rlox_cli.schema import is_open
 # What a run may change without becoming another one; the rest is frozen in its config.yaml.
 FREE = (
     "total_steps", "eval", "checkpoint", "log", "stop", "run", "device", "torch_threads", "threads",
-    "algo.backend", "buffer.path", "buffer.memory", "dataset", "eval_dataset",
+    "algo.backend", "buffer.path", "buffer.memory", "dataset", "eval_dataset", "model", "tokenizer",
 )  # fmt: skip
 FREE_TEXT = (
     "total_steps, eval.*, checkpoint.*, log.*, stop.*, run.*, device, torch_threads, threads, algo.backend "
-    "and buffer.path, buffer.memory and dataset (the same one), eval_dataset"
+    "and buffer.path, buffer.memory, dataset, model and tokenizer (the same ones), eval_dataset"
 )
 NUMERIC = ("device", "torch_threads", "algo.backend")
 UNSET = "unset"

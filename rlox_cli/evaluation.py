@@ -8,11 +8,12 @@ import os
 import shlex
 import sys
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from rlox.configs import DecisionTransformerConfig, RunConfig, leaves, make_run, plain
+from rlox.configs.text import is_text
 from rlox.errors import CheckpointError, ConfigError, StorageError
 from rlox_cli import summary
 from rlox_cli.commands.evaluate import EvaluateConfig
@@ -49,6 +50,7 @@ def evaluate_run(config: EvaluateConfig) -> dict[str, Any]:
     video = _folder(run / "videos") / f"{name}.mp4" if config.video else None
     load = ALGORITHMS[trained.algo.name].from_checkpoint
     again: dict[str, Any] = {"env_id": config.env.id, "env_kwargs": config.env.kwargs}
+    again |= text_files(config, trained)
     with closing(_loaded(config, load, checkpoint, again)) as algorithm:
         asked = _ask(algorithm, config.target_return)
         ways: dict[str, Any] = {"seed": config.seed, "deterministic": config.deterministic}
@@ -153,6 +155,18 @@ def _estimate(config: EvaluateConfig) -> dict[str, Any]:
         f"  file    {kept}"
     )
     return written
+
+
+def text_files(config: Any, trained: RunConfig) -> dict[str, str]:
+    """Where a run on text finds what it is about; `ConfigError` of any other run."""
+    names = {f.name for f in fields(config)} & {"model", "tokenizer", "dataset", "eval_dataset"}
+    given = {name: getattr(config, name) for name in sorted(names) if getattr(config, name)}
+    if given and not is_text(trained.env.id):
+        name = next(iter(given))
+        raise ConfigError(
+            f"{name}={given[name]}: {trained.algo.name} learned no text; leave it out"
+        )
+    return given
 
 
 def _loaded(config: EvaluateConfig, load: Any, checkpoint: Path, again: dict[str, Any]) -> Any:

@@ -12,7 +12,7 @@ import rlox
 from rlox.configs.text import is_text
 from rlox.errors import CheckpointError, ConfigError
 from rlox_cli.commands.export import ExportConfig
-from rlox_cli.evaluation import trained_config
+from rlox_cli.evaluation import text_files, trained_config
 from rlox_cli.trust import allowed
 
 
@@ -41,7 +41,12 @@ def export_run(config: ExportConfig) -> None:
     told = {"checkpoint": name, "rlox": rlox.__version__}
     load = ALGORITHMS[trained.algo.name].from_checkpoint
     folder = run / "export" if config.out is None else Path(config.out)
-    with closing(load(checkpoint, replay=False, trust=config.trust, device="cpu")) as algorithm:
+    again: dict[str, Any] = dict(text_files(config, trained))
+    if text and folder.is_file():
+        raise ConfigError(f"out={folder}: a file, expected a folder")
+    with closing(
+        load(checkpoint, replay=False, trust=config.trust, device="cpu", **again)
+    ) as algorithm:
         write = _model if text else export_policy
         files = write(algorithm, folder, config.format, told)
     print(

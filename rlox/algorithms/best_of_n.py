@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from rlox.configs.params import object_name
 from rlox.errors import ConfigError
 from rlox.llm import Sampling, TextModel
 from rlox.llm.judges import FunctionJudge
+from rlox.llm.pretrained import load_model
 from rlox.llm.prompts import Prompt, rows_of
 from rlox.llm.rewards import weighted_rewards
 from rlox.sources.writers import written_with
@@ -31,7 +34,7 @@ class BestOfN:
 
     Parameters
     ----------
-    model : as of `GRPO`
+    model : a module as of `GRPO`, or the folder of one
     reward_fn : as of `GRPO`; several are added up
     n : completions of each prompt
     max_new_tokens : of a completion
@@ -43,7 +46,7 @@ class BestOfN:
 
     def __init__(
         self,
-        model: nn.Module,
+        model: nn.Module | str | PathLike[str],
         reward_fn: Rewarding,
         n: int = 4,
         max_new_tokens: int = 64,
@@ -59,6 +62,8 @@ class BestOfN:
         functions = functions_of(reward_fn)
         if not functions:
             raise ConfigError("BestOfN needs a reward_fn to tell which completion is best")
+        if isinstance(model, str | PathLike):
+            model = load_model(Path(model))
         self.model, self.seed = TextModel(model), seed
         self.n = whole_number(EvalConfig, "episodes", n, "n")
         ends = (eos_token_id,) if isinstance(eos_token_id, int) else tuple(eos_token_id)

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
+from functools import partial
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
+from rlox.algorithms.text_inputs import codec_of, is_new, module_of, prompts_of
 from rlox.configs import RunConfig
-from rlox.configs.code import Code, name_of
+from rlox.configs.code import Code, arguments_of, name_of
 from rlox.configs.params import is_object_name, object_name
+from rlox.configs.secrets import revealed
 from rlox.configs.tasks import require_task
-from rlox.configs.text import OF_SERVERS, REWARDS, TINY, TextAlgorithmConfig, WritingConfig
+from rlox.configs.text import OF_SERVERS, REWARDS, TextAlgorithmConfig, WritingConfig
 from rlox.distributed import Group, join
 from rlox.errors import ConfigError
 from rlox.importing import load
 from rlox.llm import (
     Completed,
-    Llama,
     LlamaSize,
     Sampling,
     Task,
@@ -29,11 +31,10 @@ from rlox.llm import (
     task_of,
 )
 from rlox.llm.adapters import add_adapters, has_adapters
-from rlox.llm.codecs import Bytes, Codec, Tokenizer
-from rlox.llm.datasets import DatasetPrompts, TextDataset
+from rlox.llm.codecs import Codec
 from rlox.llm.judges import AnswerJudge, FunctionJudge, Judge, Judges, RewardFunction
-from rlox.llm.pretrained import is_model, is_tokenizer, load_model, room_of
-from rlox.llm.prompts import Prompts, TaskPrompts
+from rlox.llm.pretrained import room_of
+from rlox.llm.prompts import Prompts
 from rlox.llm.serving import GenerationServer
 from rlox.runs.checkpoint import Checkpoint
 from rlox.runs.loading import Objects
@@ -49,8 +50,6 @@ Preference = Callable[[list[Any]], Sequence[int]]
 
 SIZE = "size"  # of the model, among what a learner saves
 LONGEST = 64  # tokens of a completion, where nothing says how many
-BYTES = "bytes"  # in place of a tokenizer
-LONG = 2048  # positions of a new model of a dataset
 
 
 @dataclass(frozen=True)
@@ -139,12 +138,12 @@ def text_of(config: RunConfig, tools: Tools) -> Text:
     if given.model is None and is_object_name(config.model or ""):
         raise ConfigError(f"model={config.model}: an object, which is not saved; give it again")
     task = None if config.task is None else task_of(config.task)
-    if given.model is None and tools.replay:
+    if tools.replay and (config.dataset is not None or is_new(config, given)):
         require_task(config)
-    codec = _codec(config, task, given.model)
+    codec = codec_of(config, task, given.model, given.size is not None)
     group = join()  # before anything is put on a GPU: each process has its own
     with tools.networks(config):
-        module = _module(config, given, codec)
+        module = module_of(config, given, codec)
         if algo.lora_r is not None:
             add_adapters(module, algo.lora_r, algo.lora_alpha, algo.lora_target_modules)
         if given.model is None or config.device != "auto":  # else where the user has put it
@@ -153,7 +152,7 @@ def text_of(config: RunConfig, tools: Tools) -> Text:
     judge = _judge(algo, given, codec, task is not None)
     writes = judge is not None or isinstance(algo, WritingConfig)
     new = sampling.max_new_tokens if writes else 0
-    prompts = _prompts(config, task, codec, tools.replay, room_of(module), new)
+    prompts = prompts_of(config, task, codec, tools.replay, room_of(module), new)
     return Text(
         model=TextModel(module, algo.bf16, algo.gradient_checkpointing, algo.packing),
         codec=codec,
@@ -164,87 +163,6 @@ def text_of(config: RunConfig, tools: Tools) -> Text:
         given=given,
         group=group,
     )
-
-
-def _codec(config: RunConfig, task: Task | None, given: nn.Module | None) -> Codec | None:
-    """The tokenizer that is named, or beside the model; else the task's characters, of a new model bytes."""
-    own = config.model not in (None, TINY)
-    if config.tokenizer == BYTES:
-        return Bytes()
-    if config.tokenizer is not None:
-        return Tokenizer(Path(config.tokenizer))
-    if own and is_tokenizer(Path(str(config.model))):
-        return Tokenizer(Path(str(config.model)))
-    if task is not None:
-        return task.characters
-    if config.dataset is None:
-        return None
-    if own or given is not None:
-        raise ConfigError(
-            f"dataset={config.dataset}: model={config.model} has no tokenizer beside it; set "
-            f"tokenizer=FOLDER, or tokenizer={BYTES} of a model that knows 258 tokens, of bytes"
-        )
-    return Bytes()
-
-
-def _prompts(
-    config: RunConfig,
-    task: Task | None,
-    codec: Codec | None,
-    learns: bool,
-    room: int | None,
-    new: int,
-) -> Prompts | None:
-    """Of a task or a dataset, as far as the model has positions for them and `new` tokens."""
-    if task is not None:
-        return TaskPrompts(task, config.seed, codec)
-    if config.dataset is None or codec is None:
-        return None
-    if not learns and not Path(config.dataset).is_file():  # enough to write what is asked for
-        return None
-    named = {"dataset": config.dataset, "eval_dataset": config.eval_dataset}
-    rows = {
-        key: TextDataset(Path(path), codec, key) for key, path in named.items() if path is not None
-    }
-    for dataset in rows.values():
-        dataset.require_room(room, new)
-    return DatasetPrompts(rows["dataset"], rows.get("eval_dataset"), config.seed, codec)
-
-
-def _module(config: RunConfig, given: TextGiven, codec: Codec | None) -> nn.Module:
-    if given.model is not None:
-        _require_vocabulary(given.model, codec, object_name(given.model))
-        return given.model
-    if given.size is not None:
-        made = Llama(given.size)
-        _require_vocabulary(made, codec, str(config.model))
-        return made
-    assert codec is not None
-    if config.model in (None, TINY):
-        size = LlamaSize(vocab_size=len(codec))
-        long = replace(size, max_position_embeddings=LONG)
-        return Llama(size if config.dataset is None else long)
-    folder = Path(str(config.model))
-    if not is_model(folder):
-        raise ConfigError(
-            f"model={config.model}: expected tiny, or a folder with config.json and model.safetensors"
-        )
-    module = load_model(folder)
-    _require_vocabulary(module, codec, str(config.model))
-    return module
-
-
-def _require_vocabulary(module: nn.Module, codec: Codec | None, name: str) -> None:
-    """`ConfigError` where tokens are not those of the model, as far as it says how many it has."""
-    tokens = TextModel(module).vocabulary
-    if codec is None or not tokens:
-        return
-    several = isinstance(
-        codec, Tokenizer
-    )  # models have more than their tokenizer, to be a round number
-    if len(codec) > tokens or (not several and len(codec) != tokens):
-        kind = "its tokenizer" if several else "text as characters or bytes"
-        raise ConfigError(f"model={name} has {tokens} tokens, {kind} {len(codec)}")
 
 
 def _judge(
@@ -263,12 +181,26 @@ def _judge(
 def _one_judge(key: str, spec: Code, codec: Codec | None) -> Judge:
     """A word for a right answer's, or a function."""
     if spec not in REWARDS:
-        return FunctionJudge([(name_of(spec), load(spec, key))], codec)
+        return FunctionJudge([(name_of(spec), _with_arguments(spec, key))], codec)
     if codec is None:
         raise ConfigError(
             f"{key}={spec} is by the right answers of a task, and there is none: task=copy"
         )
     return AnswerJudge(codec, str(spec))
+
+
+def _with_arguments(spec: Code, key: str) -> Any:
+    """A reward function, with the arguments that are configured for it."""
+    function, more = load(spec, key), revealed(arguments_of(spec))
+    if not more:
+        return function
+    taken = inspect.signature(function).parameters
+    open_ = any(of.kind is inspect.Parameter.VAR_KEYWORD for of in taken.values())
+    if strange := [name for name in more if name not in taken and not open_]:
+        raise ConfigError(
+            f"{key}={name_of(spec)} takes no {strange[0]}, expected some of {', '.join(taken)}"
+        )
+    return partial(function, **more)
 
 
 def _sampling(algo: TextAlgorithmConfig, task: Task | None, codec: Codec | None) -> Sampling:

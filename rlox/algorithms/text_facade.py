@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from numbers import Number
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from rlox.algorithms.text import Preference, Text, TextGiven
@@ -80,7 +81,7 @@ class TextAlgorithm(Algorithm):
                 raise ConfigError(
                     f"{name}={options[name]} and a function: one argument for both; give one of them"
                 )
-        files = {n: fspath(options[n]) for n in FILES if options.get(n) is not None}
+        files = _paths(options)
         options = {name: value for name, value in options.items() if name not in FILES}
         config = config_from_arguments(self.name, TEXT, 1, seed, options | given.names())
         named = fspath(cast(Any, model)) if folder else config.model
@@ -107,7 +108,7 @@ class TextAlgorithm(Algorithm):
     def from_checkpoint(  # type: ignore[override]  # a model in an environment's place
         cls,
         path: str | Path,
-        model: nn.Module | None = None,
+        model: Model = None,
         ref_model: nn.Module | None = None,
         reward_fn: Rewarding = None,
         preference_fn: Preference | None = None,
@@ -121,7 +122,8 @@ class TextAlgorithm(Algorithm):
         """Restore from a run folder or a checkpoint folder, as `Algorithm.from_checkpoint`.
 
         What was an object is given again: `model`, into which the weights are loaded, a `ref_model` of the
-        user's own, functions, a `server`. `dataset`, `eval_dataset` and `tokenizer` are where these are now.
+        user's own, functions, a `server`. `dataset`, `eval_dataset`, `tokenizer` and a path as `model` are
+        where these are now.
         """
         for name in NOT_TEXT:
             if there := others.get(name):
@@ -132,7 +134,10 @@ class TextAlgorithm(Algorithm):
             if there is not None and name not in cls.objects:
                 raise ConfigError(f"{name} is given, and {cls.name} has none; leave it out")
         functions = functions_of(reward_fn)
-        files = {name: fspath(others.pop(name)) for name in FILES if others.get(name) is not None}
+        files = _paths(others)
+        others = {name: value for name, value in others.items() if name not in FILES}
+        if isinstance(model, str | PathLike):  # where its folder is now
+            files, model = {**files, "model": fspath(model)}, None
         objects = TextGiven(model, ref_model, functions, preference_fn, server=server, files=files)
         more: dict[str, Any] = {
             "policy": objects,
@@ -143,12 +148,20 @@ class TextAlgorithm(Algorithm):
         return super().from_checkpoint(path, device=device, **more, **others)
 
     def generate(
-        self, prompts: Tensor | Sequence[Tensor], deterministic: bool = True
-    ) -> list[Tensor]:
-        """The completion of each prompt, of the best tokens or of drawn ones, up to its end."""
+        self, prompts: Tensor | Sequence[Tensor] | Sequence[str], deterministic: bool = True
+    ) -> list[Any]:
+        """The completion of each prompt, of the best tokens or of drawn ones, up to its end.
+
+        Tokens of tokens; of texts texts, where there is a task or a tokenizer.
+        """
         self._predictions += not deterministic
         generator = self._sampling(deterministic, "predict", self._predictions)
-        return self._text.written(rows_of(prompts), generator).rows()
+        codec = self._text.codec
+        texts = not isinstance(prompts, Tensor) and any(isinstance(p, str) for p in prompts)
+        if not texts or codec is None:
+            return self._text.written(rows_of(cast(Any, prompts)), generator).rows()
+        rows = [torch.from_numpy(codec.encode(cast(str, prompt))) for prompt in prompts]
+        return [codec.decode(row.numpy()) for row in self._text.written(rows, generator).rows()]
 
     def predict(self, obs: Any, deterministic: bool = True, action_masks: Any = None) -> Any:
         """`generate`, by the name that other algorithms have for it."""
@@ -306,6 +319,15 @@ class WritingAlgorithm(TextAlgorithm):
             step,
             progress,
         )
+
+
+def _paths(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the files that a run is about."""
+    named = {name: options[name] for name in FILES if options.get(name) is not None}
+    for name, value in named.items():
+        if not isinstance(value, str | PathLike):
+            raise ConfigError(f"{name}={value!r:.60}: expected a path")
+    return {name: fspath(value) for name, value in named.items()}
 
 
 def functions_of(given: Rewarding) -> tuple[RewardFunction, ...]:

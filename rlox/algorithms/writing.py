@@ -42,7 +42,8 @@ def writing_source(
     algo = cast(WritingConfig, config.algo)
     if judged and text.judge is None:
         raise ConfigError(
-            f"{algo.name} needs rewards: give it a reward_fn (algo.rewards=[module:name]), or a task"
+            f"{algo.name} needs rewards: give it a reward_fn (algo.rewards=[module:name], or "
+            "[right] by answers), or a task"
         )
     if text.prompts is not None and not text.prompts.prompted:
         raise ConfigError(

@@ -25,7 +25,9 @@ def with_task(run: RunConfig) -> RunConfig:
     if not isinstance(run.algo, TextAlgorithmConfig):
         return _without_text(run)
     if not is_text(run.env.id):
-        about = "" if run.task else f" and task={TASKS[0]} (or {', '.join(TASKS[1:])})"
+        about = (
+            "" if run.task or run.dataset else f" and task={TASKS[0]} (or {', '.join(TASKS[1:])})"
+        )
         raise ConfigError(
             f"env={run.env.id}: {run.algo.name} learns from text; set env={TEXT}{about}"
         )

@@ -61,7 +61,7 @@ class TextAlgorithmConfig(AlgorithmConfig):
     )
     rewards: tuple[Code, ...] = code(
         "what completions are worth. right: 1 of the task's answer, else 0; close: the part of it that is "
-        "right; or a function (completions, prompts) of your own, module:name; none: right",
+        "right; or a function (completions, prompts) of your own, module:name; none: right, of a task",
         names=REWARDS,
         many=True,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -49,7 +50,9 @@ def add_adapters(module: nn.Module, rank: int, alpha: float, targets: Sequence[s
     config = peft.LoraConfig(
         r=rank, lora_alpha=alpha, target_modules=sorted(chosen), lora_dropout=0.0
     )
-    peft.inject_adapter_in_model(config, module)
+    with warnings.catch_warnings():  # which layers are stored the other way round, peft finds out
+        warnings.filterwarnings("ignore", message="fan_in_fan_out")
+        peft.inject_adapter_in_model(config, module)
 
 
 def has_adapters(module: nn.Module) -> bool:
@@ -84,15 +87,15 @@ class Learned:
         return {name: value.detach().clone() for name, value in self.weights().items()}
 
     def load(self, weights: Mapping[str, Tensor]) -> None:
-        """Take such weights; RuntimeError for other names or shapes, and for adapters of another model."""
+        """Take such weights; an error for other names or shapes, and for adapters of another model."""
         if not self._adapted:
             self._module.load_state_dict(dict(weights))
             return
         there = self.weights()
         if apart := sorted(there.keys() ^ weights.keys()):
-            raise RuntimeError(f"{apart[0]} is on one side only: adapters of other layers")
+            raise ConfigError(f"{apart[0]} is on one side only: adapters of other layers")
         if not torch.equal(there.pop(BASE), weights[BASE]):
-            raise RuntimeError(
+            raise ConfigError(
                 "its adapters are of another model than this one, or count otherwise there (SHA-256; "
                 "algo.lora_alpha): give it that"
             )

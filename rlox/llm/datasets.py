@@ -90,6 +90,23 @@ class TextDataset:
                     f"positions for {tokens}: leave it out or cut it"
                 )
 
+    def require_answers(self) -> None:
+        """`ConfigError` for a row that says no right answer."""
+        for row in self.rows:
+            if row.prompt.answer is None:
+                raise ConfigError(
+                    f"{self._at(row.line)} says no right answer, which algo.rewards asks for: expected a "
+                    "column completion, or a text or whole number as answer"
+                )
+
+    def require_like(self, other: TextDataset) -> None:
+        """`ConfigError` where its rows have not what those of another have."""
+        if missing := sorted(set(other.kind) - set(self.kind)):
+            raise ConfigError(
+                f"{self._key}={self.path} has no column {missing[0]}, and the dataset has "
+                f"{', '.join(other.kind)}"
+            )
+
     def _at(self, line: int) -> str:
         return f"{self._key}={self.path}, line {line}"
 
@@ -102,7 +119,8 @@ class TextDataset:
         there = tuple(sorted(COLUMNS & row.keys())) if isinstance(row, dict) else ()
         kind = next((kind for kind in KINDS if tuple(sorted(kind)) == there), None)
         if kind is None:
-            told = f"columns {', '.join(there) or 'none'}" if isinstance(row, dict) else "no object"
+            named = ", ".join(map(str, row)) or "none" if isinstance(row, dict) else ""
+            told = f"columns {named:.80}" if isinstance(row, dict) else "no object"
             kinds = "; ".join(", ".join(names) for names in KINDS)
             raise ConfigError(f"{at} has {told}, expected those of one of: {kinds}")
         self.kind = self.kind or kind
@@ -167,7 +185,9 @@ def _answer(row: Mapping[str, Any]) -> str | None:
     """The text that is right, where a row says one."""
     said = row.get("completion", row.get("answer"))
     if isinstance(said, list) and said and _is_message(said[-1]):
-        said = said[-1]["content"]
+        said = said[-1].get("content")
+    if isinstance(said, int) and not isinstance(said, bool):
+        said = str(said)
     return said if isinstance(said, str) else None
 
 
@@ -234,8 +254,9 @@ class DatasetPrompts:
             )
         self._rows, self._seed, self.text = rows, seed, codec
         # which rows are learned from
-        whole = "" if held_out is None else " whole"
-        self.digest: str | None = f"{dataset.digest} {codec.digest}{whole}"
+        whole = held_out is not None
+        files = {"dataset": dataset.digest, "tokenizer": codec.digest, "whole": whole}
+        self.digests: Mapping[str, Any] = files
         self.prompted = dataset.kind not in WHOLE
         self._order: tuple[int, NDArray[np.int64]] = -1, np.empty(0, np.int64)
 

@@ -99,10 +99,15 @@ class FunctionJudge:
             raise ConfigError(f"reward {name} fails: {failure(error)}") from error
         try:
             found = np.array([np.nan if r is None else float(r) for r in said], np.float64)
-        except (TypeError, ValueError) as error:
+            strange = [r for r, x in zip(said, found, strict=True) if r is not None and np.isnan(x)]
+        except (OverflowError, TypeError, ValueError) as error:
             raise ConfigError(
                 f"reward {name} returned {said!r:.80}, expected a number, or None, for each completion"
             ) from error
+        if strange:
+            raise ConfigError(
+                f"reward {name} returned nan, expected a finite number, or None for none"
+            )
         if len(found) != len(rows):
             raise ShapeError(
                 f"reward {name} returned {len(found)} numbers for {len(rows)} completions, expected one each"

@@ -73,7 +73,8 @@ class Packing:
         self._name, self._bf16 = type(module).__name__, bf16
         if not can_pack(module):
             raise self._no(
-                "may not keep sequences apart, expected a Llama or a model of transformers"
+                "may not keep sequences apart, expected a Llama, or a model of transformers that takes "
+                "position_ids"
             )
         self._seen_apart = False
 

@@ -77,23 +77,41 @@ def load_model(folder: Path) -> nn.Module:
                 **HERE,
             )
     except Exception as error:  # of a dozen kinds
-        raise CheckpointError(f"{folder} is no causal model of transformers: {error}") from error
+        line = str(error).strip().partition("\n")[0]
+        raise CheckpointError(
+            f"{folder} has no causal model that transformers reads: {line:.200}"
+        ) from error
     if missing := sorted(map(str, [*told["missing_keys"], *told["mismatched_keys"]])):
         raise CheckpointError(
             f"{folder}: its weights do not fit its {CONFIG}: {missing[0]} is missing, or of another shape"
         )
     module: nn.Module = made
+    _require_causal(module, folder)
     return module
+
+
+@torch.no_grad()
+def _require_causal(module: nn.Module, folder: Path) -> None:
+    """`CheckpointError` where what is said of a token depends on those behind it."""
+    ids = torch.tensor([[0, 1, 2, 3], [0, 1, 2, 4]])
+    one, other = module.eval()(input_ids=ids).logits[:, :3]
+    if not torch.allclose(one, other, atol=1e-3, rtol=1e-3):
+        raise CheckpointError(
+            f"{folder}: {type(module).__name__} sees tokens behind the one that it says, expected a "
+            "causal model"
+        )
 
 
 @contextmanager
 def _quiet(logging: Any) -> Iterator[None]:
-    """Without a bar, which is the process's setting."""
-    shown = logging.is_progress_bar_enabled()
+    """Without a bar and tables, which are settings of the process."""
+    shown, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
+    logging.set_verbosity(logging.CRITICAL)
     try:
         yield
     finally:
+        logging.set_verbosity(level)
         if shown:
             logging.enable_progress_bar()
 
@@ -122,7 +140,8 @@ def save_model(
     elif isinstance(module, Llama):
         save_llama(module, folder, eos=eos, pad=pad, bos=bos)
     elif callable(getattr(own, "save_pretrained", None)):
-        own.save_pretrained(folder)
+        with _quiet(transformers_of("a model of transformers").utils.logging):
+            own.save_pretrained(folder)
     else:
         raise ConfigError(
             f"{type(module).__name__} has no save_pretrained, expected a Llama, a model of transformers or "

@@ -71,7 +71,9 @@ class Prompts(Protocol):
     """Where prompts come from."""
 
     text: Codec  # between them and texts
-    digest: str | None  # of a file and tokenizer that they are from
+    digests: Mapping[
+        str, Any
+    ]  # of the dataset and tokenizer that they are from, and whether it is the whole
     prompted: bool  # whether they are prompts, not whole texts
 
     def learned(self, first: int, count: int) -> list[Prompt]:
@@ -93,7 +95,7 @@ class TaskPrompts:
         self._task, self._seed = task, seed
         self.text: Codec = task.characters if codec is None else codec
         own = isinstance(self.text, Characters)
-        self.digest: str | None = None if own else self.text.digest
+        self.digests: Mapping[str, Any] = {} if own else {"tokenizer": self.text.digest}
 
     def learned(self, first: int, count: int) -> list[Prompt]:
         """Number k is drawn by the stream `prompts` of the run at k."""

@@ -13,6 +13,7 @@ from rlox.configs import RunConfig, make_run
 from rlox.configs.env import EnvConfig
 from rlox.configs.offline import IDLE, OfflineAlgorithmConfig, worded
 from rlox.configs.offline_critics import OfflineCriticsConfig
+from rlox.configs.text import is_text
 from rlox.envs.actions import UnitCodec
 from rlox.envs.normalize import EPSILON, FixedNormalizer, ObservationNormalizer
 from rlox.errors import CheckpointError, ConfigError
@@ -30,6 +31,10 @@ WHOLE = (
     "a policy is taken over whole: give the run the same algorithm, algo.net_arch and policy, and an "
     "environment with the same spaces"
 )
+OF_TEXT = (
+    "a model is taken over whole: give the run the same model, task or tokenizer, and adapters; rlox export "
+    "RUN writes one as a folder, which model=FOLDER takes into any run"
+)
 
 
 def warm_start(path: str, config: RunConfig, parts: Parts) -> dict[str, Any]:
@@ -46,7 +51,7 @@ def warm_start(path: str, config: RunConfig, parts: Parts) -> dict[str, Any]:
     except (CheckpointError, ConfigError) as error:
         raise ConfigError(f"init_from={path}: {error}") from error
     kinds = (trained.algo.name, config.algo.name)
-    _require_same(path, kinds, saved.weights, parts.actor.weights())
+    _require_same(path, kinds, saved.weights, parts.actor.weights(), is_text(config.env.id))
     if wrong := config.algo.other_function(trained.algo):
         raise ConfigError(f"init_from={path}: its policy has {wrong}")
     try:
@@ -74,14 +79,19 @@ def warm_start(path: str, config: RunConfig, parts: Parts) -> dict[str, Any]:
 
 
 def _require_same(
-    path: str, kinds: tuple[str, str], there: Mapping[str, Any], here: Mapping[str, Any]
+    path: str,
+    kinds: tuple[str, str],
+    there: Mapping[str, Any],
+    here: Mapping[str, Any],
+    text: bool,
 ) -> None:
     other = "" if kinds[0] == kinds[1] else f"a policy of {kinds[0]} does not begin {kinds[1]}: "
     for name in [*here, *there]:
         shapes = [list(w[name].shape) if name in w else "missing" for w in (there, here)]
         if shapes[0] != shapes[1]:
             raise ConfigError(
-                f"init_from={path}: {other}{name} is {shapes[0]} there and {shapes[1]} here\n  {WHOLE}"
+                f"init_from={path}: {other}{name} is {shapes[0]} there and {shapes[1]} here\n"
+                f"  {OF_TEXT if text else WHOLE}"
             )
 
 

@@ -16,7 +16,7 @@ from rlox.llm.batches import Answers, Pairs, Tokens, answers_of
 from rlox.llm.judges import Judge
 from rlox.llm.prompts import Prompt, Prompts, learned_after
 from rlox.llm.rewards import weighted_rewards
-from rlox.sources.store import Store
+from rlox.sources.store import Nowhere, Store
 from rlox.sources.writers import Writer
 from rlox.types import Clock, Episode, Progress, Update
 
@@ -83,12 +83,16 @@ class TextSource(ABC, Generic[B]):
 
     def save(self, store: Store) -> dict[str, Any]:
         """Of what file prompts are, if of one; the clock has the rest."""
-        digest = None if self.prompts is None else self.prompts.digest
-        return {} if digest is None else {"digest": digest}
+        return {} if self.prompts is None else dict(self.prompts.digests)
 
     def restore(self, state: Mapping[str, Any], store: Store) -> None:
         """Nothing to go on from; `CheckpointError` where the prompts are others than they were."""
-        if self.prompts is not None and state.get("digest") != self.prompts.digest:
+        here = {} if self.prompts is None else dict(self.prompts.digests)
+        played = isinstance(store, Nowhere) and here.get(
+            "whole"
+        )  # rows to evaluate by are said apart
+        names = ("tokenizer",) if played else ("dataset", "tokenizer", "whole")
+        if here and any(state.get(name) != here.get(name) for name in names):
             raise CheckpointError(
                 "its dataset or tokenizer has changed since (another SHA-256), or eval_dataset came or went: "
                 "give the run what it had, or begin another one with init_from"

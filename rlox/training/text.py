@@ -156,7 +156,8 @@ class ScoreEvaluator:
             worth, tokens = self.score(prompts)
             rewards += worth.tolist()
             lengths += tokens
-            some = [i for i, p in enumerate(prompts) if self._fits(p)][: SHOWN - len(shown)]
+            asked = enumerate(prompts if self.prompts.prompted else [])
+            some = [i for i, p in asked if self._fits(p)][: SHOWN - len(shown)]
             if some:
                 ids = [prompts[i].ids for i in some]
                 written = written_by(self.model, ids, self.how, generator)

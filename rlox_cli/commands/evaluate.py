@@ -84,6 +84,12 @@ class EvaluateConfig:
         "episodes are played, or fqe: fitted Q evaluation says from a dataset what the policy is worth",
         choices=("episodes", "fqe"),
     )
+    model: str | None = param(None, "where the model of a run on text is now", verbatim=True)
+    tokenizer: str | None = param(None, "where its tokenizer is now", verbatim=True)
+    dataset: str | None = param(None, "where the dataset of text is now", verbatim=True)
+    eval_dataset: str | None = param(
+        None, "a file of text to evaluate by, in place of rows that are held out", verbatim=True
+    )
     env: PlayedEnvConfig = param(doc="the environment", default_factory=PlayedEnvConfig)
     buffer: DataConfig = param(doc="the dataset", default_factory=DataConfig)
     fqe: FQEConfig = param(doc="fitted Q evaluation", default_factory=FQEConfig)

@@ -31,6 +31,8 @@ class ExportConfig:
     out: str | None = param(
         None, "the folder of policy.safetensors; without it RUN/export", verbatim=True
     )
+    model: str | None = param(None, "where the model of a run on text is now", verbatim=True)
+    tokenizer: str | None = param(None, "where its tokenizer is now", verbatim=True)
     trust: bool = param(False, "import what the run folder names, module:Name")
 
 

@@ -192,9 +192,55 @@ def test_rewards_have_columns_by_name_as_trl_hands_them_over(cli: Cli, files: Pa
     assert result["episodes"] and all(worth % 2 == 1 for worth in result["episodes"])
 
 
+def test_what_a_run_is_about_is_found_where_it_is_now(cli: Cli, files: Path) -> None:
+    given = ("algo=sft", "env=text", "dataset=chat.jsonl", "model=model", *SMALL)
+    assert cli("train", *given, "hydra.run.dir=run").code == 0
+    score = json.loads((files / "run" / "result.json").read_text())["episodes"]
+    (files / "chat.jsonl").rename(files / "other.jsonl")
+    (files / "model").rename(files / "away")
+    gone = cli("evaluate", "run")
+    assert gone.code == 2
+    assert "model=model: expected tiny, or a folder with config.json" in gone.err
+    now = ("model=away", "dataset=other.jsonl")
+    assert cli("evaluate", "run", *now, "episodes=200").code == 0
+    found = json.loads((files / "run" / "eval" / "last.json").read_text())
+    assert found["episodes"] == score
+    lines = (files / "other.jsonl").read_text().splitlines()[:5]
+    (files / "five.jsonl").write_text("\n".join(lines))
+    assert cli("evaluate", "run", *now, "eval_dataset=five.jsonl").code == 0
+    found = json.loads((files / "run" / "eval" / "last.json").read_text())
+    assert len(found["episodes"]) == 5
+    assert cli("resume", "run", *now, "total_steps=24").code == 0
+    assert cli("export", "run", "model=away").code == 0
+    changed = cli("evaluate", "run", "model=away", "dataset=five.jsonl")
+    assert "its dataset or tokenizer has changed since" in changed.err
+
+
+def test_a_reward_is_given_its_arguments(cli: Cli, files: Path) -> None:
+    (files / "scaling.py").write_text(
+        "def scaled(completions, prompts, texts, scale=1.0):\n    return [scale] * len(texts)\n"
+    )
+    given = ("algo=grpo", "env=text", "dataset=sums.jsonl", *SMALL)
+    ran = cli("train", *given, "algo.rewards=[{name: 'scaling:scaled', scale: 3.0}]")
+    assert ran.code == 0, ran.err
+    result = json.loads((only_run(files / "runs") / "result.json").read_text())
+    assert set(result["episodes"]) == {3.0}
+    ran = cli("train", *given, "algo.rewards=[{name: 'scaling:scaled', size: 3.0}]")
+    assert ran.code == 2
+    assert "algo.rewards[0]=scaling:scaled takes no size" in ran.err
+
+
 REFUSED = {
+    "algo=dpo env=text dataset=pairs.jsonl eval_dataset=sums.jsonl": (
+        "eval_dataset=sums.jsonl has no column chosen, and the dataset has prompt, chosen, rejected"
+    ),
+    "env=text dataset=pairs.jsonl algo.rewards=[right]": "line 1 says no right answer, which algo.rew",
+    "algo=grpo env=text dataset=sums.jsonl algo.rewards=[wanting:nan]": "returned nan, expected a finite",
+    "env=text dataset=sums.jsonl model=nowhere": "model=nowhere: expected tiny, or a folder with config",
     "env=text dataset=nowhere.jsonl": "dataset=nowhere.jsonl: there is no such file, expected one of",
-    "algo=grpo env=text dataset=chats.jsonl model=model algo.rewards=[close]": "its rows are whole texts;",
+    "algo=grpo env=text dataset=chats.jsonl model=model algo.rewards=[rewarding:same]": (
+        "its rows are whole texts; expected a column prompt"
+    ),
     "env=text dataset=chat.jsonl model=bare": "model=bare has no tokenizer beside it; set tokenizer=",
     "algo=grpo env=text dataset=sums.jsonl model=model algo.rewards=[close] algo.max_new_tokens=126": (
         "126 of them to be written (algo.max_new_tokens), and the model positions for 128"
@@ -215,7 +261,10 @@ REFUSED = {
 
 @pytest.mark.parametrize("line", REFUSED)
 def test_what_does_not_fit_a_file_is_told(line: str, cli: Cli, files: Path) -> None:
-    (files / "wanting.py").write_text("def wants(completions, prompts, colour): ...\n")
+    (files / "wanting.py").write_text(
+        "def wants(completions, prompts, colour): ...\n"
+        "def nan(completions, prompts): return [float('nan')] * len(completions)\n"
+    )
     if "model=bare" in line:
         folder(files / "bare")
         for path in (files / "bare").glob("tokenizer*"):

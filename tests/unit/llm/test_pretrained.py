@@ -13,6 +13,7 @@ import torch
 from helpers.pretrained import folder, qwen, tokenizer
 from safetensors.torch import load_file, save_file
 
+from rlox.algorithms import GRPO, SFT, BestOfN
 from rlox.errors import CheckpointError, ConfigError
 from rlox.llm import Llama, LlamaSize, Sampling, TextModel, completions, load_llama, save_llama
 from rlox.llm.codecs import Tokenizer
@@ -94,7 +95,7 @@ def test_weights_are_read_from_safetensors_only_and_code_of_a_folder_is_not(
     about |= {"auto_map": {"AutoConfig": "evil.C", "AutoModelForCausalLM": "evil.M"}}
     (made / "config.json").write_text(json.dumps(about | {"model_type": "evil"}))
     (made / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nC = M = None\n")
-    with pytest.raises(CheckpointError, match="is no causal model of transformers"):
+    with pytest.raises(CheckpointError, match="has no causal model that transformers reads"):
         load_model(made)
     assert not (tmp_path / "ran").exists()
 
@@ -144,3 +145,36 @@ def test_a_sequence_beyond_the_models_positions_is_told(tmp_path: Path) -> None:
         completions(model, ids, Sampling(max_new_tokens=8, temperature=0.0), None)
     with pytest.raises(ConfigError, match="a sequence of 20 tokens"):
         model.log_probs(torch.ones(1, 20, dtype=torch.long))
+
+
+def test_a_model_that_sees_what_it_is_to_say_is_refused(tmp_path: Path) -> None:
+    from transformers import BertConfig, BertLMHeadModel
+
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1}
+    torch.manual_seed(0)
+    made = BertLMHeadModel(BertConfig(vocab_size=50, num_attention_heads=2, **sizes))
+    for weight in made.parameters():
+        weight.data *= 5
+    made.save_pretrained(tmp_path / "bert")
+    with pytest.raises(CheckpointError, match="BertLMHeadModel sees tokens behind the one that it"):
+        load_model(tmp_path / "bert")
+
+
+def test_a_folder_alone_learns_from_prompts_of_the_users(tmp_path: Path) -> None:
+    made = folder(tmp_path / "m")
+
+    def short(completions: list[torch.Tensor], prompts: torch.Tensor) -> list[float]:
+        return [-float(len(tokens)) for tokens in completions]
+
+    grpo = GRPO(made, reward_fn=short, max_new_tokens=3)
+    prompts = torch.randint(3, 320, (4, 5))
+    assert -3.0 <= grpo.train_step(prompts)["mean_reward"] <= -1.0
+    (text,) = grpo.generate(["the sky is"])
+    (tokens,) = grpo.generate([torch.from_numpy(Tokenizer(made).encode("the sky is"))])
+    assert text == Tokenizer(made).decode(tokens.numpy())
+    assert BestOfN(made, short, n=2, max_new_tokens=3).generate(prompts).shape[0] == 4
+
+
+def test_weights_of_few_digits_are_warned_of() -> None:
+    with pytest.warns(UserWarning, match=r"weights of model are torch.bfloat16, in which steps"):
+        SFT(qwen().bfloat16())
