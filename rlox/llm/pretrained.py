@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from rlox.disk import replace_file
 from rlox.errors import CheckpointError, ConfigError, MissingExtraError
 from rlox.llm.adapters import has_adapters, save_adapters
 from rlox.llm.llama import Llama
@@ -29,6 +30,7 @@ __all__ = [
 
 # What is asked of transformers each time.
 HERE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+GENERATION = "generation_config.json"
 TOKENIZERS = ("tokenizer.json", "tokenizer_config.json")
 
 
@@ -133,12 +135,14 @@ def save_model(
     bos: int | None = None,
     base: str | None = None,
 ) -> None:
-    """Write a folder that transformers loads, or peft of adapters, which are in the model `base`."""
+    """Write a folder that transformers loads, or peft of adapters; `base` is the model's folder of before."""
     own: Any = module
     if has_adapters(module) and not callable(getattr(own, "get_base_model", None)):
         save_adapters(module, folder, base)
     elif isinstance(module, Llama):
         save_llama(module, folder, eos=eos, pad=pad, bos=bos)
+        if base is not None and (Path(base) / GENERATION).is_file():  # how it is meant to write
+            replace_file(folder / GENERATION, (Path(base) / GENERATION).read_bytes())
     elif callable(getattr(own, "save_pretrained", None)):
         with _quiet(transformers_of("a model of transformers").utils.logging):
             own.save_pretrained(folder)

@@ -175,6 +175,14 @@ def test_a_folder_alone_learns_from_prompts_of_the_users(tmp_path: Path) -> None
     assert BestOfN(made, short, n=2, max_new_tokens=3).generate(prompts).shape[0] == 4
 
 
+def test_how_a_model_is_meant_to_write_stays_beside_it(tmp_path: Path) -> None:
+    save_llama(Llama(LlamaSize(vocab_size=11, hidden_size=16)), tmp_path / "m")
+    told = json.dumps({"temperature": 0.6, "eos_token_id": 1})
+    (tmp_path / "m" / "generation_config.json").write_text(told)
+    SFT(tmp_path / "m", task="copy").save_pretrained(tmp_path / "saved")
+    assert (tmp_path / "saved" / "generation_config.json").read_text() == told
+
+
 def test_weights_of_few_digits_are_warned_of() -> None:
     with pytest.warns(UserWarning, match=r"weights of model are torch.bfloat16, in which steps"):
         SFT(qwen().bfloat16())
