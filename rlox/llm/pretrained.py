@@ -95,7 +95,7 @@ def load_model(folder: Path) -> nn.Module:
 @torch.no_grad()
 def _require_causal(module: nn.Module, folder: Path) -> None:
     """`CheckpointError` where what is said of a token depends on those behind it."""
-    ids = torch.tensor([[0, 1, 2, 3], [0, 1, 2, 4]])
+    ids = torch.tensor([[0, 1, 0, 0], [0, 1, 0, 1]])  # tokens that every model has
     one, other = module.eval()(input_ids=ids).logits[:, :3]
     if not torch.allclose(one, other, atol=1e-3, rtol=1e-3):
         raise CheckpointError(
