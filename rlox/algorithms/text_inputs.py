@@ -39,13 +39,12 @@ def codec_of(
 ) -> Codec | None:
     """The tokenizer that is named, or beside the model; else the task's characters, of a new model bytes."""
     own = given is None and config.model not in (None, TINY)
-    if own and not is_model(Path(str(config.model))):
-        needed = config.dataset is not None or config.tokenizer is None
-        if not sized or (needed and task is None):
-            raise ConfigError(
-                f"model={config.model}: expected tiny, or a folder with config.json and model.safetensors; "
-                "nothing is downloaded"
-            )
+    inside = config.dataset is not None and config.tokenizer is None  # the tokenizer was there
+    if own and (inside or not sized) and not is_model(Path(str(config.model))):
+        raise ConfigError(
+            f"model={config.model}: expected tiny, or a folder with config.json and model.safetensors; "
+            "nothing is downloaded"
+        )
     if config.tokenizer == BYTES:
         return Bytes()
     if config.tokenizer is not None:

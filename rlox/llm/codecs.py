@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from rlox.errors import ConfigError
 from rlox.llm.pretrained import HERE, is_tokenizer, transformers_of
 
-__all__ = ["Bytes", "Characters", "Codec", "Messages", "Tokenizer"]
+__all__ = ["Bytes", "Characters", "Codec", "Tokenizer"]
 
 Ids = Sequence[int] | NDArray[np.int64]
 STRANGE = "\ufffd"  # a token that has no text
@@ -55,16 +56,16 @@ class Codec(Protocol):
         """
 
 
-class _OwnCodec:
+class _OwnCodec(ABC):
     """0 pads, 1 ends a text: an answer is right token by token."""
 
     PAD, END = 0, 1
     pad: int = PAD
     ends: tuple[int, ...] = (END,)
 
+    @abstractmethod
     def encode(self, text: str, end: bool = False) -> NDArray[np.int64]:
-        """By a kind of it."""
-        raise AssertionError
+        """As `Codec.encode`."""
 
     def right(self, prompt: Ids, tokens: Ids, answer: str) -> float:
         """As `Codec.right`, whatever the prompt."""

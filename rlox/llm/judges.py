@@ -23,6 +23,7 @@ __all__ = ["AnswerJudge", "FunctionJudge", "Judge", "Judges", "RewardFunction"]
 # list where they have different lengths. What else it takes by name it gets: `texts`, the completions as
 # texts, and columns of the prompts, a list of each.
 RewardFunction = Callable[..., Sequence[Any]]
+OPEN = inspect.Parameter.VAR_KEYWORD
 
 
 class Judge(Protocol):
@@ -87,7 +88,8 @@ class FunctionJudge:
     def _asked(
         self, name: str, function: RewardFunction, rows: list[Tensor], prompts: Sequence[Prompt]
     ) -> NDArray[np.float64]:
-        more = _by_name(name, function, self._columns(rows, prompts))
+        texts = any(of.name == "texts" or of.kind is OPEN for of in _taken(function))
+        more = _by_name(name, function, self._columns(rows if texts else [], prompts))
         both = {"completions": rows, "prompts": _given(prompts)}
         named = [of.name for of in _taken(function)[:2]] == ["prompts", "completions"]
         try:
@@ -132,7 +134,7 @@ def _by_name(
 ) -> dict[str, list[Any]]:
     """Those columns that a function takes beside completions and prompts."""
     taken = _taken(function)
-    if any(of.kind is inspect.Parameter.VAR_KEYWORD for of in taken):
+    if any(of.kind is OPEN for of in taken):
         return dict(columns)
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     beside = [

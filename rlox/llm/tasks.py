@@ -15,7 +15,7 @@ from rlox.configs.names import nearest
 from rlox.errors import UnknownNameError
 from rlox.llm.codecs import Characters
 
-__all__ = ["HELD_OUT", "TASKS", "Example", "Task", "is_held_out", "task_of"]
+__all__ = ["TASKS", "Example", "Task", "is_held_out", "task_of"]
 
 HELD_OUT = 0.2  # part of the prompts that nothing is learned from
 

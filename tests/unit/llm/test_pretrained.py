@@ -183,6 +183,22 @@ def test_how_a_model_is_meant_to_write_stays_beside_it(tmp_path: Path) -> None:
     assert (tmp_path / "saved" / "generation_config.json").read_text() == told
 
 
+def test_a_run_on_ones_own_prompts_goes_on_without_the_folder_of_its_llama(tmp_path: Path) -> None:
+    save_llama(Llama(LlamaSize(vocab_size=11, hidden_size=16)), tmp_path / "m")
+
+    def none(completions: list[torch.Tensor], prompts: torch.Tensor) -> list[float]:
+        return [0.0] * len(completions)
+
+    grpo = GRPO(tmp_path / "m", reward_fn=none, max_new_tokens=2)
+    prompts = torch.ones(4, 3, dtype=torch.long)
+    grpo.train_step(prompts)
+    grpo.save(tmp_path / "saved")
+    shutil.rmtree(tmp_path / "m")
+    again = GRPO.from_checkpoint(tmp_path / "saved", reward_fn=none)
+    assert again.train_step(prompts)["updates"] == 2
+    assert again.policy.size == grpo.policy.size
+
+
 def test_weights_of_few_digits_are_warned_of() -> None:
     with pytest.warns(UserWarning, match=r"weights of model are torch.bfloat16, in which steps"):
         SFT(qwen().bfloat16())
