@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import copy
 import os
 import re
 import sys
@@ -14,14 +15,17 @@ from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 import hydra
+from hydra import version
 from hydra._internal.callbacks import Callbacks
 from hydra._internal.core_plugins.basic_launcher import BasicLauncher
 from hydra._internal.hydra import Hydra
+from hydra._internal.utils import create_config_search_path
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
 from hydra.types import HydraContext, RunMode
-from omegaconf import DictConfig
+from omegaconf import DictConfig, flag_override
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped]  # PyYAML, through omegaconf
 
@@ -64,9 +68,13 @@ def run(call: Call, task: Task) -> None:
     line = Line.read(call.command, call.args)
     job = _Job(task)
     with line.translated():
-        if line.parsed.cfg in ("job", "all"):
-            _check(line)
-        _hydra(line.command, [*line.flags, *line.overrides], job)
+        if line.composes_itself:
+            _hydra_main(line, line.overrides, job)
+        elif line.parsed.cfg:
+            _show(line)
+        else:
+            with _writable_folders(), _application(_require_one_run) as app:
+                app.run(line.primary, job, line.overrides)
     if job.error is not None:
         raise job.error
 
@@ -77,15 +85,20 @@ def run_sweep(call: Call, args: list[str], task: SweepTask) -> int:
     if not any(o.startswith("hydra.sweep.dir=") for o in line.overrides):
         line.overrides.append(f"hydra.sweep.dir={sweep.new_folder()}")
     with line.translated():
-        with _loader() as app:
+        with _application() as app:
             plan = sweep.plan(app, line.primary, line.overrides)
         task.prepare(plan)
         with tempfile.TemporaryDirectory() as nowhere:
             # Hydra's sweeper makes its folder in any case; a dry run shall leave none.
             more = [f"hydra.sweep.dir={nowhere}"] if plan.dry else []
             more += grid.sweeper() if plan.jobs is not None else []
+            more = [*line.overrides, *more]
             try:
-                _hydra(line.command, [*line.flags, *line.overrides, *more], task)
+                if line.composes_itself:
+                    _hydra_main(line, more, task)
+                else:
+                    with _writable_folders(), _application() as app:
+                        app.multirun(line.primary, task, [*more, "hydra.mode=MULTIRUN"])
             finally:
                 code = plan.finish(task.outcomes, call.line)
     return code
@@ -98,7 +111,7 @@ def sweep_job(
     """One job of the sweep that `args` are, by its number and overrides, as Hydra launches it."""
     line = Line.read(call.command, args)
     overrides = [*line.overrides, "hydra.mode=MULTIRUN"]
-    with line.translated(), _loader() as app:
+    with line.translated(), _application() as app:
         master = app.compose_config(
             line.primary, overrides, RunMode.MULTIRUN, with_log_configuration=False
         )
@@ -151,6 +164,14 @@ class Line:
     def primary(self) -> str:
         """The primary configuration."""
         return self.parsed.config_name or self.command.name
+
+    @property
+    def composes_itself(self) -> bool:
+        """Whether flags ask for something that only Hydra's `main` does, or for several things at once."""
+        flags = self.parsed
+        shown = (flags.help, flags.hydra_help, flags.shell_completion, flags.info is not None)
+        several = bool(flags.run) + bool(flags.multirun) + (flags.cfg is not None) > 1
+        return any(shown) or several or (flags.resolve and flags.cfg is None)
 
     @contextmanager
     def translated(self) -> Iterator[None]:
@@ -253,34 +274,75 @@ class _Job:
             return None
 
 
-def _check(line: Line) -> None:
-    """Hydra prints a config without calling the task, so validate it first.
+def _show(line: Line) -> None:
+    """Print the composed configuration (`--cfg`), once it is known to be valid.
 
-    A key that has to be given may be missing in what is only looked at.
+    A required key may be missing in a configuration that is only printed.
     """
-    with _loader():
-        config = hydra.compose(line.primary, line.overrides)
-    if not validate.not_given(validate.plain_data(config), line.command.schema):
-        line.command.check(config)
+
+    def check(composed: DictConfig) -> None:
+        if line.parsed.cfg == "hydra":
+            return
+        HydraConfig.instance().set_config(composed)  # what ${hydra:...} is resolved from
+        config = copy.deepcopy(composed)
+        with flag_override(config, ["struct", "readonly"], [False, False]):
+            del config["hydra"]
+        if not validate.not_given(validate.plain_data(config), line.command.schema):
+            line.command.check(config)
+
+    flags = line.parsed
+    with _application(check) as app:
+        app.show_cfg(line.primary, line.overrides, flags.cfg, flags.package, flags.resolve)
+
+
+def _require_one_run(composed: DictConfig) -> None:
+    if composed.hydra.mode == RunMode.MULTIRUN:
+        raise ConfigError(
+            "hydra.mode=MULTIRUN asks for several runs of a command that does one thing; "
+            "several trainings are rlox sweep"
+        )
+
+
+class _Application(Hydra):
+    """Hydra's application; `check` is called with what it composed, before that is used."""
+
+    check: Callable[[DictConfig], None] | None = None
+
+    def compose_config(self, *args: Any, **kwargs: Any) -> DictConfig:
+        """Compose as Hydra does, and check the result."""
+        composed = super().compose_config(*args, **kwargs)
+        if self.check is not None:
+            self.check(composed)
+        return composed
 
 
 @contextmanager
-def _loader() -> Iterator[Hydra]:
-    with hydra.initialize_config_module("rlox_cli.conf", version_base="1.3"):
-        app = GlobalHydra.instance().hydra
-        assert app is not None
+def _application(check: Callable[[DictConfig], None] | None = None) -> Iterator[Hydra]:
+    version.setbase("1.3")
+    app = _Application.create_main_hydra2("rlox", create_config_search_path(CONF))
+    assert isinstance(app, _Application)
+    app.check = check
+    try:
         yield app
+    finally:
+        GlobalHydra.instance().clear()
 
 
-def _hydra(command: Command, argv: list[str], task: Task) -> None:
-    with _hydra_environment(argv):
-        try:
-            hydra.main(version_base="1.3", config_path=CONF, config_name=command.name)(task)()
-        except OSError as error:
-            if isinstance(error, HydraException):  # "no such option" is one of both kinds
-                raise
-            # Tasks keep their errors to themselves: this is a folder that Hydra makes.
-            raise StorageError(f"{error.filename} cannot be written: {error.strerror}") from error
+def _hydra_main(line: Line, overrides: list[str], task: Task) -> None:
+    """What Hydra's own `main` does with the flags: help, information, completion."""
+    with _hydra_environment([*line.flags, *overrides]), _writable_folders():
+        hydra.main(version_base="1.3", config_path=CONF, config_name=line.command.name)(task)()
+
+
+@contextmanager
+def _writable_folders() -> Iterator[None]:
+    """A folder that Hydra cannot make is a `StorageError`; tasks keep their errors to themselves."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, HydraException):  # "no such option" is one of both kinds
+            raise
+        raise StorageError(f"{error.filename} cannot be written: {error.strerror}") from error
 
 
 def _flags(args: list[str], overrides: list[str]) -> list[str]:

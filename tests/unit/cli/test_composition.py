@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from helpers.cli import Cli, only_run
+from hydra._internal.hydra import Hydra
 from omegaconf import OmegaConf
 
 from rlox.algorithms import PPO
@@ -284,3 +285,28 @@ def test_text_from_the_environment_is_what_it_would_be_if_it_were_typed(
     monkeypatch.setenv("SEED", "seven")
     refused = cli("train", *given)
     assert (refused.code, refused.err) == (2, "rlox train: seed='seven': expected an integer\n")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [("train", "dry_run=true"), ("train", "--cfg", "job"), ("list", "algo")],
+)
+def test_a_command_composes_its_configuration_once(
+    args: tuple[str, ...], cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times: list[Any] = []
+    compose = Hydra.compose_config
+
+    def counting(*given: Any, **named: Any) -> Any:
+        times.append(given)
+        return compose(*given, **named)
+
+    monkeypatch.setattr(Hydra, "compose_config", counting)
+    assert cli(*args).code == 0
+    assert len(times) == 1
+
+
+def test_one_training_does_not_become_several_by_a_mode_of_hydra(cli: Cli) -> None:
+    result = cli("train", "hydra.mode=MULTIRUN", "dry_run=true")
+    assert result.code == 2
+    assert "several trainings are rlox sweep" in result.err
