@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
-BINARY = {".png", ".so", ".mp4", ".safetensors", ".gif", ".npz", ".seg", ".manifest"}
+BINARY = {".png", ".so", ".mp4", ".safetensors", ".gif", ".npz", ".seg", ".manifest", ".db"}
 MACHINE_PATH = re.compile(r"(?<![\w.])/(?:root|home|Users|work|opt)/\w")
 REGISTRY_HOST = re.compile(r"\b(?:pypi|pythonhosted|crates)\.(?:org|io)\b(?!-index)")
 UNFINISHED = re.compile(r"\b(?:[T]ODO|[F]IXME)\b")

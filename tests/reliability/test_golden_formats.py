@@ -1,4 +1,4 @@
-"""What earlier versions wrote (tests/golden, made by its make.py) is read as they would have read it."""
+"""Buffers, states and snapshots that earlier versions saved (tests/golden) are read as by those."""
 
 from __future__ import annotations
 
@@ -9,15 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from golden import make
+from golden import formats
+from golden.files import HERE
 from helpers.tagged import RINGS, TIERED, dataset
 
 import rlox
 from rlox.errors import CheckpointError
-
-pytestmark = pytest.mark.smoke
-
-HERE = Path(make.__file__).parent
 
 
 def recorded(name):
@@ -46,50 +43,50 @@ def copied(name, tmp_path):
 def test_a_saved_buffer_loads_with_its_rows_and_draws_and_goes_on(name, tmp_path):
     case = RINGS[name]
     buffer = case.make(tmp_path, seed=0)
-    buffer.load(copied(name, tmp_path))
-    check(make.contents(case, buffer, case.held()), name)
+    buffer.load(copied(f"buffers/{name}", tmp_path))
+    check(formats.contents(case, buffer, case.held()), f"buffers/{name}")
 
 
 @pytest.mark.parametrize("name", RINGS)
 def test_a_state_restores_with_its_rows_and_draws_and_goes_on(name, tmp_path):
     case = RINGS[name]
     buffer = case.make(tmp_path, seed=0)
-    buffer.restore(recorded(f"{name}.state2"))
-    check(make.contents(case, buffer, case.held()), name)
+    buffer.restore(recorded(f"buffers/{name}.state2"))
+    check(formats.contents(case, buffer, case.held()), f"buffers/{name}")
 
 
 @pytest.mark.parametrize("name", ["plain", "prioritized"])
 def test_a_state_of_format_1_is_refused_with_its_version(name, tmp_path):
     buffer = RINGS[name].make(tmp_path, seed=0)
     with pytest.raises(CheckpointError, match="format is 1, expected 2"):
-        buffer.restore(recorded(f"{name}.state1"))
+        buffer.restore(recorded(f"old/2026-11-21/{name}.state1"))
     assert len(buffer) == 0
 
 
 @pytest.mark.parametrize("name", TIERED)
 def test_the_rows_of_a_buffer_on_disk_are_taken_over(name, tmp_path):
     case = TIERED[name]
-    buffer = case.make(copied(name, tmp_path))
+    buffer = case.make(copied(f"buffers/{name}", tmp_path))
     buffer.verify()
-    check(make.contents(case, buffer, case.held()), f"{name}.newest")
+    check(formats.contents(case, buffer, case.held()), f"buffers/{name}.newest")
     buffer.close()
 
 
 @pytest.mark.parametrize("name", TIERED)
 def test_a_named_save_of_a_buffer_on_disk_loads_exactly(name, tmp_path):
     case = TIERED[name]
-    buffer = case.make(copied(name, tmp_path), seed=0)
+    buffer = case.make(copied(f"buffers/{name}", tmp_path), seed=0)
     buffer.load("named")
-    held = recorded(f"{name}.named")["gather/indices"]
-    check(make.contents(case, buffer, held), f"{name}.named")
+    held = recorded(f"buffers/{name}.named")["gather/indices"]
+    check(formats.contents(case, buffer, held), f"buffers/{name}.named")
     buffer.close()
 
 
 @pytest.mark.parametrize(("name", "normalize"), [("dataset", False), ("dataset_normalized", True)])
 def test_a_saved_dataset_loads_with_its_rows_moments_and_draws(name, normalize, tmp_path):
     data = dataset(normalize=normalize, seed=0, real=False)
-    data.load(copied(name, tmp_path))
-    check(make.draws(data), name)
+    data.load(copied(f"buffers/{name}", tmp_path))
+    check(formats.draws(data), f"buffers/{name}")
 
 
 def snapshot(name):
@@ -98,23 +95,23 @@ def snapshot(name):
 
 
 @pytest.mark.parametrize("precision", ["f64", "f32"])
-@pytest.mark.parametrize("env_id", make.ENVS)
+@pytest.mark.parametrize("env_id", formats.ENVS)
 def test_a_snapshot_of_a_batch_of_environments_goes_on_step_by_step(env_id, precision):
     env = rlox.VecEnv(4, seed=0, env_id=env_id, precision=precision)
-    env.restore(snapshot(f"{env_id}.{precision}"))
-    check(make.continued(env, 60), f"{env_id}.{precision}")
+    env.restore(snapshot(f"environments/{env_id}.{precision}"))
+    check(formats.steps_of_batch(env, 60), f"environments/{env_id}.{precision}")
 
 
-@pytest.mark.parametrize("env_id", make.ENVS)
+@pytest.mark.parametrize("env_id", formats.ENVS)
 def test_a_snapshot_of_one_environment_goes_on_step_by_step(env_id):
     env = rlox.SingleEnv(env_id, seed=0)
-    env.restore(snapshot(f"{env_id}.single"))
-    check(make.rest_of(env, 2), f"{env_id}.single")
+    env.restore(snapshot(f"environments/{env_id}.single"))
+    check(formats.steps_of_one(env, 2), f"environments/{env_id}.single")
 
 
 @pytest.mark.parametrize("suffix", ["manifest", "seg"])
 def test_a_file_of_a_later_version_is_refused_with_both_versions(suffix, tmp_path):
-    folder = copied("plain", tmp_path)
+    folder = copied("buffers/plain", tmp_path)
     for path in folder.glob(f"*.{suffix}"):
         data = bytearray(path.read_bytes())
         struct.pack_into("<I", data, 8, 2)
@@ -126,10 +123,10 @@ def test_a_file_of_a_later_version_is_refused_with_both_versions(suffix, tmp_pat
 
 
 def test_a_state_or_snapshot_of_a_later_version_is_refused_with_both_versions(tmp_path):
-    state = recorded("plain.state2")
+    state = recorded("buffers/plain.state2")
     with pytest.raises(CheckpointError, match="format is 3, expected 2"):
         RINGS["plain"].make(tmp_path).restore(state | {"format": 3})
     env = rlox.VecEnv(4, env_id="CartPole-v1")
-    now = snapshot("CartPole-v1.f64")
+    now = snapshot("environments/CartPole-v1.f64")
     with pytest.raises(CheckpointError, match=rf"format.*{now['format'] + 1}.*{now['format']}"):
         env.restore(now | {"format": now["format"] + 1})

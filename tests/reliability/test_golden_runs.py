@@ -1,78 +1,109 @@
-"""Training gives the numbers that it gave (tests/golden/runs, made by its make.py)."""
+"""Training gives the numbers that it gave (tests/golden/runs), in kernels that all x86 CPUs have."""
 
 from __future__ import annotations
 
-import json
-import shutil
-from pathlib import Path
+import platform
 
 import numpy as np
 import pytest
-from golden.runs import make
+import torch
+from golden import training
+from golden.cases import CASES, PINNED
+from golden.files import HERE, ROOT, load_index, read
+from helpers import pinned
 from safetensors.numpy import load_file
 
+import rlox.algorithms
 from rlox.algorithms import ALGORITHMS
-from rlox_cli.main import main
+from rlox.configs import ALGO_CONFIGS
 
-pytestmark = pytest.mark.smoke
-
-HERE = Path(make.__file__).parent
-
-
-@pytest.fixture(autouse=True)
-def at_the_root(monkeypatch):
-    """Where the dataset is found that one of the runs learned from."""
-    monkeypatch.chdir(HERE.parents[2])
+ANYWHERE = platform.machine() in ("x86_64", "AMD64")
+"""Whether pinned kernels are those of the golden files."""
 
 
-def check(found, name):
-    """Equal bit for bit on the machine type of the files, to 1e-6 on another."""
-    with np.load(HERE / f"{name}.npz") as file:
-        expected = {key: file[key] for key in file.files}
-    here = make.machine()["machine"]
-    exact = np.array_equal(expected.pop("machine"), here)
-    assert found and found.keys() <= expected.keys()
+def trace(place, names):
+    """The folder below which a child with pinned kernels wrote the arrays of these cases."""
+    pinned.run("golden", "trace", str(place), *names)
+    return place
+
+
+@pytest.fixture(scope="module")
+def traced(tmp_path_factory):
+    """The six runs that CI compares, made by one process."""
+    names = [name for run in PINNED for name in (f"runs/{run}", f"runs/{run}.after")]
+    return trace(tmp_path_factory.mktemp("six"), names)
+
+
+@pytest.fixture(scope="module")
+def all_traced(tmp_path_factory):
+    """Every case, made by one process."""
+    return trace(tmp_path_factory.mktemp("all"), [])
+
+
+def assert_as_recorded(place, name):
+    """Equal to the bit where torch and numpy are those of the file; those of others may sum otherwise."""
+    found, expected = read(place / f"{name}.npz"), read(HERE / f"{name}.npz")
+    index = load_index()
+    made = index["made"][index["files"][f"{name}.npz"]["made"]]
+    here = {"torch": torch.__version__, "numpy": np.__version__}
+    exact = ANYWHERE and {key: made[key] for key in here} == here
+    assert found and found.keys() == expected.keys()
     for key, got in found.items():
-        if exact:
-            np.testing.assert_array_equal(got, expected[key], err_msg=key, strict=True)
+        if exact or name.partition("/")[0] != "runs":
+            assert got.dtype == expected[key].dtype and got.shape == expected[key].shape, key
+            assert got.tobytes() == expected[key].tobytes(), f"{name}: {key}"
         else:
             np.testing.assert_allclose(got, expected[key], atol=1e-6, rtol=1e-6, err_msg=key)
 
 
-@pytest.mark.parametrize("name", make.CASES)
-def test_the_first_updates_leave_the_weights_moments_and_metrics_they_left(name):
-    run = make.made(name)
-    found = make.trace(run)
+@pytest.mark.parametrize("name", PINNED)
+def test_a_pinned_run_leaves_the_weights_moments_and_metrics_that_it_left(name, traced):
+    assert_as_recorded(traced, f"runs/{name}")
+
+
+@pytest.mark.parametrize("name", PINNED)
+def test_a_pinned_run_goes_on_from_a_checkpoint_of_an_earlier_version(name, traced):
+    assert_as_recorded(traced, f"runs/{name}.after")
+
+
+@pytest.mark.parametrize("name", training.RUNS)
+def test_a_checkpoint_of_an_earlier_version_opens_with_its_weights(name, monkeypatch):
+    monkeypatch.chdir(ROOT)  # from where some of them name a dataset or a model
+    folder = HERE / "runs" / name
+    run = getattr(rlox.algorithms, training.RUNS[name][0]).from_checkpoint(folder)
+    weights = {key: np.asarray(value) for key, value in run.learner.state()["weights"].items()}
     run.close()
-    assert len({key.partition("/")[0] for key in found}) == make.UPDATES
-    check(found, name)
+    expected = load_file(folder / "weights.safetensors")
+    assert run.clock.updates > 0
+    assert weights.keys() == expected.keys()
+    for key, array in expected.items():
+        np.testing.assert_array_equal(weights[key], array, err_msg=key, strict=True)
 
 
-@pytest.mark.parametrize("name", make.CASES)
-def test_a_checkpoint_of_an_earlier_version_goes_on_as_it_would_have(name):
-    run = make.CASES[name][0].from_checkpoint(HERE / name)
-    found = make.trace(run, first=make.SAVED_AFTER)
-    run.close()
-    check(found, f"{name}.after")
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in CASES if (HERE / f"{name}.npz").exists()])
+def test_a_golden_case_gives_the_arrays_that_it_gave(name, all_traced):
+    """Runs from their start and from checkpoints of earlier versions, buffers, environments."""
+    assert_as_recorded(all_traced, name)
 
 
-def test_a_run_folder_of_an_earlier_version_goes_on_to_the_weights_it_would_have_had(tmp_path):
-    """One of 256 steps, made before rows were means, and the weights at 512 of the same version."""
-    run = shutil.copytree(HERE / "folder", tmp_path / "run", symlinks=True)
-    before = (run / "metrics.jsonl").read_text()
-    assert main(["train", f"resume={run}", "total_steps=512"]) == 0
-    found = load_file(run / "checkpoints" / "last" / "weights.safetensors")
-    expected = load_file(HERE / "folder.after.safetensors")
-    exact = np.array_equal(np.load(HERE / "discrete.npz")["machine"], make.machine()["machine"])
-    assert found.keys() == expected.keys()
-    for name, weights in found.items():
-        np.testing.assert_allclose(weights, expected[name], rtol=0, atol=0 if exact else 1e-6)
-    after = (run / "metrics.jsonl").read_text()
-    kept = [json.loads(line)["env_steps"] for line in after.splitlines()]
-    assert kept == sorted(kept)
-    assert after.startswith("".join(before.splitlines(True)[:2]))
-    assert json.loads((run / "result.json").read_text())["env_steps"] == 512
+def test_every_algorithm_and_every_native_engine_has_a_trace():
+    runs = training.RUNS.values()
+    assert {facade for facade, _ in runs} == {facade.__name__ for facade in ALGORITHMS.values()}
+    native = {facade for facade, options in runs if options.get("backend") == "native"}
+    assert native == {facade.__name__ for facade in ALGORITHMS.values() if has_native(facade)}
 
 
-def test_every_algorithm_has_a_trace():
-    assert {facade for facade, _ in make.CASES.values()} == set(ALGORITHMS.values())
+def has_native(facade):
+    """Whether an algorithm has an engine in Rust for its updates."""
+    backend = ALGO_CONFIGS[facade.name].__dataclass_fields__["backend"]
+    return "native" in backend.metadata["choices"]
+
+
+def test_the_pinned_runs_cover_each_kind_of_learning():
+    facades = {training.RUNS[name][0] for name in PINNED}
+    assert facades == {"PPO", "SAC", "RecurrentPPO", "IQL", "GRPO"}
+    assert {training.RUNS[name][1].get("backend", "torch") for name in PINNED} == {
+        "torch",
+        "native",
+    }

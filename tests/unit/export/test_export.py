@@ -21,6 +21,7 @@ from rlox.export.arithmetic import difference
 from rlox.runs.algorithm import Algorithm
 
 ROOT = Path(__file__).resolve().parents[3]
+OLD = sorted((ROOT / "tests" / "golden" / "old").glob("*/policy/policy.safetensors"))
 RECORDED = 1000
 FROM_DATASETS = ("bc_", "td3_bc", "iql", "cql")  # of which the moments are played
 CASES = [
@@ -126,7 +127,6 @@ def asked(
     return subprocess.run([play, file, *more], input=given, capture_output=True)
 
 
-@pytest.mark.ci
 @pytest.mark.parametrize(("name", "normalized"), CASES)
 def test_rust_acts_as_the_policy_on_observations_that_it_has_met(
     cases: Any, play: Path, tmp_path: Path, name: str, normalized: bool
@@ -144,7 +144,19 @@ def test_rust_acts_as_the_policy_on_observations_that_it_has_met(
     )
 
 
-@pytest.mark.ci
+@pytest.mark.parametrize("file", OLD, ids=lambda file: file.parts[-3])
+def test_rust_plays_a_policy_that_an_earlier_version_exported(play: Path, file: Path) -> None:
+    with safe_open(file, "numpy") as held:
+        obs, outputs, actions = (
+            held.get_tensor(f"golden.{name}") for name in ("obs", "outputs", "actions")
+        )
+    done = asked(play, file, "--observations", given=obs.astype("<f4").tobytes())
+    assert done.returncode == 0, done.stderr
+    rows = np.array([[float(x) for x in line.split()] for line in done.stdout.splitlines()])
+    np.testing.assert_allclose(rows[:, 1:], outputs, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(rows[:, 0], actions)
+
+
 def test_the_example_plays_whole_episodes_in_the_environment_that_is_named(
     cases: Any, play: Path, tmp_path: Path
 ) -> None:

@@ -1,0 +1,135 @@
+"""Makes golden cases in a child process, and puts those that changed where the golden files are."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from helpers import pinned
+
+import golden.files as golden
+from golden.files import HERE, changes, entry, in_words, read, write
+
+MADE = "made.json"
+"""What a child says of itself and of the cases that it could not make."""
+PRODUCT = ("rlox", "rlox_cli", "conf", "rust", "Cargo.lock")
+
+
+def trace(out: Path, names: Sequence[str]) -> None:
+    """Make cases in this process and write their arrays and folders below `out`."""
+    from golden.cases import CASES, select
+
+    failed: dict[str, str] = {}
+    for name in select(names):
+        print(name, file=sys.stderr, flush=True)
+        try:
+            for path, arrays in CASES[name](out).items():
+                write(out / f"{path}.npz", arrays)
+        except Exception as error:  # of an old commit, to which the case may be unknown
+            failed[name] = f"{type(error).__name__}: {error}".splitlines()[0]
+    said = {"failed": failed, **about_here()}
+    (out / MADE).write_text(json.dumps(said, indent=1), encoding="utf-8")
+
+
+def about_here() -> dict[str, Any]:
+    """The package that this process imports, and what last bits depend on."""
+    import numpy
+    import torch
+
+    import rlox
+    from rlox_cli.provenance import cpu_model
+
+    return {
+        "rlox": str(Path(rlox.__file__).resolve().parent),
+        "cpu": cpu_model(),
+        "pinned": all(os.environ.get(key) == value for key, value in pinned.PINS.items()),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+    }
+
+
+def in_child(
+    python: str, out: Path, names: Sequence[str], environ: Mapping[str, str], tests: Path
+) -> dict[str, Any]:
+    """Let an interpreter make cases below `out` as the code in `tests` defines them; what it says of itself.
+
+    Its `rlox` is the one that is installed there: `-P` keeps the working directory out of its path.
+    """
+    line = [python, "-P", "-m", "golden", "trace", str(out), *names]
+    paths = {**environ, "PYTHONPATH": str(tests)}
+    subprocess.run(line, cwd=tests.parent, env=paths, check=True)
+    said: dict[str, Any] = json.loads((out / MADE).read_text(encoding="utf-8"))
+    return said
+
+
+def make(names: Sequence[str]) -> int:
+    """Make cases with pinned kernels, print every array's largest change, and write those that changed.
+
+    A saved folder that is there stays, as the version wrote it that made it: today's has to read it.
+    """
+    with TemporaryDirectory() as place:
+        said = in_child(sys.executable, Path(place), names, pinned.environment(), HERE.parent)
+        written = install(Path(place))
+    index = golden.load_index()
+    key = record(index, said)
+    files = golden.golden_files()
+    index["files"] = {name: row for name, row in index["files"].items() if name in files}
+    index["files"] |= {name: entry(name, key) for name in written}
+    used = {row["made"] for row in index["files"].values()}
+    index["made"] = {key: about for key, about in index["made"].items() if key in used}
+    golden.save_index(index)
+    for case, reason in said["failed"].items():
+        print(f"{case}: cannot be made: {reason}")
+    print(f"{len(written)} files written")
+    return 1 if said["failed"] else 0
+
+
+def install(place: Path) -> list[str]:
+    """Copy arrays that changed, and folders that are not there, from `place`; the files written."""
+    written: list[str] = []
+    for path in sorted(place.glob("*/*.npz")):
+        name = path.relative_to(place).as_posix()
+        before = read(HERE / name) if (HERE / name).exists() else {}
+        after = read(path)
+        found = dict(changes(before, after))
+        print(f"{name}: {in_words(found)}")
+        for key, change in found.items():
+            print(f"  {key}: {'equal' if change is None else change}")
+        if any(change is not None for change in found.values()):
+            write(HERE / name, after)
+            written.append(name)
+    for folder in sorted(p for p in place.glob("*/*") if p.is_dir()):
+        below = folder.relative_to(place)
+        if not (HERE / below).exists():
+            shutil.copytree(folder, HERE / below, symlinks=True)
+            written += [(below / name).as_posix() for name in golden.golden_files(folder)]
+    return written
+
+
+def record(index: dict[str, Any], said: Mapping[str, Any]) -> str:
+    """The key in `index["made"]` of what a package of a checkout makes here and now, which is added."""
+    checkout = Path(said["rlox"]).parent
+    sha = _git(checkout, "rev-parse", "--short=8", "HEAD").strip()
+    changed = bool(_git(checkout, "status", "--porcelain", "--", *PRODUCT).strip())
+    about = {
+        "commit": sha + (" and what was not committed" if changed else ""),
+        "date": datetime.now(UTC).date().isoformat(),
+        **{key: said[key] for key in ("cpu", "pinned", "torch", "numpy")},
+    }
+    key = f"{about['date']} {sha}" + (" pinned" if said["pinned"] else "")
+    while index["made"].setdefault(key, about) != about:  # on another CPU, say
+        key += "'"
+    return key
+
+
+def _git(checkout: Path, *arguments: str) -> str:
+    line = ["git", "-C", str(checkout), *arguments]
+    return subprocess.run(line, stdout=subprocess.PIPE, text=True, check=True).stdout
