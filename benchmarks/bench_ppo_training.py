@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from harness.machine import describe_commit, now
 
 from rlox_cli.provenance import cpu_model
 
@@ -135,6 +136,7 @@ def measure(system: str, steps: int, seed: int) -> dict[str, Any]:
 
 def compare(steps: int, repeats: int) -> dict[str, Any]:
     """Alternate the systems and put medians and paired ratios together."""
+    begun = now()
     runs: dict[str, list[dict[str, Any]]] = {s: [] for s in SYSTEMS}
     for seed in range(repeats):
         for system in SYSTEMS:
@@ -157,6 +159,9 @@ def compare(steps: int, repeats: int) -> dict[str, Any]:
         "benchmark": "ppo_training",
         "env": "CartPole-v1",
         "steps": steps,
+        "date": begun,
+        "commit": describe_commit(),
+        "command": f"python benchmarks/{Path(__file__).name} --steps {steps} --repeats {repeats}",
         "machine": {"cpu": cpu_model(), "cores": os.cpu_count()},
         "versions": {p: version(p) for p in ("rlox", "stable-baselines3", "torch", "gymnasium")},
         "threads": 1,

@@ -22,12 +22,16 @@ class Trained:
 
 class Stopwatch:
     """Seconds by part, of this process's CPU unless another clock is given: where a run has one thread,
-    others' work does not count.
+    others' work does not count. `wall` is the clock of what calls say themselves.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.process_time) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.process_time,
+        wall: Callable[[], float] = time.perf_counter,
+    ) -> None:
         self.seconds: dict[str, float] = {}
-        self._clock = clock
+        self._clock, self._wall = clock, wall
         self._parting = 0  # calls under way that tell themselves what their parts take
 
     def timed(self, part: str, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -53,13 +57,13 @@ class Stopwatch:
         """
 
         def measured(*args: Any, **kwargs: Any) -> Any:
-            wall, begun = time.perf_counter(), self._clock()
+            wall, begun = self._wall(), self._clock()
             self._parting += 1
             try:
                 found = call(*args, **kwargs)
             finally:
                 self._parting -= 1
-            spent, wall = self._clock() - begun, time.perf_counter() - wall
+            spent, wall = self._clock() - begun, self._wall() - wall
             beside = spent * min(1.0, told(found) / wall)
             self._add(other, beside)
             self._add(part, spent - beside)

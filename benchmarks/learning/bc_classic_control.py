@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from children import RLOX, python, train
+from children import RLOX, commit, python, train
 from numpy.typing import NDArray
 from tables import RESAMPLES, interval
 
@@ -68,6 +68,7 @@ def clone(leg: Leg, seed: int) -> dict[str, Any]:
         "transitions": about["transitions"],
         "updates": results[1]["updates"],
         "packages": origin["packages"],
+        **commit(),
     }
 
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import yaml  # type: ignore[import-untyped]  # PyYAML, through omegaconf
 
+from rlox_cli.provenance import git_state
+
 # `-P` keeps the working directory off the path: in a clone, the installed rlox is meant and not the
 # sources there, which have no compiled part.
 RLOX = ("-P", "-m", "rlox_cli.main")
@@ -31,6 +33,12 @@ def python(*arguments: str | Path, interpreter: Path | None = None) -> str:
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}\nended with {done.returncode}:\n{done.stderr}")
     return done.stdout
+
+
+def commit() -> dict[str, str]:
+    """The commit of the checkout, as a part of what a result says of itself; nothing outside a repository."""
+    state = git_state(Path(__file__).parent)
+    return {} if state is None or state["sha"] is None else {"commit": state["sha"]}
 
 
 def train(root: Path, *overrides: str) -> Path:

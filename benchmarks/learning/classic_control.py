@@ -24,7 +24,7 @@ import numpy as np
 import sb3
 import solving
 import tables
-from children import python, train
+from children import commit, python, train
 from omegaconf import OmegaConf
 from tables import LAST, Runs, Whole, curve
 
@@ -161,7 +161,7 @@ def run_sb3(campaign: Campaign, leg: Leg, system: System, seed: int) -> dict[str
     seconds = {"train": time.perf_counter() - begun}
     played = sb3.playing(leg.env, settings["env"])
     returns = sb3.evaluate(model, played, EPISODES, EVAL_SEED)
-    return outcome(leg, returns, ends, seconds) | {"provenance": sb3.provenance(model)}
+    return outcome(leg, returns, ends, seconds) | {"provenance": sb3.provenance(model) | commit()}
 
 
 def outcome(

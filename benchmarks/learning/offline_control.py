@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from children import RLOX, python, train
+from children import RLOX, commit, python, train
 from offline_legs import ALGORITHMS, FOLDER, LEGS, PEERS, Leg, path_of
 from offline_report import report
 
@@ -65,6 +65,7 @@ def learned(leg: Leg, seed: int, algorithm: str, data: Path) -> dict[str, Any]:
         **({} if asked is None else {"asked": asked, "follows": rank_correlation(asked)}),
         "dataset": about["digest"],
         "packages": origin["packages"],
+        **commit(),
     }
 
 
@@ -96,7 +97,7 @@ def of_peer(interpreter: Path, leg: Leg, seed: int, algorithm: str, data: Path) 
         python(script, *map(str, given), interpreter=interpreter).splitlines()[-1]
     )
     about = json.loads((data / "dataset.json").read_text())
-    return {**found, "updates": leg.updates[algorithm], "dataset": about["digest"]}
+    return {**found, "updates": leg.updates[algorithm], "dataset": about["digest"], **commit()}
 
 
 def write(path: Path, document: dict[str, Any]) -> None:

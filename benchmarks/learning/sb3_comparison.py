@@ -1,8 +1,8 @@
 """rlox beside Stable-Baselines3 on the classic tasks: the missing runs, tables and figures of
 experiments/sb3_comparison.
 
-rlox's runs are those of experiments/classic_control_suite. Stable-Baselines3's are taken from earlier
-campaigns that ran it with the same hyperparameters, steps and seeds, and say with what; what is missing is
+rlox's runs are those of experiments/classic_control_suite. Stable-Baselines3's are taken from
+experiments/off_policy_control where it ran the same hyperparameters, steps and seeds; what is missing is
 run. The speeds are those of benchmarks/results/training.json.
 
     pip install '.[peers]' && python benchmarks/learning/sb3_comparison.py
@@ -14,17 +14,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import a2c_classic_control
 import classic_control_suite
 import comparison_report
-import dqn_classic_control
 import off_policy_control
 from classic_control import PAIR, Campaign, Leg, main
 
 SUITE = classic_control_suite.CAMPAIGN
-EARLIER = tuple(
-    module.CAMPAIGN for module in (a2c_classic_control, dqn_classic_control, off_policy_control)
-)
+EARLIER = (off_policy_control.CAMPAIGN,)
 
 
 @dataclass(frozen=True)

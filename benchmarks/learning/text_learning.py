@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from children import RLOX, python, trained
+from children import RLOX, commit, python, trained
 from tables import estimate, finals, markdown, publish
 
 from rlox.algorithms import ALGORITHMS, BestOfN
@@ -124,7 +124,7 @@ def result_of(system: str, seed: int, data: Path) -> dict[str, Any]:
     begin = begin_of(seed, data)
     start = ALGORITHMS["sft"].from_checkpoint(begin)
     if system == SAMPLER:
-        return {"returns": best_of(start, seed), "samples": 0}
+        return {"returns": best_of(start, seed), "samples": 0, **commit()}
     run = begin
     if system != BEGIN:
         run = run_of(system, seed, data, f"init_from={begin}", *SYSTEMS[system])
@@ -135,6 +135,7 @@ def result_of(system: str, seed: int, data: Path) -> dict[str, Any]:
         **apart(loaded.from_checkpoint(run), start, seed),
         "samples": json.loads((run / "result.json").read_text())["samples"],
         "packages": json.loads((run / "provenance.json").read_text())["packages"],
+        **commit(),
     }
 
 
@@ -164,6 +165,7 @@ def of_peer(interpreter: Path, seed: int, data: Path) -> dict[str, Any]:
         **apart(run, start, seed),
         "samples": SAMPLES,
         "packages": packages,
+        **commit(),
     }
 
 

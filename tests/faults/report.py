@@ -6,9 +6,13 @@ import fcntl
 import json
 import os
 import platform
+import subprocess
 from datetime import date
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+from rlox_cli.provenance import cpu_model
 
 FULL = os.environ.get("RLOX_FULL") == "1"
 REPORT = Path(__file__).resolve().parents[2] / "benchmarks" / "reliability" / "report.json"
@@ -23,9 +27,26 @@ def record(name: str, counts: dict[str, Any]) -> None:
 
 
 def dated(counts: dict[str, Any]) -> dict[str, Any]:
-    """Counts with when and on what they were counted."""
-    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
-    return {**counts, "date": date.today().isoformat(), "machine": machine}
+    """Counts with when, on what and of which commit they were counted."""
+    machine = f"{cpu_model()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    of = commit(REPORT.parents[2])
+    return {**counts, "date": date.today().isoformat(), "machine": machine, "commit": of}
+
+
+@cache
+def commit(root: Path) -> dict[str, Any]:
+    """The commit that is checked out, and whether a tracked file other than the report differs from it.
+
+    The report itself is left out: what is counted first would mark all that follows.
+    """
+    rest = ("--", ".", f":!{REPORT.relative_to(REPORT.parents[2])}")
+    changes = _git(root, "status", "--porcelain", "--untracked-files=no", *rest)
+    return {"id": _git(root, "rev-parse", "HEAD"), "changed": changes != ""}
+
+
+def _git(root: Path, *arguments: str) -> str:
+    line = ["git", "-C", str(root), *arguments]
+    return subprocess.run(line, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def add(path: Path, name: str, entry: dict[str, Any]) -> None:

@@ -33,13 +33,6 @@ def blocks(language: str) -> list[str]:
 
 
 SETUPS = [line for b in blocks("sh") for line in b.splitlines() if line.startswith("python3 ")]
-# Lines with a placeholder of the reader's (NAME, my_pkg) cannot run; sweeps are many configurations.
-SHOWN = [
-    shlex.split(line, comments=True)[1:]
-    for block in blocks("sh")
-    for line in block.splitlines()
-    if line.startswith("rlox train") and "my_pkg" not in line
-]
 
 
 def rlox(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -64,22 +57,11 @@ def test_ci_runs_the_readmes_command_as_written(command):
     assert command in (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
 
 
-@pytest.mark.parametrize("arguments", SHOWN, ids=" ".join)
-def test_a_shown_train_command_is_a_valid_configuration(arguments, workdir):
-    show = [] if "--help" in arguments else ["--cfg", "job"]
-    result = rlox([*arguments, *show], workdir)
-    assert result.returncode == 0, result.stdout
-
-
 def test_the_readme_says_how_the_command_is_called_and_what_the_set_up_takes():
     text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     assert "the command is `.venv/bin/rlox`, or `rlox` after `source .venv/bin/activate`" in text
     assert re.search(r"The set-up takes about \d+ GB of disk", text)
     assert "https://pytorch.org/get-started" in text
-
-
-def test_the_readme_shows_commands_of_the_runner():
-    assert len(SHOWN) >= 3
 
 
 def test_shown_output_is_what_the_command_prints(workdir):
@@ -106,15 +88,6 @@ def shown_in(page: Path, language: str) -> list[str]:
 
 OTHERS = [p for p in PAGES if p.name != "README.md" or p.parent != ROOT]
 PYTHON = [(p, number) for p in OTHERS for number in range(len(shown_in(p, "python")))]
-# With a placeholder of the reader's a line cannot run.
-READERS = re.compile(r"\b(?:RUN|NAME|FOLDER|my_\w+)\b")
-COMMANDS = [
-    (p, line)
-    for p in OTHERS
-    for block in shown_in(p, "sh")
-    for line in block.splitlines()
-    if re.match(r"rlox (?:train|sweep) ", line) and not READERS.search(line)
-]
 
 
 def name_of(value: object) -> str:
@@ -126,23 +99,6 @@ def test_a_python_block_of_a_page_runs(page, number, workdir):
     names: dict[str, object] = {}
     exec(compile(shown_in(page, "python")[number], f"{page}, python block {number}", "exec"), names)
     assert len(names) > 1, "a block that makes nothing"
-
-
-@pytest.mark.parametrize(("page", "line"), COMMANDS, ids=name_of)
-def test_a_command_that_a_page_shows_is_a_valid_configuration(page, line, workdir, capsys):
-    # of several values the first: a whole sweep is many configurations
-    arguments = [
-        re.sub(r"=range\((\d+),.*|,.*", r"=\1" if "=range(" in argument else "", argument)
-        for argument in shlex.split(line, comments=True)[1:]
-    ]
-    show = [] if "--cfg" in arguments else ["--cfg", "job"]
-    code = main([*arguments, *show])
-    captured = capsys.readouterr()
-    if "pip install 'rlox[" in captured.err:
-        pytest.skip(f"extra not installed: {captured.err.strip()}")
-    assert code == 0, captured.err
-    (env,) = [a.partition("=")[2] for a in arguments if a.startswith("env=")]
-    assert f"id: {env}" in captured.out
 
 
 # What the files that pages show have to set, as `--cfg all` prints it.
@@ -170,7 +126,6 @@ def test_a_file_that_a_page_shows_composes(page, block, workdir, capsys):
 
 def test_the_pages_show_what_is_tried():
     assert {page.name for page, _ in PYTHON} >= {"buffers.md", "README.md"}
-    assert "cli.md" in {page.name for page, _ in COMMANDS}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))

@@ -6,13 +6,11 @@ import json
 import shutil
 from pathlib import Path
 
-import a2c_classic_control
 import children
 import classic_control
-import dqn_classic_control
 import numpy as np
+import off_policy_control
 import one_task_each
-import ppo_classic_control
 import pytest
 import sb3
 import tables
@@ -21,11 +19,8 @@ from omegaconf import OmegaConf
 
 from rlox.statistics import iqm
 
-CAMPAIGNS = {
-    module.CAMPAIGN.name: module.CAMPAIGN
-    for module in (ppo_classic_control, a2c_classic_control, dqn_classic_control)
-}
-ALL = CAMPAIGNS | {one_task_each.CAMPAIGN.name: one_task_each.CAMPAIGN}
+OFF_POLICY = off_policy_control.CAMPAIGN
+ALL = {campaign.name: campaign for campaign in (OFF_POLICY, one_task_each.CAMPAIGN)}
 LEG = Leg("CartPole-v1", 1_000, seeds=2)
 
 
@@ -50,28 +45,15 @@ def campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Campaign:
     return made
 
 
-def test_the_legs_and_their_seeds():
-    plan = {
-        name: {leg.name: (leg.env, leg.steps, leg.seeds) for leg in campaign.legs}
-        for name, campaign in CAMPAIGNS.items()
-    }
+def test_off_policy_control_has_four_legs_and_ten_five_and_three_seeds():
+    plan = {leg.name: (leg.env, leg.steps, leg.seeds) for leg in OFF_POLICY.legs}
     assert plan == {
-        "ppo_classic_control": {
-            "CartPole-v1": ("CartPole-v1", 100_000, 10),
-            "Acrobot-v1": ("Acrobot-v1", 200_000, 5),
-            "Pendulum-v1": ("Pendulum-v1", 100_000, 5),
-        },
-        "a2c_classic_control": {
-            "CartPole-v1_100k": ("CartPole-v1", 100_000, 10),
-            "CartPole-v1_500k": ("CartPole-v1", 500_000, 10),
-            "Acrobot-v1": ("Acrobot-v1", 500_000, 5),
-        },
-        "dqn_classic_control": {
-            "CartPole-v1": ("CartPole-v1", 50_000, 10),
-            "Acrobot-v1": ("Acrobot-v1", 100_000, 5),
-        },
+        "Pendulum-v1_SAC": ("Pendulum-v1", 20_000, 10),
+        "Pendulum-v1_TD3": ("Pendulum-v1", 20_000, 10),
+        "MountainCarContinuous-v0_SAC": ("MountainCarContinuous-v0", 50_000, 5),
+        "HalfCheetah-v5_SAC": ("HalfCheetah-v5", 100_000, 3),
     }
-    assert all(campaign.script.is_file() for campaign in CAMPAIGNS.values())
+    assert OFF_POLICY.script.is_file()
 
 
 @pytest.mark.parametrize("campaign", ALL.values(), ids=list(ALL))
@@ -170,6 +152,13 @@ def test_a_run_of_a_campaign_that_was_stopped_goes_on_and_one_that_is_done_is_no
     assert (run / "result.json").exists()
     assert len((run / "metrics.jsonl").read_text().splitlines()) == len(whole.splitlines())
     assert children.train(root, *short, "checkpoint.every=4") != run  # which was asked other things
+
+
+def test_a_result_names_the_commit_of_the_checkout_and_none_outside_of_one(monkeypatch):
+    monkeypatch.setattr(children, "git_state", lambda folder: {"sha": "ab" * 20, "dirty": False})
+    assert children.commit() == {"commit": "ab" * 20}
+    monkeypatch.setattr(children, "git_state", lambda folder: None)
+    assert children.commit() == {}
 
 
 def test_what_a_failed_child_said_is_told():

@@ -1,0 +1,349 @@
+"""Writes README's tables and counts from committed results, between its `<!-- figures: NAME -->` comments.
+
+python benchmarks/readme_tables.py            # rewrites README.md
+python benchmarks/readme_tables.py --check    # exit 1 if README.md says something else
+
+| block | committed results |
+|---|---|
+| learning | benchmarks/results/learning.json (benchmarks/learning/readme_scores.py writes it) |
+| resume | benchmarks/reliability/report.json |
+| ppo | benchmarks/results/ppo_training.json |
+| training | benchmarks/results/training.json |
+| primitives | benchmarks/results/all.json and buffer_ops.json, of a case the newer one |
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
+RESULTS = Path("benchmarks") / "results"
+BLOCK = re.compile(r"(<!-- figures: (\w+) -->\n)(.*?)(<!-- end of figures -->)", re.DOTALL)
+
+# A row of the primitives' table: its words, then a case's work, its sizes and our system in it.
+PRIMITIVES: tuple[tuple[str, tuple[tuple[str, Sequence[str], Sequence[str]], ...]], ...] = (
+    (
+        "`compute_gae`, 128 / 2,048 / 32,768 steps, float64",
+        (("GAE of one trajectory, float64", ("128", "2,048", "32,768"), ("rlox",)),),
+    ),
+    (
+        "GAE of 256 environments x 2,048 steps, float32: time-major / env-major",
+        (
+            (
+                "GAE of 256 environments, float32",
+                ("256 x 2,048",),
+                ("rlox time-major, into", "rlox env-major"),
+            ),
+        ),
+    ),
+    (
+        "`compute_vtrace`, 2,048 steps",
+        (("V-trace of one trajectory, float32", ("2,048",), ("rlox",)),),
+    ),
+    (
+        "`VecEnv.step_all`, CartPole, 2,048 environments: float64 / float32",
+        (("one step of n x CartPole-v1", ("2,048",), ("rlox", "rlox f32")),),
+    ),
+    (
+        "`compute_batch_group_advantages`, 16x4 / 256x16 / 1,024x32",
+        (("group advantages, float64", ("16 x 4", "256 x 16", "1,024 x 32"), ("rlox",)),),
+    ),
+    (
+        "k3 token KL, float32, 1x128 / 1x8,192 / 32x2,048",
+        (("k3 token KL, float32", ("1 x 128", "1 x 8,192", "32 x 2,048"), ("rlox",)),),
+    ),
+    (
+        "`ReplayBuffer.push`, one transition, obs 4 / 2 x 28,224 float32 / uint8",
+        (
+            ("push of one transition, obs 4", ("1",), ("rlox",)),
+            ("push of one transition, 2 x 28,224 float32", ("unrelated",), ("rlox",)),
+            ("push of one transition, 2 x 28,224 uint8", ("unrelated",), ("rlox",)),
+        ),
+    ),
+    (
+        "`ReplayBuffer.sample`, 32 / 256 / 1,024 rows, obs 4",
+        (("sample, obs 4", ("32", "256", "1,024"), ("rlox",)),),
+    ),
+    ("the same, obs 17", (("sample, obs 17", ("32", "256", "1,024"), ("rlox",)),)),
+    (
+        "the same, 32 / 256 rows of 2 x 28,224 float32, into given arrays",
+        (("sample of 28,224 float32", ("32", "256"), ("rlox into",)),),
+    ),
+    (
+        "`PrioritizedReplayBuffer`, sample and update of 256",
+        (("prioritized sample and update, capacity 100,000", ("256",), ("rlox",)),),
+    ),
+)
+
+# A row of the training table: its words, then the works and sizes whose ratios its cells have.
+TRAINING = (
+    ("PPO, CartPole-v1", "PPO on CartPole-v1", ("4,096 steps",)),
+    ("A2C, CartPole-v1", "A2C on CartPole-v1", ("10,000 steps",)),
+    (
+        "DQN, CartPole-v1, 256x256; batches of 256",
+        "DQN on CartPole-v1",
+        ("4,096 steps", "2,048 steps, batch 256"),
+    ),
+    *(
+        (
+            f"{algo}, Pendulum-v1, 64x64; 256x256",
+            f"{algo} on Pendulum-v1",
+            (
+                "1,376 steps, net 64x64, batch 256, 1 envs",
+                "416 steps, net 256x256, batch 256, 1 envs",
+            ),
+        )
+        for algo in ("SAC", "TD3")
+    ),
+)
+TRAINED = ("rlox", "rlox, Gymnasium", "native")
+PARTS = {
+    "total": "total",
+    "collection": "collect",
+    "update": "update",
+    "evaluation, 50 episodes": "evaluate",
+}
+NATIVE = "Native "
+TEXT = ("SFT", "GRPO", "RLOO", "DPO", "OnlineDPO")
+
+
+def read(path: Path, root: Path = ROOT) -> Any:
+    """A committed JSON file."""
+    return json.loads((root / path).read_text(encoding="utf-8"))
+
+
+def times(ratio: float) -> str:
+    """A ratio with two digits behind the point below 2, where a tenth would round a loss to 1.0x."""
+    return f"{ratio:.2f}x" if ratio < 2 else f"{ratio:.1f}x"
+
+
+def seconds(value: float) -> str:
+    """A duration in seconds."""
+    return f"{value:.2f} s" if value < 1 else f"{value:.1f} s"
+
+
+def commit_of(commit: dict[str, Any]) -> str:
+    """A commit in a sentence, with what keeps it from being exact."""
+    changed = " with local changes" if commit.get("changed") else ""
+    return f"{commit['id'][:8]}{changed}"
+
+
+def made(report: dict[str, Any]) -> str:
+    """When, on what and of which commit a results file is."""
+    return (
+        f"commit {commit_of(report['commit'])}, {report['date'][:10]}, {report['machine']['cpu']}"
+    )
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [f"| {' | '.join(line)} |" for line in (head, *rows)]
+    return "\n".join([lines[0], f"|{'---|' * len(head)}", *lines[1:]])
+
+
+def middle(scores: Sequence[float]) -> float:
+    """The interquartile mean: without the lowest and the highest quarter of the runs."""
+    cut = len(scores) // 4
+    return fmean(sorted(scores)[cut : len(scores) - cut])
+
+
+def learning(root: Path = ROOT) -> str:
+    """The scores of the tuned presets, and which commit each line was measured at."""
+    rows, notes = [], []
+    for task in read(RESULTS / "learning.json", root)["tasks"]:
+        scores = [
+            fmean(run["returns"]) if "returns" in run else run["score"] for run in task["runs"]
+        ]
+        where = f"{commit_of(task['commit'])}, {task['date']}"
+        if any("returns" not in run for run in task["runs"]):
+            notes.append(
+                f"The runs of {task['env']} are not committed: its scores were written into this page at "
+                f"{task['commit']['id'][:8]}, when updates were torch's."
+            )
+        rows.append(
+            [
+                task["env"],
+                f"{task['total_steps']:,}",
+                ", ".join(f"{score:.1f}" for score in scores),
+                f"{middle(scores):.1f}",
+                where,
+            ]
+        )
+    page = table(["env", "steps", "seeds 0, 1, 2", "IQM", "commit, date"], rows)
+    more = "".join(f"\n\n{note}" for note in notes)
+    return (
+        f"{page}{more}\n\nEvery return and the machine: "
+        "[benchmarks/results/learning.json](benchmarks/results/learning.json)."
+    )
+
+
+def resume(root: Path = ROOT) -> str:
+    """How often runs were killed and resumed, and of which kinds they were."""
+    report = read(Path("benchmarks") / "reliability" / "report.json", root)
+    prefix = "exact resume: "
+    found = {k.removeprefix(prefix): v for k, v in report.items() if k.startswith(prefix)}
+    runs, kills, mismatches = (
+        sum(of[about] for of in found.values()) for about in ("runs", "kills", "mismatches")
+    )
+    inside = sum(
+        "call" in where for of in found.values() for run in of["where"].values() for where in run
+    )
+    native = [name.removeprefix(NATIVE) for name in found if name.startswith(NATIVE)]
+    text = [name for name in TEXT if name in found]
+    torch = [name for name in found if name not in text and not name.startswith(NATIVE)]
+    of_torch = f"{len(torch)} with updates in torch ({'; '.join(torch)})"
+    of_native = f"{len(native)} in Rust ({'; '.join(native)})" if native else ""
+    of_text = f"{len(text)} of language models ({'; '.join(text)})" if text else ""
+    kinds = ", ".join(filter(None, (of_torch, of_native, of_text)))
+    saves = report["kills while saving"]
+    commits = sorted({(of["date"], commit_of(of["commit"])) for of in found.values()})
+    sentences = [
+        f"{runs} runs of {len(found)} kinds, {kinds}, were killed {kills} times with SIGKILL, {inside} of "
+        "them inside a disk call, and resumed.",
+        "Weights, optimizer, state (every row and priority of a buffer), metrics and episodes were compared "
+        f"with those of runs never stopped, all but seconds: {mismatches} differed.",
+        f"{saves['kills']} kills while every update was saved left {saves['unreadable']} unreadable "
+        "checkpoints.",
+        f"Commits: {', '.join(f'{commit}, {date}' for date, commit in commits)}; of the kills while saving "
+        f"{commit_of(saves['commit'])}, {saves['date']}.",
+    ]
+    return " ".join(sentences)
+
+
+def ppo(root: Path = ROOT) -> str:
+    """Seconds of whole trainings beside Stable-Baselines3."""
+    report = read(RESULTS / "ppo_training.json", root)
+    runs, ratios = report["runs"], report["ratio_to_sb3"]
+    lows = {min(run["score"] for run in of) for of in runs.values()}
+    highs = {max(run["score"] for run in of) for of in runs.values()}
+    low, high = min(lows), max(highs)
+    scores = f"all score {low:.1f}" if low == high else f"they score {low:.1f} to {high:.1f}"
+    rows = [
+        [
+            words,
+            seconds(median(run[part] for run in runs["sb3"])),
+            *(
+                f"{seconds(median(run[part] for run in runs[name]))}: {times(ratios[name][part])}"
+                for name in ("rlox", "native")
+            ),
+        ]
+        for words, part in PARTS.items()
+    ]
+    peer = f"Stable-Baselines3 {report['versions']['stable-baselines3']}"
+    return (
+        f"PPO on {report['env']}, {report['steps']:,} steps, rl-zoo3 hyperparameters, one thread each, "
+        f"{len(runs['sb3'])} runs of each by turns; {scores}. Medians, and the median of each run's ratio "
+        f"to its neighbour ({made(report)}). Seconds depend on the machine, ratios less.\n\n"
+        + table(["", peer, "rlox in torch", "rlox in Rust"], rows)
+    )
+
+
+def case_of(report: dict[str, Any], work: str, size: str) -> dict[str, Any] | None:
+    """The case of a results file."""
+    cases = (c for c in report["cases"] if (c["work"], c["size"]) == (work, size))
+    return next(cases, None)
+
+
+def training(root: Path = ROOT) -> str:
+    """CPU seconds of five algorithms beside Stable-Baselines3."""
+    report = read(RESULTS / "training.json", root)
+    rows = []
+    for words, work, sizes in TRAINING:
+        cases = [case_of(report, f"{work}: training", size) for size in sizes]
+        ratios = [{c["ours"]: c["ratio"] for c in case["comparisons"]} for case in cases if case]
+        goals = [
+            next(v["minimum"] for v in case["verdicts"] if v["goal"] and v["ours"] == "native")
+            for case in cases
+            if case
+        ]
+        cells = ["; ".join(times(of[name]) for of in ratios) for name in TRAINED]
+        rows.append([words, *cells, "; ".join(f"{goal:g}x" for goal in goals)])
+    head = ["", "rlox in torch", "with Gymnasium's environments", "rlox in Rust", "goal in Rust"]
+    return (
+        "Training of five algorithms in CPU seconds of one run, how many times as long Stable-Baselines3 "
+        f"{report['versions']['stable-baselines3']} takes ([table]({RESULTS / 'training.md'}); "
+        f"{report['protocol']['repeats']} rounds; {made(report)}):\n\n" + table(head, rows)
+    )
+
+
+def cell(case: dict[str, Any], system: str) -> tuple[str, str]:
+    """A ratio to the fastest peer, and which that is."""
+    fastest = next(c for c in case["comparisons"] if c["ours"] == system and c["fastest"])
+    goals = [v for v in case["verdicts"] if v["ours"] == system and v["goal"] and not v["met"]]
+    missed = "".join(f" (goal {v['minimum']:g}x {v['against']}, missed)" for v in goals)
+    slower = " (slower)" if fastest["high"] < 1 else ""
+    return f"{times(fastest['ratio'])}{slower}{missed}", fastest["peer"]
+
+
+def primitives(root: Path = ROOT) -> str:
+    """Ratios of the primitives to the fastest peer."""
+    names = [n for n in ("all", "buffer_ops") if (root / RESULTS / f"{n}.json").exists()]
+    reports = {name: read(RESULTS / f"{name}.json", root) for name in names}
+    newest = sorted(reports, key=lambda name: str(reports[name]["date"]), reverse=True)
+    rows, used = [], set()
+    for words, parts in PRIMITIVES:
+        cells, peers = [], []
+        for work, sizes, systems in parts:
+            for size in sizes:
+                name = next((n for n in newest if case_of(reports[n], work, size)), None)
+                if name is None:
+                    raise SystemExit(f"no committed results have {work}, {size}")
+                case = case_of(reports[name], work, size)
+                assert case is not None
+                used.add(name)
+                for system in systems:
+                    ratio, peer = cell(case, system)
+                    cells.append(ratio)
+                    peers.append(peer)
+        same = peers[:1] if len(set(peers)) == 1 else peers
+        rows.append([words, " / ".join(cells), " / ".join(same)])
+    told = "; ".join(f"[{n}]({RESULTS / n}.md): {made(reports[n])}" for n in names if n in used)
+    return (
+        f"One thread of a shared 2-core machine ({told}; "
+        "[memory of buffers](benchmarks/results/buffer_memory.md)); how many times as long the fastest "
+        "peer of each row takes:\n\n"
+        + table(["work", "ratio", "fastest peer"], rows)
+    )
+
+
+BLOCKS: dict[str, Callable[[Path], str]] = {
+    "learning": learning,
+    "resume": resume,
+    "ppo": ppo,
+    "training": training,
+    "primitives": primitives,
+}
+
+
+def rewritten(text: str, root: Path = ROOT) -> str:
+    """The page with every block made anew; `SystemExit` where one is missing or unknown."""
+    found = [match[2] for match in BLOCK.finditer(text)]
+    if sorted(found) != sorted(BLOCKS):
+        raise SystemExit(f"README.md has the blocks {found}, expected {list(BLOCKS)}, each once")
+    return BLOCK.sub(lambda m: f"{m[1]}{BLOCKS[m[2]](root)}\n{m[4]}", text)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Rewrite the page, or say whether it has to be."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if it differs")
+    args = parser.parse_args(argv)
+    text = README.read_text(encoding="utf-8")
+    fresh = rewritten(text)
+    if args.check:
+        print("README.md is up to date" if fresh == text else "README.md differs from the results")
+        return int(fresh != text)
+    README.write_text(fresh, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
