@@ -1,18 +1,21 @@
-"""Mutants of the code that the tests of the default tier should catch.
+"""Mutants of the code that the tests should catch.
 
     python tests/mutants.py --seed 1 --count 20 rlox/training rlox/runs rlox/sources rlox/algorithms
 
 draws places by the seed, changes one at a time in a copy of the tree, and runs the test files that
 import the changed file: by itself, or by a package whose `__init__` imports it; where no test does, or
-all of those pass, by a module that imports it. Before that they have to pass without a change. A mutant
-is caught when a test fails, or when the tests do not end in `--timeout` seconds. Those that survive are
-printed with their change; whether one is equivalent to the code is for a reader to say. Exit code 1 if
-fewer than `--least` were caught, 2 for wrong use.
+all of those pass, by a module that imports it. Of these files it runs the tests that CI runs; those have to
+pass without a change. With `--nightly` a mutant that survives them meets all tests of the files, whole
+matrices and slow ones, and is caught where they pass without it. A mutant is caught when a test fails, or
+when the tests do not end in `--timeout` seconds. Those that survive are printed with their change; whether
+one is equivalent to the code is for a reader to say. `--record FILE` writes the counts and the survivors as
+JSON. Exit code 1 if fewer than `--least` were caught, 2 for wrong use.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import signal
@@ -23,6 +26,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 TESTS = Path(__file__).resolve().parent
 sys.path.insert(0, str(TESTS))
@@ -30,6 +34,8 @@ sys.path.insert(0, str(TESTS))
 from helpers.mutation import Site, diff, draw, imports  # noqa: E402
 
 CODE = ("rlox", "rlox_cli")
+NO_TESTS = 5  # pytest's exit code where all tests were left out
+NOT_INHERITED = ("RLOX_NIGHTLY", "RLOX_FULL", "PYTEST_ADDOPTS")  # they would choose other tests
 RINGS = 2  # of tests, by how far their imports are from the changed file
 COPIED = (
     *CODE,
@@ -41,8 +47,9 @@ COPIED = (
     "README.md",
     "docs",
 )
-# tests of the default tier only, and none that read the tree itself
-LEFT = shutil.ignore_patterns("__pycache__", "*.pyc", ".cache", "learning", "packaging", "meta")
+UNREAD = shutil.ignore_patterns("__pycache__", "*.pyc", ".cache")
+# folders of tests that take minutes to learn or build, or read the tree itself
+NOT_JUDGES = {"learning", "packaging", "meta"}
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,7 @@ class Verdict:
     site: Site
     tests: int  # files that were run
     how: str  # "caught by NAME", "caught by the clock", "survived", "survived: no test imports it"
+    nightly: bool = False  # whether it was the nightly tests that decided
 
     @property
     def caught(self) -> bool:
@@ -127,17 +135,67 @@ def names(path: Path, tests: Path) -> set[str]:
     return own | set(imports(path.read_text(encoding="utf-8"), package))
 
 
-def judged(root: Path, site: Site, timeout: float) -> Verdict:
+@dataclass(frozen=True)
+class Trial:
+    """How tests are run."""
+
+    timeout: float  # seconds after which they are taken to hang; pytest-timeout ends most that do
+    processes: int = 0  # of pytest-xdist; 0: without it
+    nightly: bool = False  # whether what survives the tests of CI meets those that run nightly
+
+    def run(self, root: Path, files: Iterable[Path], nightly: bool = False) -> str:
+        """How the tests of some files end: those that CI runs, or all that run beside others."""
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "--no-header"]
+        command += [
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:rlox-budgets",
+        ]  # a slow machine is no failure
+        command += ["-m", "not alone" if nightly else "not slow and not alone"]
+        command += ["-n", str(self.processes)] if self.processes else []
+        env = {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
+        env |= {"PYTHONPATH": str(root), "CI": "1"} | ({"RLOX_NIGHTLY": "1"} if nightly else {})
+        env["PYTHONDONTWRITEBYTECODE"] = "1"  # a file changed twice in a second is compiled twice
+        child = subprocess.Popen(
+            [*command, *map(str, files)], cwd=root, env=env, text=True, start_new_session=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        try:
+            output, _ = child.communicate(timeout=self.timeout)
+        except subprocess.TimeoutExpired:
+            return "caught by the clock"
+        finally:
+            if child.returncode is None:  # also when this process is stopped
+                os.killpg(child.pid, signal.SIGKILL)
+                child.communicate()
+        if child.returncode in (0, NO_TESTS):
+            return "survived"
+        told = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
+        name = told[0].partition(" - ")[0].split(" ", 1)[1] if told else ""
+        return f"caught by {name}" if told else f"caught: {output[-300:]}"
+
+
+def judged(root: Path, site: Site, trial: Trial) -> Verdict:
     """The verdict on a mutant, made in the copy `root` and undone again."""
     path = root / site.path
     source = path.read_text(encoding="utf-8")
+    rings = importers(root, site.path)
     verdict = Verdict(site, 0, "survived: no test imports it")
-    path.write_text(site.apply(source), encoding="utf-8")
     try:
-        for files in importers(root, site.path):
-            verdict = Verdict(site, verdict.tests + len(files), run(root, files, timeout))
-            if verdict.caught:
-                break
+        for nightly in (False, True)[: 1 + trial.nightly]:
+            tried = 0
+            for files in rings:
+                path.write_text(site.apply(source), encoding="utf-8")
+                how = trial.run(root, files, nightly)
+                if how != "survived" and nightly:  # what CI runs was seen to pass before
+                    path.write_text(source, encoding="utf-8")
+                    passes = trial.run(root, files, nightly) == "survived"
+                    how = how if passes else "survived: the nightly tests fail without it too"
+                tried += len(files)
+                verdict = Verdict(site, tried, how, nightly)
+                if verdict.caught:
+                    return verdict
     finally:
         path.write_text(source, encoding="utf-8")
     return verdict
@@ -145,38 +203,16 @@ def judged(root: Path, site: Site, timeout: float) -> Verdict:
 
 def copied(tree: Path, to: Path) -> Path:
     """What tests need of the tree, at `to`."""
+
+    def left(folder: str, names: list[str]) -> set[str]:
+        return UNREAD(folder, names) | (NOT_JUDGES if Path(folder) == tree / "tests" else set())
+
     for name in COPIED:
         if (tree / name).is_dir():
-            shutil.copytree(tree / name, to / name, ignore=LEFT, symlinks=True)
+            shutil.copytree(tree / name, to / name, ignore=left, symlinks=True)
         elif (tree / name).exists():
             shutil.copy(tree / name, to / name)
     return to
-
-
-def run(root: Path, files: Iterable[Path], timeout: float) -> str:
-    """How the default tier of some test files ends."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "--no-header"]
-    command += ["-p", "no:cacheprovider", "-p", "no:rlox-budgets"]  # a slow machine is no failure
-    env = os.environ | {"PYTHONPATH": str(root), "RLOX_TIER": "default", "CI": "1"}
-    env["PYTHONDONTWRITEBYTECODE"] = "1"  # a file changed twice in a second is compiled twice
-    child = subprocess.Popen(
-        [*command, *map(str, files)], cwd=root, env=env, text=True, start_new_session=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
-    try:
-        output, _ = child.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        os.killpg(child.pid, signal.SIGKILL)
-        child.communicate()
-        return "caught by the clock"
-    if child.returncode == 0:
-        return "survived"
-    told = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    return (
-        f"caught by {told[0].partition(' - ')[0].split(' ', 1)[1]}"
-        if told
-        else f"caught: {output[-300:]}"
-    )
 
 
 def python_files(root: Path, given: Sequence[str]) -> list[Path]:
@@ -195,7 +231,10 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--least", type=int, default=0, help="mutants that have to be caught")
-    parser.add_argument("--timeout", type=float, default=300.0, help="seconds for one mutant")
+    parser.add_argument("--timeout", type=float, default=3600.0, help="seconds for a run of tests")
+    parser.add_argument("--nightly", action="store_true", help="survivors meet slow tests too")
+    parser.add_argument("--record", type=Path, help="the file that gets the counts, as JSON")
+    parser.add_argument("-n", type=int, default=0, dest="processes", help="pytest's processes")
     parser.add_argument("--root", type=Path, default=TESTS.parent, help="the tree that is copied")
     return parser.parse_args(argv)
 
@@ -204,23 +243,44 @@ def main(argv: Sequence[str]) -> int:
     """Draw, judge and tell."""
     asked = arguments(argv)
     drawn = draw(python_files(asked.root, asked.packages), asked.root, asked.seed, asked.count)
+    trial = Trial(asked.timeout, asked.processes, asked.nightly)
     verdicts = []
     with tempfile.TemporaryDirectory() as folder:
         root = copied(asked.root, Path(folder) / "tree")
         every = sorted({f for site in drawn for ring in importers(root, site.path) for f in ring})
-        if every and (how := run(root, every, asked.timeout * 10)) != "survived":
+        if every and (how := trial.run(root, every)) != "survived":
             print(f"mutants: without any change the tests fail: {how}", file=sys.stderr)
             return 2
         for number, site in enumerate(drawn, 1):
             begun = time.monotonic()
-            verdict = judged(root, site, asked.timeout)
+            verdict = judged(root, site, trial)
             verdicts.append(verdict)
             took = f"{verdict.tests} test files, {time.monotonic() - begun:.0f} s"
-            print(f"{number:3} {site.path}: {site.what}: {verdict.how} ({took})")
+            told = f"{verdict.how}{' (nightly)' * verdict.nightly}"
+            print(f"{number:3} {site.path}: {site.what}: {told} ({took})")
             print(diff(site, (root / site.path).read_text(encoding="utf-8")), flush=True)
     caught = sum(verdict.caught for verdict in verdicts)
     print(f"seed {asked.seed}: {caught} of {len(verdicts)} caught")
+    if asked.record is not None:
+        found = counts(asked.root, verdicts)
+        asked.record.write_text(json.dumps({"seed": asked.seed, **found}), encoding="utf-8")
     return int(caught < asked.least)
+
+
+def counts(root: Path, verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    """How many were caught, by which tests, and where those are that were not."""
+
+    def place(site: Site) -> str:
+        before = (root / site.path).read_text(encoding="utf-8")[: site.begin]
+        return f"{site.path.as_posix()}:{before.count(chr(10)) + 1}: {site.what}"
+
+    caught = [verdict for verdict in verdicts if verdict.caught]
+    return {
+        "drawn": len(verdicts),
+        "caught": len(caught),
+        "caught in CI": sum(not verdict.nightly for verdict in caught),
+        "survivors": [place(verdict.site) for verdict in verdicts if not verdict.caught],
+    }
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from inspect import signature
 from typing import Any
 
 import gymnasium as gym
@@ -15,10 +16,15 @@ CONTEXTS = 4
 FORCE = spaces.Box(-1, 1, (1,), np.float32)
 GEAR = spaces.Dict({"gear": spaces.Discrete(3, start=-1), "force": FORCE})
 
+# The oldest Gymnasium that rlox allows has no dtype of Discrete: its actions are int64.
+BYTES: dict[str, Any] = (
+    {"dtype": np.uint8} if "dtype" in signature(spaces.Discrete).parameters else {}
+)
+
 # By name, as the environments `Match<name>-v0` have it.
 SPACES: dict[str, gym.Space[Any]] = {
     "Discrete": spaces.Discrete(3),
-    "DiscreteFromFive": spaces.Discrete(3, start=5, dtype=np.uint8),
+    "DiscreteFromFive": spaces.Discrete(3, start=5, **BYTES),
     "MultiDiscrete": spaces.MultiDiscrete([3, 2]),
     "MultiDiscreteGrid": spaces.MultiDiscrete(
         np.array([[2, 3], [4, 2]]), dtype=np.int32, start=np.array([[0, -1], [7, 1]])

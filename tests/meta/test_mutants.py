@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 from pathlib import Path
 
 import mutants
@@ -121,18 +122,84 @@ def test_the_tests_of_a_file_are_those_that_import_it_in_any_way(tree: Path):
     assert found("rlox/lonely.py") == []
 
 
+CI = mutants.Trial(600.0)
+NIGHTLY = mutants.Trial(600.0, nightly=True)
+
+
 def test_a_mutant_is_caught_by_name_or_survives_and_the_file_is_as_before(tree: Path):
     path = Path("rlox/kind/toy.py")
     found = {site.what: site for site in sites(path, TOY)}
-    caught = mutants.judged(tree, found[">= becomes >"], 60.0)
+    caught = mutants.judged(tree, found[">= becomes >"], CI)
     assert (caught.caught, caught.tests) == (True, 3)
     assert caught.how == "caught by tests/unit/test_direct.py::test_grade"
-    further = mutants.judged(tree, found["== becomes !="], 60.0)
+    further = mutants.judged(tree, found["== becomes !="], CI)
     assert (further.tests, further.how) == (4, "caught by tests/unit/test_user.py::test_name")
-    assert mutants.judged(tree, found["always the first of two values"], 60.0).how == "survived"
-    lonely = mutants.judged(tree, Site(Path("rlox/lonely.py"), 4, 5, "2", "1 becomes 2"), 60.0)
+    assert mutants.judged(tree, found["always the first of two values"], CI).how == "survived"
+    lonely = mutants.judged(tree, Site(Path("rlox/lonely.py"), 4, 5, "2", "1 becomes 2"), CI)
     assert (lonely.how, lonely.caught) == ("survived: no test imports it", False)
     assert (tree / path).read_text(encoding="utf-8") == TOY
+
+
+SLOW = "import pytest\n@pytest.mark.slow\n"
+INNER = Site(Path("rlox/inner.py"), 4, 5, "3", "2 becomes 3")
+
+
+def slow_test(tree: Path, condition: str) -> None:
+    """Make the only test of `rlox.inner` one that runs nightly."""
+    (tree / "tests/unit/test_outer.py").write_text(
+        f"import os\nimport rlox.inner\n{SLOW}def test_y(): assert {condition}\n", encoding="utf-8"
+    )
+
+
+def test_a_mutant_that_only_a_slow_test_notices_is_caught_nightly(tree: Path):
+    slow_test(tree, "rlox.inner.Y == 2 and os.environ['RLOX_NIGHTLY'] == '1'")
+    assert mutants.judged(tree, INNER, CI).how == "survived"  # no test was left to run
+    caught = mutants.judged(tree, INNER, NIGHTLY)
+    assert (caught.how, caught.nightly) == ("caught by tests/unit/test_outer.py::test_y", True)
+
+
+def test_a_slow_test_that_fails_without_the_mutant_catches_none(tree: Path):
+    slow_test(tree, "rlox.inner.Y == 1")
+    survived = mutants.judged(tree, INNER, NIGHTLY)
+    assert (survived.caught, survived.how.partition(": ")[2]) == (
+        False,
+        "the nightly tests fail without it too",
+    )
+
+
+def test_the_tests_of_ci_do_not_see_that_the_tool_runs_nightly(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("RLOX_NIGHTLY", "1")
+    (tree / "tests/unit/test_outer.py").write_text(
+        "import os\nimport rlox.inner\ndef test_x(): assert 'RLOX_NIGHTLY' not in os.environ\n"
+    )
+    assert mutants.judged(tree, INNER, CI).how == "survived"
+
+
+def test_the_record_counts_who_caught_what_and_has_the_survivors(tree: Path, tmp_path: Path):
+    slow_test(tree, "rlox.inner.Y == 2")
+    asked = ["--root", str(tree), "--count", "1000", "--record", str(tmp_path / "counts.json")]
+    assert mutants.main([*asked, "--nightly", "rlox/inner.py", "rlox/lonely.py"]) == 0
+    assert json.loads((tmp_path / "counts.json").read_text(encoding="utf-8")) == {
+        "seed": 1,
+        "drawn": 2,
+        "caught": 1,
+        "caught in CI": 0,
+        "survivors": ["rlox/lonely.py:1: 1 becomes 2"],
+    }
+
+
+def test_the_copy_has_what_tests_import_and_none_of_the_tests_that_take_minutes(
+    tree: Path, tmp_path_factory: pytest.TempPathFactory
+):
+    for name in ("benchmarks/learning/plan.py", "tests/learning/test_x.py", "tests/unit/a.pyc"):
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).touch()
+    copy = mutants.copied(tree, tmp_path_factory.mktemp("copy") / "tree")
+    found = {path.relative_to(copy).as_posix() for path in copy.rglob("*.*")}
+    assert {"benchmarks/learning/plan.py", "tests/unit/test_user.py", "rlox/inner.py"} <= found
+    assert not {"tests/learning/test_x.py", "tests/unit/a.pyc"} & found
 
 
 def test_the_command_tells_each_change_and_fails_below_the_least(tree: Path, capsys):

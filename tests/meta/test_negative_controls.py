@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ast
+import json
+from collections.abc import Iterable
 from pathlib import Path
 
+import negative_controls
 import pytest
+from mutants import Trial
 from negative_controls import Control, controls
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,3 +30,24 @@ def test_a_change_that_fits_nowhere_or_twice_is_refused() -> None:
     for source in ("c", "a + a"):
         with pytest.raises(ValueError, match=r"odd: x.py has 'a' \d times"):
             control.broken(source)
+
+
+def test_the_record_names_the_changes_that_no_test_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With tests that pass always but for the first change."""
+    (tmp_path / "code.py").write_text("A = 1\n", encoding="utf-8")
+    every = [Control(new, Path("code.py"), "A = 1", new, ()) for new in ("A = 2", "A = 3")]
+
+    def run(_: Trial, root: Path, files: Iterable[Path]) -> str:
+        changed = "A = 2" in (root / "code.py").read_text(encoding="utf-8")
+        return "caught by x" if changed else "survived"
+
+    monkeypatch.setattr(Trial, "run", run)
+    monkeypatch.setattr(negative_controls, "controls", lambda: every)
+    monkeypatch.setattr(negative_controls, "copied", lambda tree, to: tmp_path)
+    record = tmp_path / "counts.json"
+    assert negative_controls.main(["--record", str(record)]) == 1
+    found = json.loads(record.read_text(encoding="utf-8"))
+    assert found == {"controls": 2, "noticed": 1, "unnoticed": ["A = 3"]}
+    assert (tmp_path / "code.py").read_text(encoding="utf-8") == "A = 1\n"

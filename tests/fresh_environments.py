@@ -1,0 +1,191 @@
+"""Tests in an environment that is made for them: other Pythons, lowest versions, packages that CI lacks.
+
+    python tests/fresh_environments.py NAME JUNIT
+
+makes the environment NAME of `ENVIRONMENTS` below `.cache/nightly`, runs its tests, whose results go to the
+file JUNIT, and removes it. Exit code 69 and a line that begins with `not available:` if this machine has
+nothing to make it of, such as no Python of that version.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+NOT_AVAILABLE = 69  # EX_UNAVAILABLE of sysexits.h
+NOT_OF_USERS = ("dev", "peers")
+TEST_TOOLS = ("hypothesis", "pytest", "pytest-timeout", "pytest-xdist")
+# What depends on Python's and the libraries' versions, and needs no extra.
+CORE = (
+    "core", "buffers", "configs", "sources", "networks", "optim", "policies", "training", "algorithms",
+    "runs", "statistics",
+)  # fmt: skip
+CORE_TESTS = tuple(f"tests/unit/{name}" for name in CORE)
+EPISODES = 2
+SHORT = (
+    "tuned=null", "total_steps=256", "algo.n_steps=32", "algo.batch_size=64", "env.n_envs=4",
+    f"eval.episodes={EPISODES}", "seed=3",
+)  # fmt: skip
+BACKENDS = ("native", "torch")
+
+
+class NotAvailableError(Exception):
+    """This machine has nothing to make the environment of; the message says what it lacks."""
+
+
+def run(*command: str | Path, cwd: Path = ROOT, **variables: str) -> None:
+    """Run a command with this one's output; `subprocess.CalledProcessError` unless its code is 0."""
+    print("+", *command, flush=True)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # maturin
+    subprocess.run(command, cwd=cwd, env=os.environ | {"PATH": path} | variables, check=True)
+
+
+def answer(*command: str | Path) -> str:
+    """What a command prints; empty if it fails or is not there."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+def interpreters(version: str, folder: Path) -> Iterator[str]:
+    """Where a Python such as `3.13` may be: on the path, pyenv's, what uv has or can install."""
+    yield f"python{version}"
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    yield from map(str, sorted(pyenv.glob(f"versions/{version}.*/bin/python")))
+    uv = shutil.which("uv")
+    if uv is None:
+        run(sys.executable, "-m", "venv", folder / "uv")
+        run(folder / "uv/bin/pip", "install", "-q", "uv")
+        uv = str(folder / "uv/bin/uv")
+    os.environ.setdefault("UV_PYTHON_INSTALL_DIR", str(folder / "pythons"))
+    try:
+        run(uv, "python", "install", version)
+    except subprocess.CalledProcessError:
+        return
+    yield answer(uv, "python", "find", version)
+
+
+def interpreter(version: str, folder: Path) -> str:
+    """The first of `interpreters` that starts and is of that version."""
+    asked = "import sys; print('{}.{}'.format(*sys.version_info))"
+    for python in interpreters(version, folder):
+        if answer(python, "-c", asked) == version:
+            return python
+    raise NotAvailableError(
+        f"no Python {version} on the path, none of pyenv's, and uv could not install one"
+    )
+
+
+def lowest(pyproject: Path) -> list[str]:
+    """Constraints that allow of each dependency that users install its lower bound only."""
+    asked = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]
+    extras = asked["optional-dependencies"]
+    chosen = (asked["dependencies"], *(extras[name] for name in extras if name not in NOT_OF_USERS))
+    every = (entry for entries in chosen for entry in entries)
+    bounds = (re.match(r"([\w.-]+)(?:\[[\w,]+\])?>=([\w.]+)", entry) for entry in every)
+    return sorted({f"{bound[1]}=={bound[2]}" for bound in bounds if bound})
+
+
+def train(rlox: Path, python: str, folder: Path) -> None:
+    """A short run of each engine, whose folder says that it ended, how it scored, and with which Python."""
+    for backend in BACKENDS:
+        place = folder / f"run-{backend}"
+        run(rlox, "train", *SHORT, f"algo.backend={backend}", f"hydra.run.dir={place}", cwd=folder)
+        result = json.loads((place / "result.json").read_text(encoding="utf-8"))
+        told = (result["status"], len(result["episodes"]), 1 <= result["score"] <= 500)
+        if told != ("done", EPISODES, True):
+            raise SystemExit(f"the run of the {backend} engine left {result}")
+        if python not in (place / "provenance.json").read_text(encoding="utf-8"):
+            raise SystemExit(f"the run of the {backend} engine does not say Python {python}")
+
+
+def wheel_under(python: str, constraints: Path, folder: Path, junit: Path) -> None:
+    """Build the wheel, install it for `python` elsewhere, train, and run the core's quick tests."""
+    pip = (sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation")
+    run(*pip, "-w", folder, ROOT)
+    (wheel,) = folder.glob("rlox-*.whl")
+    run(python, "-m", "venv", folder / "venv")
+    binaries = folder / "venv/bin"
+    run(binaries / "pip", "install", "-c", constraints, wheel, *TEST_TOOLS)
+    version = answer(binaries / "python", "-c", "import platform; print(platform.python_version())")
+    train(binaries / "rlox", version, folder)
+    quick = ("-n", "2", "-m", "not alone and not slow")
+    run(binaries / "pytest", *quick, f"--junitxml={junit}", *CORE_TESTS)
+
+
+def later_python(version: str) -> Callable[[Path, Path], None]:
+    def stage(folder: Path, junit: Path) -> None:
+        wheel_under(interpreter(version, folder), ROOT / "constraints.txt", folder, junit)
+
+    return stage
+
+
+def lowest_versions(folder: Path, junit: Path) -> None:
+    constraints = folder / "lowest.txt"
+    constraints.write_text("\n".join(lowest(ROOT / "pyproject.toml")) + "\n", encoding="utf-8")
+    wheel_under(sys.executable, constraints, folder, junit)
+
+
+def beside(package: str, module: str, *tests: str) -> Callable[[Path, Path], None]:
+    """The development environment and one package more, without a change of the former."""
+
+    def stage(folder: Path, junit: Path) -> None:
+        place = folder / "venv"
+        python = place / "bin/python"
+        run(sys.executable, "-m", "venv", "--without-pip", place)
+        (site,) = place.glob("lib/python*/site-packages")
+        # .pth files of a folder that is named in one, such as that of the editable rlox, are not read
+        shared = [ROOT, sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
+        lines = dict.fromkeys(map(str, shared))
+        (site / "development.pth").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        pip = (sys.executable, "-m", "pip", "--python", python, "install", "-q")
+        run(*pip, "-c", ROOT / "constraints.txt", package)
+        run(python, "-c", f"import {module}")  # without it the tests would be skipped
+        run(python, "-m", "pytest", "-n", "2", f"--junitxml={junit}", *tests)
+
+    return stage
+
+
+ENVIRONMENTS = {
+    "envpool": beside(
+        "envpool", "envpool",
+        "tests/unit/envs/test_pools.py", "tests/unit/envs/test_pool_options.py",
+        "tests/unit/envs/test_atari.py", "tests/unit/cli/test_engines.py",
+    ),
+    "sb3-contrib": beside("sb3-contrib", "sb3_contrib", "tests/parity/test_qr_dqn.py"),
+    **{f"python{version}": later_python(version) for version in ("3.12", "3.13", "3.14")},
+    "lowest": lowest_versions,
+}  # fmt: skip
+
+
+def main(argv: Sequence[str]) -> int:
+    """Make the environment in an empty folder, and remove it however its tests end."""
+    name, junit = argv
+    folder = ROOT / ".cache/nightly/environments" / name
+    shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
+    folder.mkdir(parents=True)
+    try:
+        ENVIRONMENTS[name](folder, Path(junit).resolve())
+    except NotAvailableError as error:
+        print(f"not available: {error}")
+        return NOT_AVAILABLE
+    except subprocess.CalledProcessError as error:
+        print(f"exit code {error.returncode}: {' '.join(map(str, error.cmd))}")
+        return 1
+    finally:
+        shutil.rmtree(folder)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,47 @@
+"""Which code and which machine a result is of; the standard library and git are all that it needs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+
+def git(root: Path, *arguments: str, index: Path | None = None) -> str:
+    """What git answers; with an index of its own it leaves the checkout's alone."""
+    env = os.environ | ({"GIT_INDEX_FILE": str(index)} if index else {})
+    line = ["git", "-C", str(root), *arguments]
+    return subprocess.run(line, env=env, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def code(root: Path, report: Path) -> dict[str, Any]:
+    """The commit, whether files differ from it, and git's name of all files but the report.
+
+    The name is that of a tree, so code that was tried before its commit is the same code after it.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        index = Path(folder, "index")
+
+        def tree(*command: str) -> str:
+            git(root, *command, index=index)
+            git(root, "rm", "-q", "--cached", "--ignore-unmatch", report.as_posix(), index=index)
+            return git(root, "write-tree", index=index)
+
+        committed, here = tree("read-tree", "HEAD"), tree("add", "--all")
+    return {"commit": git(root, "rev-parse", "HEAD"), "changed": here != committed, "tree": here}
+
+
+def machine() -> dict[str, Any]:
+    """Processor, cores and Python. Family and model tell processors of one name apart."""
+    names = {"model name": "cpu", "cpu family": "family", "model": "model"}
+    found: dict[str, Any] = {"cpu": platform.machine()}
+    with contextlib.suppress(OSError):  # another system than Linux
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n\n")[0]
+        said = dict(re.findall(r"^([\w ]+?)\s*: (.*)$", text, re.M))
+        found |= {key: said[name] for name, key in names.items() if name in said}
+    return found | {"cores": os.cpu_count(), "python": platform.python_version()}

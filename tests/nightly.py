@@ -1,0 +1,289 @@
+"""Runs what CI leaves out, one stage at a time, and keeps a report: `.ci/nightly` calls this.
+
+    .ci/nightly                   every stage that has not ended with this code
+    .ci/nightly unit learning     these stages, also those that have ended
+    .ci/nightly --again           every stage
+    .ci/nightly --list            each stage, what it shows and how it ended last
+
+A stage is a process with a log and a file of results below `.cache/nightly`. Its outcome is in the report,
+`benchmarks/reliability/nightly.json`, as soon as it has ended: whoever stops this loses one stage, and the
+same command goes on with that one. A stage that failed has ended too, and the others run all the same.
+Exit code 1 if a stage that was asked for has failed, 2 for wrong use, 130 and 143 for a signal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+TESTS = Path(__file__).resolve().parent
+sys.path.insert(0, str(TESTS))
+
+from fresh_environments import NOT_AVAILABLE  # noqa: E402
+from helpers.checkout import code, machine  # noqa: E402
+
+REPORT = Path("benchmarks", "reliability", "nightly.json")
+CACHE = Path(".cache", "nightly")
+SECONDS = 6 * 3600.0  # that only a stage that hangs reaches; pytest-timeout ends tests long before
+GRACE = 30.0  # seconds in which a stage that is stopped may clean up
+GOLDEN = "tests/reliability/test_golden_runs.py"
+CODE = ("rlox", "rlox_cli")
+NAMED = 20  # failed tests that the report names; the log has all
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A command whose exit code 0 shows something.
+
+    In the command `{python}` stands for the interpreter of the development environment, `{junit}` for the
+    file in which pytest writes its results, `{record}` for one in which a script writes counts as JSON.
+    """
+
+    name: str
+    shows: str
+    command: tuple[str, ...]
+
+
+def tests(*arguments: str) -> tuple[str, ...]:
+    """Pytest in the development environment."""
+    return ("{python}", "-m", "pytest", "--junitxml={junit}", *arguments)
+
+
+def folders(*names: str) -> tuple[str, ...]:
+    """All tests of folders, whole matrices and slow ones too, in two processes."""
+    return tests("-n", "2", "-m", "not alone", *(f"tests/{name}" for name in names))
+
+
+def fresh(name: str) -> tuple[str, ...]:
+    """Tests in an environment that is made for them."""
+    return ("{python}", "tests/fresh_environments.py", name, "{junit}")
+
+
+def script(name: str, *arguments: str) -> tuple[str, ...]:
+    """A script of the tests that writes counts."""
+    return ("{python}", f"tests/{name}.py", "--record", "{record}", *arguments)
+
+
+def mutants(seed: int) -> tuple[str, ...]:
+    """Ten mutants of all Python code: few, so that a stop loses few."""
+    drawn = ("--seed", str(seed), "--count", "10", *CODE)
+    return script("mutants", "-n", "2", "--nightly", *drawn)
+
+
+STAGES = (
+    Stage("unit", "each piece does what it says", folders("unit")),
+    Stage("contract", "all of one kind behave alike, every pair of them", folders("contract")),
+    Stage("parity", "updates are the papers' and Stable-Baselines3's", folders("parity")),
+    Stage("property", "it holds for any input", folders("property")),
+    Stage("learning", "training reaches the scores", folders("learning")),
+    Stage(
+        "reliability", "kills, faults and signals change nothing",
+        (*folders("reliability"), f"--ignore={GOLDEN}"),
+    ),
+    Stage("golden", "training gives the recorded numbers on this CPU", tests(GOLDEN)),
+    Stage("security", "hostile input is a typed error", folders("security", "meta")),
+    Stage("packaging", "wheel and sdist work without the checkout", folders("packaging")),
+    Stage("alone", "what nothing may run beside", tests("-m", "alone", "tests")),
+    Stage("envpool", "the tests that need EnvPool", fresh("envpool")),
+    Stage("sb3-contrib", "the tests that need sb3-contrib", fresh("sb3-contrib")),
+    Stage("python3.12", "the wheel under Python 3.12", fresh("python3.12")),
+    Stage("python3.13", "the wheel under Python 3.13", fresh("python3.13")),
+    Stage("python3.14", "the wheel under Python 3.14", fresh("python3.14")),
+    Stage("lowest", "the lowest versions that pyproject.toml allows", fresh("lowest")),
+    Stage("negative-controls", "tests notice broken algorithms", script("negative_controls")),
+    *(
+        Stage(f"mutants-{seed}", "tests notice changes of the code", mutants(seed))
+        for seed in (1, 2, 3)
+    ),
+)  # fmt: skip
+
+
+def counts(junit: Path, record: Path) -> dict[str, Any]:
+    """How many tests passed, failed and were skipped, which failed, and what a script counted."""
+    found: dict[str, Any] = {}
+    with contextlib.suppress(OSError, ElementTree.ParseError):
+        cases = list(ElementTree.parse(junit).iter("testcase"))
+
+        def of(*kinds: str) -> list[str]:
+            return [
+                f"{case.get('classname')}::{case.get('name')}"
+                for case in cases
+                if any(case.find(kind) is not None for kind in kinds)
+            ]
+
+        failed, skipped = of("failure", "error"), len(of("skipped"))
+        passed = len(cases) - len(failed) - skipped
+        found = {"passed": passed, "failed": len(failed), "skipped": skipped}
+        found |= {"failures": failed[:NAMED]} if failed else {}
+    with contextlib.suppress(OSError, json.JSONDecodeError):
+        found["counts"] = json.loads(record.read_text(encoding="utf-8"))
+    return found
+
+
+def stop(child: subprocess.Popen[bytes]) -> None:
+    """End a stage and its children."""
+    for number in (signal.SIGINT, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(GRACE)
+
+
+@contextlib.contextmanager
+def stoppable() -> Iterator[None]:
+    """Turn SIGTERM into an exit that stops the stage too."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def exit_code(command: Sequence[str], root: Path, log: Path, seconds: float) -> int | None:
+    """That of a command whose output goes to `log`; None if it had to be stopped after `seconds`."""
+    env = os.environ | {"RLOX_NIGHTLY": "1", "CI": os.environ.get("CI", "true")}
+    with log.open("wb") as out:
+        child = subprocess.Popen(
+            command, cwd=root, env=env, stdin=subprocess.DEVNULL, stdout=out,
+            stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+    try:
+        return child.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        if child.returncode is None:
+            stop(child)
+
+
+def cpu_seconds() -> float:
+    """What all children that have ended used."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def run(stage: Stage, root: Path, seconds: float = SECONDS) -> dict[str, Any]:
+    """Run a stage; the entry that the report gets."""
+    folder = root / CACHE
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {
+        kind: folder / f"{stage.name}.{end}" for kind, end in (("junit", "xml"), ("record", "json"))
+    }
+    for file in files.values():
+        file.unlink(missing_ok=True)
+    log = folder / f"{stage.name}.log"
+    words = {"python": sys.executable, **{kind: str(path) for kind, path in files.items()}}
+    begun, used, tried = time.monotonic(), cpu_seconds(), code(root, REPORT)
+    outcomes: dict[int | None, str] = {0: "passed", NOT_AVAILABLE: "not available"}
+    ended = exit_code([word.format(**words) for word in stage.command], root, log, seconds)
+    entry = {
+        "outcome": outcomes.get(ended, "failed"),
+        **counts(**files),
+        "seconds": round(time.monotonic() - begun, 1),
+        "cpu_seconds": round(cpu_seconds() - used, 1),
+        **tried,
+        "machine": machine(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    if ended is None:
+        entry["why"] = f"stopped after {seconds:g} s"
+    elif ended:
+        last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
+        # without the folders of this machine, which the report is not about
+        entry["why"] = re.sub(r"(?<![\w.])/\S*/", "", last[0]) if last else f"exit code {ended}"
+    return entry
+
+
+def entries(root: Path) -> dict[str, dict[str, Any]]:
+    """What the report has of each stage."""
+    try:
+        found: dict[str, dict[str, Any]] = json.loads((root / REPORT).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    return found
+
+
+def add(root: Path, name: str, entry: dict[str, Any]) -> None:
+    """Replace a stage's entry; a reader finds the report before or after it, never a part."""
+    text = json.dumps(dict(sorted({**entries(root), name: entry}.items())), indent=1)
+    fresh = root / REPORT.with_suffix(".new")
+    fresh.write_text(text + "\n", encoding="utf-8")
+    fresh.replace(root / REPORT)
+
+
+def row(name: str, entry: Mapping[str, Any], here: str) -> str:
+    """A line of the table; of other code than `here` the commit is named."""
+    if not entry:
+        return f"{name:<18} not run"
+    told = [f"{entry['outcome']:<14}"]
+    told += [
+        f"{entry[kind]:>6} {kind}" for kind in ("passed", "failed", "skipped") if kind in entry
+    ]
+    told += [
+        f"{key} {value}" for key, value in entry.get("counts", {}).items() if isinstance(value, int)
+    ]
+    told += [f"{entry['seconds'] / 60:.1f} min, {entry['cpu_seconds'] / 60:.1f} CPU min"]
+    told += (
+        []
+        if entry["tree"] == here
+        else [f"of {entry['commit'][:8]}{' + changes' * entry['changed']}"]
+    )
+    told += [entry["why"]] if "why" in entry else []
+    return f"{name:<18} {'  '.join(told)}"
+
+
+def arguments(argv: Sequence[str], names: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser("nightly", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("stages", nargs="*", help=f"of {', '.join(names)}; none: those not ended")
+    parser.add_argument("--list", action="store_true", help="tell the stages, run none")
+    parser.add_argument("--again", action="store_true", help="also the stages that have ended")
+    asked = parser.parse_args(argv)
+    if unknown := [name for name in asked.stages if name not in names]:
+        parser.error(f"no stage {', '.join(unknown)}: expected {', '.join(names)}")
+    return asked
+
+
+def main(argv: Sequence[str], stages: Sequence[Stage] = STAGES, root: Path = TESTS.parent) -> int:
+    """Run the stages that are asked for and tell how all of them ended."""
+    by_name = {stage.name: stage for stage in stages}
+    asked = arguments(argv, list(by_name))
+    here = code(root, REPORT)["tree"]
+    if asked.list:
+        for stage in stages:
+            print(f"{stage.name:<18} {stage.shows}")
+            print(f"{'':<18} {row('', entries(root).get(stage.name, {}), here).strip()}")
+        return 0
+    with stoppable():
+        for name in asked.stages or by_name:
+            if entries(root).get(name, {}).get("tree") == here and not (
+                asked.again or asked.stages
+            ):
+                print(f"== {name}: has ended with this code", flush=True)
+                continue
+            print(f"== {name}: {by_name[name].shows} ({CACHE / f'{name}.log'})", flush=True)
+            add(root, name, run(by_name[name], root))
+    told = {name: entries(root).get(name, {}) for name in asked.stages or by_name}
+    print("\n".join(["", *(row(name, entry, here) for name, entry in told.items())]))
+    return int(any(entry["outcome"] == "failed" for entry in told.values()))
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        print("nightly: stopped; the report has the stages that had ended", file=sys.stderr)
+        sys.exit(130)
