@@ -2,7 +2,7 @@
 
 `python -m faults.forks FORKS SEED` prints one JSON line: how each child ended, by kind of fork. A child
 uses what it inherited (which may have been in use: then a typed error is as good) and what it makes
-itself (which has to work), and exits 0; one that does not end within `PATIENCE` is killed and counted.
+itself (which has to work), and exits 0; one that does not end is killed after `PATIENCE` and counted.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from typing import Any
 
 import numpy as np
 import torch.utils.data
+from helpers.waiting import PATIENCE
 
 import rlox
 from rlox.errors import RloxError
 
-PATIENCE = 20  # seconds that a child may take; it needs a tenth of one
 ENOUGH = 3  # so many that hung, and there is nothing more to learn
 ENVS = 32_768  # steps of so many are shared by threads
 WIDE = 4 * 84 * 84  # batches of so wide rows are copied by several threads
@@ -107,11 +107,11 @@ def in_child(world: World) -> None:
 
 def ended(poll: Callable[[], int | None], pid: int) -> str:
     """How a child ended, killed if it takes too long."""
-    for _ in range(100 * PATIENCE):
-        code = poll()
-        if code is not None:
-            return "exit 0" if code == 0 else f"exit {code}"
+    deadline = time.monotonic() + PATIENCE
+    while (code := poll()) is None and time.monotonic() < deadline:
         time.sleep(0.01)
+    if code is not None:
+        return f"exit {code}"
     os.kill(pid, signal.SIGKILL)
     while poll() is None:
         time.sleep(0.01)

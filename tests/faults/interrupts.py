@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+from helpers.inside import when_asked
+
 _SENDER = """
 import os, signal, sys, time
 for line in sys.stdin:
@@ -60,17 +62,41 @@ class Interrupter:
 
     def during(self, call: Callable[[], Any], delay: float) -> Interrupted:
         """Makes the call; the signal comes `delay` seconds after its beginning."""
-        assert self._sender.stdin and self._sender.stdout
-        raised = False
+        return self._made(call, delay)
+
+    def during_wait(self, call: Callable[[], Any]) -> Interrupted:
+        """Makes the call; the signal comes once a long call of the data plane asks whether to go on."""
+        with when_asked(lambda: self._sent or self._send(0.0)):
+            return self._made(call, None)
+
+    def lateness(self) -> float:
+        """Seconds from a signal to the end of a loop of Python: how late any call hears of one now."""
+
+        def endless() -> None:
+            while True:
+                pass
+
+        return self.during(endless, 0.01).seconds
+
+    def _send(self, delay: float) -> None:
+        assert self._sender.stdin
+        self._sent = True
+        self._sender.stdin.write(f"{delay}\n")
+        self._sender.stdin.flush()
+
+    def _made(self, call: Callable[[], Any], delay: float | None) -> Interrupted:
+        assert self._sender.stdout
+        raised, self._sent = False, False
         self._armed = True
         try:
-            self._sender.stdin.write(f"{delay}\n")
-            self._sender.stdin.flush()
+            if delay is not None:
+                self._send(delay)
             call()
             self._armed = False
         except KeyboardInterrupt:
             raised = True
         self._armed = False
         end = time.monotonic()
-        sent = float(self._sender.stdout.readline())
-        return Interrupted(raised, max(end - sent, 0.0))
+        if not self._sent:
+            return Interrupted(False, 0.0)
+        return Interrupted(raised, max(end - float(self._sender.stdout.readline()), 0.0))

@@ -1,8 +1,9 @@
 """How much of the time a counting thread may run while this process makes one long call after another.
 
-Prints JSON: the milliseconds a call takes, and the share of the time in which the counting thread ran or
-was ready to, as a process beside this one sees it (Linux: the state in /proc). A thread that waits for the
-interpreter sleeps; one that waits for a processor, because of other processes, is ready.
+Prints JSON: the milliseconds a call takes, as large as this machine needs it to be, and the share of the time
+in which the counting thread ran or was ready to, as a process beside this one sees it (Linux: the state in
+/proc). A thread that waits for the interpreter sleeps; one that waits for a processor, because of other
+processes, is ready.
 """
 
 from __future__ import annotations
@@ -18,10 +19,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rlox import _core
 
 SAMPLES = 600
+# Seconds that a call takes: long beside what Python does between two calls.
+LEAST = 0.002
 # Seconds that a thread which has the interpreter may keep it; the default of 5 ms hides short calls.
 SWITCH_INTERVAL = 1e-4
 
@@ -38,78 +42,84 @@ class Counter(threading.Thread):
             self.count += 1
 
 
-def gae() -> Callable[[], object]:
-    numbers, ends = np.random.default_rng(0).normal(size=2_000_000), np.zeros(2_000_000)
+def gae(scale: int) -> Callable[[], object]:
+    n = 250_000 * scale
+    numbers, ends = np.random.default_rng(0).normal(size=n), np.zeros(n)
     return lambda: _core.compute_gae(numbers, numbers, ends)
 
 
-def gae_batched() -> Callable[[], object]:
-    numbers = np.random.default_rng(0).normal(size=2_000_000).astype(np.float32)
+def gae_batched(scale: int) -> Callable[[], object]:
+    n = 250_000 * scale
+    numbers = np.random.default_rng(0).normal(size=n).astype(np.float32)
     ends, last = np.zeros_like(numbers), np.zeros(2_000, np.float32)
     return lambda: _core.compute_gae_batched_f32(numbers, numbers, ends, last)
 
 
-def gae_time_major() -> Callable[[], object]:
-    numbers = np.random.default_rng(0).normal(size=(2_000, 1_000))
-    ends = np.zeros((2_000, 1_000), bool)
-    out = np.empty_like(numbers), np.empty_like(numbers)
+def matrix(scale: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Numbers and ends of episodes, time-major."""
+    shape = 250 * scale, 1_000
+    return np.random.default_rng(0).normal(size=shape), np.zeros(shape)
+
+
+def gae_time_major(scale: int) -> Callable[[], object]:
+    numbers, zeros = matrix(scale)
+    ends, out = zeros.astype(bool), (np.empty_like(numbers), np.empty_like(numbers))
     return lambda: _core.compute_gae_time_major(
         numbers, numbers, numbers, ends, ends, advantages=out[0], returns=out[1]
     )
 
 
-def step_all() -> Callable[[], object]:
-    envs, actions = _core.VecEnv(400_000, 0), np.zeros(400_000, np.int64)
+def step_all(scale: int) -> Callable[[], object]:
+    n = 50_000 * scale
+    envs, actions = _core.VecEnv(n, 0), np.zeros(n, np.int64)
     return lambda: envs.step_all(actions)
 
 
-def step_into() -> Callable[[], object]:
-    n = 400_000
+def step_into(scale: int) -> Callable[[], object]:
+    n = 50_000 * scale
     envs, actions = _core.VecEnv(n, 0), np.zeros(n, np.int64)
     obs, rewards = np.empty((n, 4), np.float32), np.empty(n)
     flags = np.empty(n, bool), np.empty(n, bool)
     return lambda: envs.step_into(actions, obs, rewards, *flags)
 
 
-def kl(estimator: str) -> Callable[[], Callable[[], object]]:
-    def made() -> Callable[[], object]:
-        logs = np.random.default_rng(0).normal(size=(2_000, 1_000))
-        return lambda: _core.compute_batch_token_kl(logs, logs, estimator=estimator)
-
-    return made
+def kl(scale: int) -> Callable[[], object]:
+    logs, _ = matrix(scale)
+    return lambda: _core.compute_batch_token_kl(logs, logs, estimator="k3")
 
 
-def groups() -> Callable[[], object]:
-    rewards = np.random.default_rng(0).normal(size=(200_000, 16))
+def groups(scale: int) -> Callable[[], object]:
+    rewards = np.random.default_rng(0).normal(size=(25_000 * scale, 16))
     return lambda: _core.compute_batch_group_advantages(rewards)
 
 
-def vtrace() -> Callable[[], object]:
-    numbers, ends = np.random.default_rng(0).normal(size=(2_000, 1_000)), np.zeros((2_000, 1_000))
+def vtrace(scale: int) -> Callable[[], object]:
+    numbers, ends = matrix(scale)
     return lambda: _core.compute_vtrace(numbers, numbers, numbers, ends, numbers[0])
 
 
-def n_step() -> Callable[[], object]:
-    numbers, ends = np.random.default_rng(0).normal(size=(2_000, 1_000)), np.zeros((2_000, 1_000))
+def n_step(scale: int) -> Callable[[], object]:
+    numbers, ends = matrix(scale)
     return lambda: _core.compute_n_step_returns(numbers, numbers, 5, dones=ends)
 
 
-def lambda_returns() -> Callable[[], object]:
-    numbers, ends = np.random.default_rng(0).normal(size=(2_000, 1_000)), np.zeros((2_000, 1_000))
+def lambda_returns(scale: int) -> Callable[[], object]:
+    numbers, ends = matrix(scale)
     return lambda: _core.compute_lambda_returns(numbers, numbers, dones=ends)
 
 
-def moments() -> Callable[[], object]:
-    stats, rows = _core.RunningStatsVec(8), np.random.default_rng(0).normal(size=(500_000, 8))
+def moments(scale: int) -> Callable[[], object]:
+    rows = np.random.default_rng(0).normal(size=(50_000 * scale, 8))
+    stats = _core.RunningStatsVec(8)
     return lambda: stats.batch_update(rows)
 
 
-def draws() -> Callable[[], object]:
+def draws(scale: int) -> Callable[[], object]:
     stream = _core.Stream(0, "env")
-    return lambda: stream.normal(1_000_000)
+    return lambda: stream.normal(100_000 * scale)
 
 
-def holding() -> Callable[[], object]:
+def holding(scale: int) -> Callable[[], object]:
     """A call that keeps the interpreter: what is measured has to tell it from the others."""
     usleep = ctypes.PyDLL(None).usleep
     return lambda: usleep(10_000)
@@ -118,12 +128,12 @@ def holding() -> Callable[[], object]:
 # Not here: `pack_sequences` and `pack_tokens`, which spend a large part of a long call making and
 # filling Python's arrays, `unpack_sequences`, which makes nothing but views, and `snapshot` and
 # `restore`, which copy arrays into a dict and back.
-CALLS: dict[str, Callable[[], Callable[[], object]]] = {
+CALLS: dict[str, Callable[[int], Callable[[], object]]] = {
     "compute_gae": gae,
     "compute_gae_batched_f32": gae_batched,
     "compute_gae_time_major": gae_time_major,
     "compute_batch_group_advantages": groups,
-    "compute_batch_token_kl": kl("k3"),
+    "compute_batch_token_kl": kl,
     "compute_lambda_returns": lambda_returns,
     "compute_n_step_returns": n_step,
     "compute_vtrace": vtrace,
@@ -133,6 +143,20 @@ CALLS: dict[str, Callable[[], Callable[[], object]]] = {
     "update_statistics": moments,
     "holding": holding,
 }
+
+
+def sized(make: Callable[[int], Callable[[], object]]) -> tuple[Callable[[], object], float]:
+    """A call that takes `LEAST` seconds and more on this machine, and how long: the shortest of three."""
+    scale = 1
+    while True:
+        work, times = make(scale), []
+        for _ in range(4):  # the first is a trial
+            begun = time.perf_counter()
+            work()
+            times.append(time.perf_counter() - begun)
+        if min(times[1:]) >= LEAST:
+            return work, min(times[1:])
+        scale *= 2
 
 
 def watch(stat: str) -> None:
@@ -159,11 +183,8 @@ def main() -> None:
     if sys.argv[1] == "--watch":
         return watch(sys.argv[2])
     sys.setswitchinterval(SWITCH_INTERVAL)
-    work, counter = CALLS[sys.argv[1]](), Counter()
-    work()
-    begun = time.perf_counter()
-    work()
-    alone = time.perf_counter() - begun
+    counter = Counter()
+    work, alone = sized(CALLS[sys.argv[1]])
     counter.start()
     print(json.dumps({"milliseconds": 1000 * alone, "kept": share(counter, work)}))
     return None

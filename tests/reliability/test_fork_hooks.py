@@ -10,9 +10,12 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 import pytest
+from helpers.inside import called_on, inside
+from helpers.waiting import PATIENCE, until
 
 from rlox import HindsightConfig, ReplayBuffer
 from rlox._core import RunningStatsVec, Stream, VecEnv
@@ -46,10 +49,11 @@ def whole(buffer: ReplayBuffer) -> bool:
     return np.array_equal(batch["obs"], expected) and np.array_equal(batch["next_obs"], expected)
 
 
-def child(check: Callable[[], bool], seconds: float = 60) -> str:
+def child(check: Callable[[], bool], seconds: float = PATIENCE) -> str:
     """Forks; how `check` went in the child."""
     pid = os.fork()
     if pid == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(int(seconds))
         status = 2
         try:
@@ -79,7 +83,7 @@ def meanwhile(*works: Callable[[], object]) -> Iterator[None]:
     finally:
         done.set()
         for thread in threads:
-            thread.join(60)
+            thread.join(PATIENCE)
         assert not any(thread.is_alive() for thread in threads), "deadlock in the parent"
 
 
@@ -125,12 +129,25 @@ def test_children_find_whole_environments_while_a_thread_steps():
 
 
 def test_a_fork_waits_for_the_work_of_other_threads_and_no_longer():
-    stream = Stream(1, "long")
-    thread = threading.Thread(target=stream.normal, args=(20_000_000,))
+    stream, draws = Stream(1, "long"), 4_000_000
+    drawn, done = threading.Event(), threading.Event()
+
+    def draw() -> None:
+        while not done.is_set():
+            stream.normal(draws)
+            drawn.set()
+
+    thread = threading.Thread(target=draw)
     thread.start()
-    time.sleep(0.05)
-    assert child(lambda: stream.position == 4 * 20_000_000) == "fine"
-    thread.join()
+    try:
+        # The thread is in a draw nearly always: the child of a fork that did not wait finds a lock that
+        # nobody gives back, or half a draw.
+        assert drawn.wait(PATIENCE)
+        for _ in range(5):
+            assert child(lambda: stream.position % (4 * draws) == 0 < stream.position) == "fine"
+    finally:
+        done.set()
+        thread.join()
     assert child(lambda: True) == "fine"  # and this one waits for nobody
 
 
@@ -150,6 +167,11 @@ def test_a_fork_from_a_callback_does_not_wait_for_its_own_call():
     assert outcomes == ["fine"]
 
 
+def ring() -> None:
+    """Has the handler of a signal called here and now, which is inside a call."""
+    signal.raise_signal(signal.SIGALRM)
+
+
 def test_a_fork_from_a_signal_handler_does_not_wait_for_the_call_it_interrupted():
     outcomes = []
     stats = RunningStatsVec(2)
@@ -158,16 +180,14 @@ def test_a_fork_from_a_signal_handler_does_not_wait_for_the_call_it_interrupted(
         stats.batch_update(np.ones((50_000, 2)))
         return stats.count == 50_000
 
-    def handle(number: int, frame: object) -> None:
-        outcomes.append(child(count))
-
-    before = signal.signal(signal.SIGALRM, handle)
-    signal.setitimer(signal.ITIMER_REAL, 0.05)
-    try:
-        Stream(1, "long").normal(10_000_000)
-    finally:
-        signal.signal(signal.SIGALRM, before)
+    with called_on(signal.SIGALRM, lambda: outcomes.append(child(count))):
+        inside(lambda draws: partial(Stream(1, "long").normal, draws), 10_000_000, ring)
     assert outcomes == ["fine"]
+
+
+def windows(buffer: ReplayBuffer) -> Callable[[int], Callable[[], object]]:
+    """Long calls that take little memory: each row that is drawn is the end of many."""
+    return lambda rows: partial(buffer.sample, rows, n_step=200, gamma=0.99)
 
 
 def test_a_fork_from_a_signal_handler_does_not_wait_for_threads_that_wait_for_the_call_it_interrupted():
@@ -177,20 +197,18 @@ def test_a_fork_from_a_signal_handler_does_not_wait_for_threads_that_wait_for_th
         while not done.is_set():
             push_rows(buffer, 1)
 
-    def handle(number: int, frame: object) -> None:
+    def fork() -> None:
         outcomes.append(
             child(lambda: RunningStatsVec(2).batch_update(np.ones((50_000, 2))) is None)
         )
 
-    before = signal.signal(signal.SIGALRM, handle)
     thread = threading.Thread(target=push, daemon=True)
     thread.start()
-    signal.setitimer(signal.ITIMER_REAL, 0.1)
     try:
-        buffer.sample(1_000_000)
+        with called_on(signal.SIGALRM, fork):
+            inside(windows(buffer), 50_000, ring)
     finally:
         done.set()
-        signal.signal(signal.SIGALRM, before)
         thread.join()
     assert outcomes == ["fine"]
     assert len(buffer) == 2_000
@@ -206,17 +224,15 @@ def test_a_fork_from_a_signal_handler_does_not_wait_for_a_thread_that_saves_the_
             push_rows(buffer, 1)
             buffer.save(tmp_path / "parent")
 
-    before = signal.signal(signal.SIGALRM, lambda number, frame: pids.append(os.fork()))
     thread = threading.Thread(target=save, daemon=True)
     thread.start()
-    signal.setitimer(signal.ITIMER_REAL, 0.1)
-    try:
-        buffer.sample(1_000_000)
-    finally:
-        signal.signal(signal.SIGALRM, before)
+    until((tmp_path / "parent").exists, "save under way")
+    with called_on(signal.SIGALRM, lambda: pids.append(os.fork())):
+        inside(windows(buffer), 50_000, ring)
     if pids == [0]:
         # The thread was in the middle of a save, and is not here to end it.
-        signal.alarm(60)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(int(PATIENCE))
         status = 2
         try:
             buffer.save(tmp_path / "child")
@@ -238,18 +254,21 @@ def test_a_fork_of_a_thread_leaves_a_child_that_handles_signals():
     class Stop(Exception):
         pass
 
-    def handle(number: int, frame: object) -> None:
+    def stop() -> None:
         raise Stop
 
     def stopped() -> bool:
-        signal.signal(signal.SIGUSR1, handle)
-        parent = os.getpid()
-        timer = threading.Timer(0.2, os.kill, (parent, signal.SIGUSR1))
-        timer.start()
-        try:
-            Stream(1, "long").normal(150_000_000)
-        except Stop:
-            return True
+        stream = Stream(1, "long")
+
+        def draw(draws: int) -> Callable[[], object]:
+            stream.position = 0  # a draw of before was too short
+            return partial(stream.normal, draws)
+
+        with called_on(signal.SIGUSR1, stop):
+            try:
+                inside(draw, 10_000_000, partial(signal.raise_signal, signal.SIGUSR1))
+            except Stop:
+                return stream.position == 0
         return False
 
     def run() -> None:
@@ -269,7 +288,6 @@ def sampled(buffer: ReplayBuffer, results: multiprocessing.Queue) -> None:
     results.put(float(batch["rewards"].sum()))
 
 
-@pytest.mark.smoke
 def test_processes_started_by_fork_sample_what_the_parent_does():
     buffer = filled(20_000)
     context = multiprocessing.get_context("fork")
@@ -280,8 +298,8 @@ def test_processes_started_by_fork_sample_what_the_parent_does():
         workers = [context.Process(target=sampled, args=(buffer, results)) for _ in range(4)]
         for worker in workers:
             worker.start()
-        sums = [results.get(timeout=60) for _ in workers]
+        sums = [results.get(timeout=PATIENCE) for _ in workers]
         for worker in workers:
-            worker.join(60)
+            worker.join(PATIENCE)
     assert [worker.exitcode for worker in workers] == [0] * 4
     assert sums == [float(buffer.sample(2_000, seed=3)["rewards"].sum())] * 4

@@ -1,8 +1,9 @@
 """Ctrl-C ends a long call of the data plane in a moment, and leaves the object as before or as after it.
 
-How long is a moment: 0.2 s, and a twentieth of what the whole call takes on this machine now, the best of
-three, since another process may take the core away when it matters. A call that nobody interrupts takes
-`LONG` seconds here, so one that does not listen cannot pass.
+How long is a moment: 0.2 s, and a twentieth of what the whole call takes on this machine now, beyond what a
+loop of Python takes to hear of a signal at the same time; the best of `TRIES`, since another process may take
+the core away when it matters. A call that nobody interrupts takes `LONG` seconds, so one that does not
+listen cannot pass; where the largest takes less than a moment, there is nothing to interrupt.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +25,11 @@ from faults.report import FULL, record
 
 import rlox
 
-pytestmark = pytest.mark.serial  # seconds from a signal to the end of a call
+pytestmark = pytest.mark.alone  # seconds from a signal to the end of a call
 
 LONG = 1.5 if FULL else 0.8
 MOMENTS = 4 if FULL else 1
+TRIES = 6
 
 
 @dataclass
@@ -219,14 +222,13 @@ def seconds(work: Callable[[], object]) -> float:
 
 def sized(call: Call, path: Path) -> tuple[int, float]:
     """A size at which the call takes about `LONG` seconds (or the largest that fits), and its seconds."""
-    n, taken = call.begin, 0.0
-    for _ in range(3):
+    n = call.begin
+    while True:
         thing = call.make(n, path / str(n))
         taken = seconds(lambda thing=thing: call.call(thing))
         if taken > LONG / 2 or n == call.most:
-            break
+            return n, taken
         n = min(call.most, int(n * min(1.2 * LONG / taken, 50)))
-    return n, taken
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -240,19 +242,19 @@ def test_ctrl_c_ends_a_long_call_at_once_and_the_object_is_as_before_or_as_after
     with Interrupter() as interrupter:
         for moment in range(MOMENTS):
             tries = []
-            for attempt in range(3):
+            for attempt in range(TRIES):
                 thing = call.make(n, tmp_path / f"{moment} {attempt}")
                 before = call.state(thing)
                 # sooner at each try: a busy machine measures a longer call than the one interrupted
                 delay = rng.uniform(0.05, 0.5) * whole / 2**attempt
                 found = interrupter.during(lambda thing=thing: call.call(thing), delay)
                 assert call.state(thing) in (before, call.state(after))
-                tries.append(found.seconds)
+                tries.append(found.seconds - interrupter.lateness())
                 ends.append(found.raised)
-                if found.raised and found.seconds < allowed:
+                if found.raised and tries[-1] < allowed:
                     break
             waits.append(min(tries))
-    assert any(ends), "never interrupted"
+    assert any(ends) or whole < allowed, "never interrupted"
     longest = {"of a call of": round(whole, 2), "longest": round(max(waits), 3)}
     assert max(waits) < allowed, longest
     record(f"Ctrl-C in {name}", {"moments": MOMENTS, **longest})
@@ -285,27 +287,28 @@ def test_ctrl_c_ends_the_wait_for_a_buffer_that_another_thread_uses(tmp_path):
     call = CALLS["sample of n-step windows"]
     n, whole = sized(call, tmp_path)
     buffer, _ = call.make(n, tmp_path)
-    begun = threading.Event()
-
-    def hold() -> None:
-        begun.set()
-        buffer.sample(2 * n, seed=0, n_step=200, gamma=0.99)
-
-    waits = []
+    one, allowed = [part[0] for part in rows(1, 3)], 0.2 + whole / 20
+    waits: list[float] = []
     with Interrupter() as interrupter:
-        for _ in range(3):
-            holder = threading.Thread(target=hold)
-            pushed = buffer.n_pushed
-            begun.clear()
+        for _ in range(TRIES):
+            sample = partial(buffer.sample, 2 * n, seed=0, n_step=200, gamma=0.99)
+            holder, before, pushed = threading.Thread(target=sample), buffer.n_pushed, 0
+
+            def push(holder: threading.Thread = holder) -> None:
+                nonlocal pushed
+                while holder.is_alive():
+                    buffer.push(*one)  # at once, until the other thread has the buffer
+                    pushed += 1
+
             holder.start()
-            begun.wait()
-            time.sleep(whole / 10)
-            one = [part[0] for part in rows(1, 3)]
-            found = interrupter.during(lambda one=one: buffer.push(*one), whole / 4)
-            waits.append(found.seconds)
+            found = interrupter.during_wait(push)
             holder.join()
-            assert buffer.n_pushed - pushed in (0, 1)
-            if found.raised and found.seconds < 0.2 + whole / 20:
-                break
-    assert min(waits) < 0.2 + whole / 20
-    record("Ctrl-C while another thread holds the lock", {"longest": round(min(waits), 3)})
+            assert buffer.n_pushed - before - pushed in (0, 1)
+            if found.raised:
+                waits.append(found.seconds - interrupter.lateness())
+                if waits[-1] < allowed:
+                    break
+    assert waits or 2 * whole < allowed, "nothing was waited for"
+    longest = min(waits, default=0.0)
+    assert longest < allowed
+    record("Ctrl-C while another thread holds the lock", {"longest": round(longest, 3)})

@@ -6,15 +6,16 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
+from helpers.inside import inside
+from helpers.waiting import PATIENCE
 
 from rlox._core import ReplayBuffer, Stream, VecEnv, compute_gae, pack_tokens
 from rlox.errors import ShapeError
-
-pytestmark = pytest.mark.smoke
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
@@ -49,9 +50,12 @@ def same(left: dict[str, Any], right: dict[str, Any]) -> bool:
 
 
 class Colliding:
-    """Calls made by threads at once, each until it succeeded and some were refused, or `limit` times."""
+    """Calls made by threads at once, each until it succeeded and some were refused, or `limit` times.
 
-    def __init__(self, calls: list[Callable[[], object]], limit: int = 3_000) -> None:
+    Whether and where they meet is chance; `refusal` has two that meet for certain.
+    """
+
+    def __init__(self, calls: list[Callable[[], object]], limit: int = 300) -> None:
         self.refused: list[str] = []
         self.succeeded: list[int] = []
         self.others: list[BaseException] = []
@@ -77,6 +81,35 @@ class Colliding:
             else:
                 succeeded += 1
         self.succeeded.append(succeeded)
+
+
+def refusal(pair: Callable[[int], tuple[Callable[[], object], Callable[[], object]]]) -> str:
+    """What another thread is told whose call takes arrays that a call of this thread has.
+
+    `pair(size)` prepares the call of this thread and the other's; the size grows until the former is long.
+    """
+    calls: list[tuple[Callable[[], object], Callable[[], object]]] = []
+    told: list[str] = []
+
+    def attempt() -> None:
+        try:
+            calls[-1][1]()
+        except ShapeError as error:
+            told.append(str(error))
+
+    def meet() -> None:
+        thread = threading.Thread(target=attempt)
+        thread.start()
+        thread.join(PATIENCE)
+
+    def make(size: int) -> Callable[[], object]:
+        calls.append(pair(size))
+        return calls[-1][0]
+
+    inside(make, 200_000, meet)
+    assert len(told) == 1, "two calls had the same arrays at once"
+    calls[-1][1]()  # which can be used again afterwards
+    return told[0]
 
 
 def test_indices_taken_from_the_batch_that_they_fill_are_refused():
@@ -116,42 +149,59 @@ def test_after_a_refusal_the_same_arrays_can_be_used():
 
 
 def test_two_environments_in_two_threads_cannot_step_into_the_same_arrays():
-    out = outputs(N)
-    actions = np.zeros(N, dtype=np.int64)
-    envs = [VecEnv(N, seed=seed) for seed in (1, 2)]
-    for env in envs:
-        env.reset_all()
-    met = Colliding([lambda env=env: env.step_into(actions, *out) for env in envs])
-    assert met.others == []
-    assert met.refused, "the calls never met"
-    assert all("obs shares memory" in message for message in met.refused)
-    assert min(met.succeeded) > 0
+    def pair(n: int) -> tuple[Callable[[], object], Callable[[], object]]:
+        envs, out = [VecEnv(n, seed=seed, env_id="Acrobot-v1") for seed in (1, 2)], outputs(n, 6)
+        for env in envs:
+            env.reset_all()
+        one, two = (partial(env.step_into, np.zeros(n, np.int64), *out) for env in envs)
+        return one, two
+
+    assert "obs shares memory" in refusal(pair)
 
 
 def test_two_threads_cannot_sample_into_the_same_batch():
     buffer = filled(50_000)
+
+    def pair(n: int) -> tuple[Callable[[], object], Callable[[], object]]:
+        sample = partial(buffer.sample, n, out=buffer.sample(n))
+        return sample, sample
+
+    assert "shares memory" in refusal(pair)
+
+
+def test_threads_that_sample_into_one_batch_by_turns_leave_whole_rows():
+    buffer = filled(50_000)
     batch = buffer.sample(N)
     met = Colliding([lambda: buffer.sample(N, out=batch)] * 2)
     assert met.others == []
-    assert met.refused, "the calls never met"
     assert min(met.succeeded) > 0
     numbers = batch["rewards"]
     np.testing.assert_array_equal(batch["obs"], np.repeat(numbers[:, None], 4, axis=1))
 
 
+def push(buffer: ReplayBuffer, batch: dict[str, Any]) -> None:
+    """Store the observations and rewards of a batch."""
+    obs, rewards = batch["obs"], batch["rewards"]
+    flags = np.zeros(len(rewards), dtype=bool)
+    buffer.push_batch(obs, rewards, rewards, flags, flags, obs)
+
+
 def test_an_array_that_is_being_written_cannot_be_read_by_another_call():
     buffer = filled(50_000)
+
+    def pair(n: int) -> tuple[Callable[[], object], Callable[[], object]]:
+        batch = buffer.sample(n)
+        return partial(buffer.sample, n, out=batch), partial(push, ReplayBuffer(n, 4, 1), batch)
+
+    assert "is being written to by another call" in refusal(pair)
+
+
+def test_a_batch_that_one_thread_fills_and_another_stores_is_stored_in_whole_rows():
+    buffer = filled(50_000)
     batch = buffer.sample(N)
-    flags = np.zeros(N, dtype=bool)
     other = ReplayBuffer(N, 4, 1)
-
-    def push() -> None:
-        obs, rewards = batch["obs"], batch["rewards"]
-        other.push_batch(obs, rewards, rewards, flags, flags, obs)
-
-    met = Colliding([lambda: buffer.sample(N, out=batch), push])
+    met = Colliding([lambda: buffer.sample(N, out=batch), lambda: push(other, batch)])
     assert met.others == []
-    assert met.refused, "the calls never met"
     patterns = ("is being written to by another call", "shares memory with another argument")
     assert all(any(pattern in message for pattern in patterns) for message in met.refused)
     assert min(met.succeeded) > 0

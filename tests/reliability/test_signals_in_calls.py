@@ -2,49 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import FrameType
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.inside import called_on, inside, interrupted, when_asked
+from helpers.waiting import PATIENCE
 
-from rlox._core import MmapReplayBuffer, ReplayBuffer, RunningStatsVec, Stream, VecEnv
+from rlox._core import MmapReplayBuffer, ReplayBuffer, RunningStatsVec, Stream
 from rlox.errors import ConfigError
 
-pytestmark = pytest.mark.serial  # seconds from a signal to the end of a call
-
-# From the handler to the exception: the promise is 0.2 s, on a machine that may be busy with others.
-SOON = 1.0
+DRAWS = 10_000_000  # of a call that is long, mostly
+REFUSED = "in use by the call that this signal handler interrupted"
 
 
 class Alarm(Exception):
     """What the handler of a test raises."""
-
-
-@contextmanager
-def alarm(seconds: float, handler: Callable[[], None]) -> Iterator[list[float]]:
-    """Calls `handler` after some time; gives the times of the calls."""
-    times: list[float] = []
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        times.append(time.monotonic())
-        handler()
-
-    before = signal.signal(signal.SIGALRM, handle)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield times
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def stop() -> None:
@@ -52,57 +34,114 @@ def stop() -> None:
     raise Alarm("enough", 7)
 
 
-def test_a_handler_that_raises_ends_a_long_draw_which_then_was_never_made():
+def ring() -> None:
+    """Has the handler called here and now, which is inside a call."""
+    signal.raise_signal(signal.SIGALRM)
+
+
+def long_draw(seconds: float) -> int:
+    """How many numbers are drawn in so many processor seconds on this machine."""
+    begun = time.thread_time()
+    Stream(1, "long").normal(DRAWS)
+    return int(DRAWS * seconds / (time.thread_time() - begun))
+
+
+def stopped_draw(draws: int) -> float:
+    """Processor seconds of a long draw that a handler ends once it has begun.
+
+    The signal comes at a moment of its own, between two instructions of the draw.
+    """
     stream = Stream(1, "long")
-    stream.uniform(3)
-    begun = time.monotonic()
-    with alarm(0.1, stop) as times, pytest.raises(Alarm) as raised:
-        stream.normal(150_000_000)
+
+    def draw(draws: int) -> Callable[[], object]:
+        stream.position = 6
+        return partial(stream.normal, draws)
+
+    begun = time.thread_time()
+    with called_on(signal.SIGALRM, stop), pytest.raises(Alarm) as raised:
+        inside(draw, draws, partial(signal.setitimer, signal.ITIMER_REAL, 0.001))
+    taken = time.thread_time() - begun
     assert raised.value.args == ("enough", 7)
-    assert time.monotonic() - times[0] < SOON
-    assert times[0] - begun < SOON
-    assert stream.position == 6
+    assert stream.position == 6, "the draw was made"
     again = Stream(1, "long")
     again.position = 6
     assert stream.uniform(2).tolist() == again.uniform(2).tolist()
+    return taken
 
 
-@pytest.mark.smoke
-def test_a_handler_that_does_not_raise_changes_nothing():
-    with alarm(0.05, lambda: None) as times:
-        got = Stream(1, "long").normal(10_000_000)
-    assert len(times) == 1
+@pytest.mark.alone  # compares processor seconds
+def test_a_handler_that_raises_ends_a_long_draw_soon_which_then_was_never_made():
+    assert stopped_draw(long_draw(0.5)) < 0.5 / 2
+
+
+@pytest.mark.alone  # compares processor seconds
+def test_a_signal_ends_a_draw_soon_beside_threads_that_keep_the_interpreter_busy():
+    draws, done = long_draw(0.5), threading.Event()
+
+    def count() -> None:
+        while not done.is_set():
+            sum(range(1_000))
+
+    threads = [threading.Thread(target=count) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        assert stopped_draw(draws) < 0.5 / 2
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_a_handler_that_does_not_raise_changes_nothing_of_a_draw():
+    rung: list[int] = []
+
+    def draw(draws: int) -> Callable[[], np.ndarray]:
+        rung.clear()
+        return partial(Stream(1, "long").normal, draws)
+
+    got = interrupted(draw, DRAWS, lambda: rung.append(1))
+    assert rung == [1]
     parts = Stream(1, "long")
-    for start in range(0, 10_000_000, 1_000_000):
-        np.testing.assert_array_equal(got[start : start + 1_000_000], parts.normal(1_000_000))
+    for start in range(0, len(got), 1_000_000):
+        part = got[start : start + 1_000_000]
+        np.testing.assert_array_equal(part, parts.normal(len(part)))
 
 
-def test_ctrl_c_is_a_keyboard_interrupt():
+def printed(code: str) -> str:
+    """What a process of its own prints."""
+    path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True,
+        env=os.environ | {"PYTHONPATH": path}, timeout=2 * PATIENCE,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_ctrl_c_from_another_thread_is_a_keyboard_interrupt_that_undoes_the_draw():
     code = """
-        import os, signal, threading, time
+        import os, signal, threading
+        from functools import partial
+        from helpers.inside import inside
         from rlox._core import Stream
         # A shell may have told its background jobs to ignore it.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         stream = Stream(1, "long")
-        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
-        begun = time.monotonic()
+        interrupt = threading.Thread(target=os.kill, args=(os.getpid(), signal.SIGINT))
         try:
-            stream.normal(250_000_000)
+            inside(lambda draws: partial(stream.normal, draws), 100_000_000, interrupt.start)
         except KeyboardInterrupt:
-            print("interrupted", stream.position, time.monotonic() - begun)
+            print("interrupted", stream.position)
     """
-    result = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=100
-    )
-    assert result.returncode == 0, result.stderr
-    word, position, seconds = result.stdout.split()
-    assert (word, position) == ("interrupted", "0")
-    assert float(seconds) < 0.2 + SOON
+    assert printed(code).split() == ["interrupted", "0"]
 
 
-def test_what_a_handler_raises_before_a_call_has_begun_is_raised_and_later_ones_are_heard():
+def test_an_exception_of_a_handler_before_a_call_is_raised_and_later_signals_are_heard():
     code = """
-        import signal, threading, time
+        import signal, threading
+        from functools import partial
+        from helpers.inside import inside
         from rlox._core import Stream
         known = threading.main_thread
         def interrupted():
@@ -115,68 +154,65 @@ def test_what_a_handler_raises_before_a_call_has_begun_is_raised_and_later_ones_
         except KeyboardInterrupt:
             print("first", stream.position)
         signal.signal(signal.SIGALRM, signal.default_int_handler)
-        signal.setitimer(signal.ITIMER_REAL, 0.1)
-        begun = time.monotonic()
+        alarm = partial(signal.setitimer, signal.ITIMER_REAL, 0.001)
         try:
-            stream.normal(250_000_000)
+            inside(lambda draws: partial(stream.normal, draws), 100_000_000, alarm)
         except KeyboardInterrupt:
-            print("second", stream.position, time.monotonic() - begun)
+            print("second", stream.position)
     """
-    result = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=100
-    )
-    assert result.returncode == 0, result.stderr
-    *words, seconds = result.stdout.split()
-    assert words == ["first", "0", "second", "0"]
-    assert float(seconds) < 0.1 + SOON
+    assert printed(code).split() == ["first", "0", "second", "0"]
 
 
-def busy_stream() -> tuple[Stream, threading.Thread]:
-    """A stream that another thread draws from for a second or so, and the thread."""
+def ended_wait(draws: int) -> bool:
+    """Has a signal end the wait for a stream; whether the thread that draws from it still did so."""
     stream = Stream(1, "busy")
-    thread = threading.Thread(target=stream.normal, args=(40_000_000,))
+    thread = threading.Thread(target=stream.normal, args=(draws,))
+    numbers = 0
+
+    def ask() -> None:
+        nonlocal numbers
+        while thread.is_alive():
+            stream.next_u64()  # at once, until the thread has the stream
+            numbers += 1
+
     thread.start()
-    time.sleep(0.05)
-    return stream, thread
-
-
-def test_waiting_for_an_object_that_another_thread_uses_can_be_ended():
-    stream, thread = busy_stream()
-    with alarm(0.1, stop) as times, pytest.raises(Alarm):
-        stream.next_u64()
-    assert time.monotonic() - times[0] < SOON
-    assert thread.is_alive(), "nothing was waited for"
+    with called_on(signal.SIGALRM, stop), when_asked(ring):
+        try:
+            ask()
+        except Alarm:
+            under_way = thread.is_alive()
+        else:
+            under_way = False
     thread.join()
-    assert stream.position == 4 * 40_000_000
+    each = Stream(1, "busy")
+    each.next_u64()
+    assert stream.position == 4 * draws + numbers * each.position
+    return under_way
+
+
+def test_a_signal_ends_the_wait_for_an_object_that_another_thread_goes_on_to_use():
+    assert any(ended_wait(DRAWS << more) for more in range(5)), "each draw was waited for"
 
 
 def test_a_handler_that_uses_the_object_of_the_call_it_interrupted_is_refused():
-    stream = Stream(1, "long")
-    caught: list[str] = []
+    streams: list[Stream] = []
+    refused: list[str] = []
 
-    def handler() -> None:
-        try:
-            stream.next_u64()
-        except ConfigError as error:
-            caught.append(str(error))
+    def draw(draws: int) -> Callable[[], np.ndarray]:
+        refused.clear()
+        streams.append(Stream(1, "long"))
+        return partial(streams[-1].normal, draws)
 
-    with alarm(0.05, handler):
-        stream.normal(10_000_000)
-    assert len(caught) == 1
-    assert "in use by the call that this signal handler interrupted" in caught[0]
-    assert stream.position == 4 * 10_000_000
+    got = interrupted(draw, DRAWS, tried(lambda: streams[-1].next_u64(), refused))
+    assert len(refused) == 1
+    assert REFUSED in refused[0]
+    assert streams[-1].position == 4 * len(got)
 
 
 def rows_of_ones(rows: int) -> tuple[np.ndarray, ...]:
     obs, flags = np.ones((rows, 64), np.float32), np.zeros(rows, bool)
     # contiguous: what NumPy copies to make it so takes time before the call begins
     return obs, obs[:, :1].copy(), obs[:, 0].copy(), flags, flags, obs
-
-
-def filled(buffer: Any, rows: int) -> Any:
-    for _ in range(3):
-        buffer.push_batch(*rows_of_ones(rows))
-    return buffer
 
 
 def tried(call: Callable[[], object], refused: list[str]) -> Callable[[], None]:
@@ -194,67 +230,70 @@ def tried(call: Callable[[], object], refused: list[str]) -> Callable[[], None]:
 def test_a_handler_that_saves_in_the_middle_of_a_save_is_refused_and_the_outer_save_is_whole(
     tmp_path,
 ):
-    buffer, refused = filled(ReplayBuffer(600_000, 64, 1), 200_000), []
-    with alarm(0.025, tried(lambda: buffer.save(tmp_path / "inner"), refused)):
-        buffer.save(tmp_path / "outer")
+    buffers: list[ReplayBuffer] = []
+    refused: list[str] = []
+
+    def save(rows: int) -> Callable[[], object]:
+        buffers.append(ReplayBuffer(rows, 64, 1))
+        buffers[-1].push_batch(*rows_of_ones(rows))
+        return partial(buffers[-1].save, tmp_path / "outer")
+
+    again = tried(lambda: buffers[-1].save(tmp_path / "inner"), refused)
+    with called_on(signal.SIGALRM, again):
+        inside(save, 100_000, ring)
     assert len(refused) == 1
-    assert "in use by the call that this signal handler interrupted" in refused[0]
-    again = ReplayBuffer(600_000, 64, 1)
-    again.load(tmp_path / "outer")
-    assert len(again) == 600_000
+    assert REFUSED in refused[0]
+    read = ReplayBuffer(len(buffers[-1]), 64, 1)
+    read.load(tmp_path / "outer")
+    assert len(read) == len(buffers[-1])
 
 
 @pytest.mark.parametrize("inner", ["flush", "save"])
 def test_a_handler_in_the_middle_of_sealing_never_waits_for_it(inner, tmp_path):
-    buffer, refused = MmapReplayBuffer(10_000, 300_000, 64, 1, tmp_path), []
-    call = buffer.flush if inner == "flush" else lambda: buffer.save("inner")
-    rows = rows_of_ones(300_000)
-    with alarm(0.025, tried(call, refused)):
-        buffer.push_batch(*rows)
-    assert len(refused) == 1
-    assert "in use by the call that this signal handler interrupted" in refused[0]
+    made: list[tuple[MmapReplayBuffer, int, Path]] = []
+    refused: list[str] = []
+    rung: list[int] = []
+
+    def push(rows: int) -> Callable[[], object]:
+        folder = tmp_path / str(rows)
+        made.append((MmapReplayBuffer(10_000, rows, 64, 1, folder), rows, folder))
+        return partial(made[-1][0].push_batch, *rows_of_ones(rows))
+
+    def use() -> object:
+        rung.append(1)
+        return made[-1][0].flush() if inner == "flush" else made[-1][0].save("inner")
+
+    with called_on(signal.SIGALRM, tried(use, refused)):
+        inside(push, 100_000, ring, most=20)
+    assert len(refused) == len(rung) > 0
+    assert all(REFUSED in message for message in refused)
+    buffer, rows, folder = made[-1]
     buffer.close(keep=True)
-    assert len(MmapReplayBuffer(10_000, 300_000, 64, 1, tmp_path)) == 300_000
+    assert len(MmapReplayBuffer(10_000, rows, 64, 1, folder)) == rows
 
 
-def test_a_handler_may_use_other_objects():
+def test_a_handler_may_use_other_objects_than_that_of_the_call_it_interrupted():
     other = RunningStatsVec(2)
     numbers = np.ones((50_000, 2))
-    with alarm(0.05, lambda: other.batch_update(numbers)):
-        Stream(1, "long").normal(10_000_000)
+    with called_on(signal.SIGALRM, lambda: other.batch_update(numbers)):
+        inside(lambda draws: partial(Stream(1, "long").normal, draws), DRAWS, ring)
     assert other.count == 50_000
 
 
 def test_a_call_that_is_over_before_it_is_asked_still_raises_what_came_meanwhile():
     # As Python does between its own instructions: nothing a handler raises is lost.
     for _ in range(20):
-        with alarm(0.002, stop) as times:
-            try:
-                while True:
-                    Stream(1, "short").normal(20_000)
-            except Alarm:
-                pass
-        assert len(times) == 1
+        rung: list[int] = []
 
+        def raises(rung: list[int] = rung) -> None:
+            rung.append(1)
+            stop()
 
-def test_signals_wait_for_no_busy_thread_for_long():
-    done = threading.Event()
-
-    def count() -> None:
-        while not done.is_set():
-            sum(range(1_000))
-
-    threads = [threading.Thread(target=count) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    try:
-        with alarm(0.3, stop) as times, pytest.raises(Alarm):
-            Stream(1, "long").normal(150_000_000)
-        assert time.monotonic() - times[0] < 2 * SOON
-    finally:
-        done.set()
-        for thread in threads:
-            thread.join()
+        with pytest.raises(Alarm), called_on(signal.SIGALRM, raises):
+            signal.setitimer(signal.ITIMER_REAL, 0.002)
+            while not rung:
+                Stream(1, "short").normal(20_000)
+        assert rung == [1]
 
 
 DICT = {"a": ("float32", (2,)), "b": ("float32", (1,))}
@@ -291,7 +330,7 @@ NOISY = {
 
 
 @pytest.mark.parametrize("name", NOISY)
-def test_what_comes_while_arguments_are_read_is_raised_as_it_is(name):
+def test_an_exception_of_a_handler_while_arguments_are_read_is_raised_as_it_is(name):
     """Python looks for signals wherever it makes a text or an array of a value."""
     loop = """
         import signal, sys
@@ -311,104 +350,19 @@ def test_what_comes_while_arguments_are_read_is_raised_as_it_is(name):
     """
     code = "import numpy as np, rlox\nDICT = " + repr(DICT) + "\n"
     code += textwrap.dedent(NOISY[name]) + textwrap.dedent(loop)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=200)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=2 * PATIENCE
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_other_threads_are_not_stopped_by_a_signal():
-    stream, thread = busy_stream()
-    with alarm(0.02, stop), pytest.raises(Alarm):
-        time.sleep(1)
-    thread.join()
-    assert stream.position == 4 * 40_000_000
-
-
-def several(work: Callable[[], None], threads: int = 8) -> list[BaseException]:
-    """Runs `work` in threads; returns what they raised."""
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            work()
-        except BaseException as error:
-            errors.append(error)
-
-    started = [threading.Thread(target=run) for _ in range(threads)]
-    for thread in started:
-        thread.start()
-    for thread in started:
-        thread.join(60)
-    assert not any(thread.is_alive() for thread in started), "deadlock"
-    return errors
-
-
-@pytest.mark.parametrize("n", [1, 3_000])
-def test_threads_that_step_one_environment_take_turns(n: int):
-    env, twin = VecEnv(n, seed=4), VecEnv(n, seed=4)
-    env.reset_all()
-    twin.reset_all()
-    actions = np.ones(n, dtype=np.int64)
-
-    def step() -> None:
-        for _ in range(50):
-            env.step_all(actions)
-            assert env.n_envs == n
-            env.get_state()
-
-    assert several(step) == []
-    for _ in range(8 * 50):
-        twin.step_all(actions)
-    np.testing.assert_array_equal(env.get_state(), twin.get_state())
-
-
-def test_threads_that_share_a_stream_draw_each_number_once():
-    stream = Stream(2, "shared")
-    drawn: list[np.ndarray] = []
-
-    def draw() -> None:
-        drawn.extend(stream.uniform(5_000) for _ in range(20))
-
-    assert several(draw) == []
-    alone = Stream(2, "shared").uniform(8 * 20 * 5_000)
-    np.testing.assert_array_equal(np.sort(np.concatenate(drawn)), np.sort(alone))
-
-
-def test_threads_that_share_statistics_count_everything_once():
-    stats = RunningStatsVec(3)
-    numbers = np.random.default_rng(0).normal(size=(4_000, 3))
-
-    def update() -> None:
-        for _ in range(20):
-            stats.batch_update(numbers)
-            assert stats.mean.shape == (3,)
-
-    assert several(update) == []
-    assert stats.count == 8 * 20 * 4_000
-    np.testing.assert_allclose(stats.mean, numbers.mean(axis=0))
-    stats.merge(stats)
-    assert stats.count == 2 * 8 * 20 * 4_000
-
-
-def test_a_buffer_that_readers_never_leave_can_be_written():
-    buffer = ReplayBuffer(1_000, 64, 1)
-    obs = np.zeros(64, np.float32)
-    buffer.push(obs, 0.0, 0.0, False, False, obs)
-    done = threading.Event()
-
-    def read() -> None:
-        while not done.is_set():
-            buffer.sample(2_000)
-
-    readers = [threading.Thread(target=read) for _ in range(8)]
-    for reader in readers:
-        reader.start()
-    try:
-        begun = time.monotonic()
-        for _ in range(20):
-            buffer.push(obs, 0.0, 0.0, False, False, obs)
-        assert time.monotonic() - begun < 30
-    finally:
-        done.set()
-        for reader in readers:
-            reader.join()
-    assert len(buffer) == 21
+def test_signals_at_any_moment_of_a_draw_by_another_thread_leave_it_whole():
+    stream = Stream(1, "busy")
+    thread = threading.Thread(target=stream.normal, args=(DRAWS,))
+    thread.start()
+    with called_on(signal.SIGALRM, stop):
+        while thread.is_alive():
+            with pytest.raises(Alarm):
+                ring()
+            time.sleep(0.001)
+    assert stream.position == 4 * DRAWS

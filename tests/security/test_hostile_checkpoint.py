@@ -24,7 +24,7 @@ from rlox.runs.checkpoint import Checkpoint, read_checkpoint
 
 MUTANTS = 2_000 if FULL else 300
 PARTS = ("state.json", "weights.safetensors", "optimizer.safetensors", "state.safetensors")
-SPARE = 64 << 20
+SPARE = 256 << 20  # a lie that is believed takes gigabytes
 FORBIDDEN = (
     "pickle.", "marshal.", "exec", "compile", "subprocess.", "os.system", "os.exec", "os.spawn",
     "os.posix_spawn", "ctypes.dlopen", "socket.connect", "shutil.unpack",

@@ -19,7 +19,7 @@ from rlox.offline import converted
 from rlox.offline.foreign.kinds import format_of
 from rlox.sources.dataset_file import DATA, read_dataset
 
-ROOM = 64 << 20  # bytes by which reading may grow
+ROOM = 256 << 20  # bytes by which reading may grow; a lie that is believed takes a gigabyte
 
 
 def test_hostile_files_are_refused_with_the_reason(tmp_path: Path) -> None:

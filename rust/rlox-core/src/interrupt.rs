@@ -173,8 +173,15 @@ where
 mod tests {
     use super::*;
 
-    fn after(pause: Duration) -> Result<()> {
-        std::thread::sleep(pause);
+    /// The result of a look whose time has come, whatever the clock says.
+    fn due() -> Result<()> {
+        ASKED.set(None);
+        check()
+    }
+
+    /// The result of a look that comes too soon after the last question, however slow this thread is.
+    fn too_soon() -> Result<()> {
+        ASKED.set(Some(Instant::now() + 1_000 * PERIOD));
         check()
     }
 
@@ -184,14 +191,31 @@ mod tests {
             || true,
             || {
                 let token = current();
-                assert_eq!((check(), token.check()), (Ok(()), Ok(())), "asked too soon");
-                assert_eq!(after(2 * PERIOD), Err(Error::Interrupted));
+                assert_eq!((too_soon(), token.check()), (Ok(()), Ok(())), "asked too soon");
+                assert_eq!(due(), Err(Error::Interrupted));
                 let helper = std::thread::spawn(move || token.check());
                 assert_eq!(helper.join().unwrap(), Err(Error::Interrupted));
-                assert_eq!(check(), Err(Error::Interrupted), "it stays stopped");
+                assert_eq!(too_soon(), Err(Error::Interrupted), "it stays stopped");
             },
         );
-        assert_eq!(after(2 * PERIOD), Ok(()), "the next work is not stopped");
+        assert_eq!(due(), Ok(()), "the next work is not stopped");
+    }
+
+    #[test]
+    fn a_question_is_due_a_period_after_the_beginning_and_after_the_last_question() {
+        ASKED.set(None);
+        interruptible(
+            || false,
+            || {
+                let begun = ASKED.get().expect("the clock runs from the beginning of the work");
+                while Instant::now() < begun + PERIOD {
+                    check().unwrap();
+                }
+                check().unwrap();
+                let asked = ASKED.get().unwrap();
+                assert!(asked >= begun + PERIOD, "asked sooner, or not at all");
+            },
+        );
     }
 
     #[test]
@@ -200,7 +224,7 @@ mod tests {
             || true,
             || {
                 let mut pace = Pace::default();
-                std::thread::sleep(2 * PERIOD);
+                ASKED.set(None);
                 assert_eq!((1..PIECE).map(|_| pace.spend(1)).find(Result::is_err), None);
                 assert_eq!(pace.spend(1), Err(Error::Interrupted));
             },
@@ -209,17 +233,18 @@ mod tests {
 
     #[test]
     fn work_goes_on_while_the_answer_is_no_and_where_nobody_asks() {
-        assert_eq!(interruptible(|| false, || after(2 * PERIOD)), Ok(()));
-        assert_eq!((after(2 * PERIOD), current().check()), (Ok(()), Ok(())));
+        assert_eq!(interruptible(|| false, due), Ok(()));
+        assert_eq!((due(), current().check()), (Ok(()), Ok(())));
     }
 
     #[test]
     fn blocking_work_is_waited_for_until_somebody_wants_to_stop() {
         let slow = || blocking(|| std::thread::sleep(4 * PERIOD));
         assert_eq!((slow(), interruptible(|| false, slow)), (Ok(()), Ok(())));
-        let begun = Instant::now();
-        let forever = || blocking(|| std::thread::sleep(1_000 * PERIOD));
-        assert_eq!(interruptible(|| true, forever), Err(Error::Interrupted));
-        assert!(begun.elapsed() < 500 * PERIOD);
+        let (end, ended) = mpsc::channel::<()>();
+        // Ends when this test does, or after a minute if nobody can stop it.
+        let wait = || blocking(move || ended.recv_timeout(3_000 * PERIOD).is_ok());
+        assert_eq!(interruptible(|| true, wait), Err(Error::Interrupted));
+        drop(end);
     }
 }

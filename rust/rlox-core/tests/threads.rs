@@ -2,7 +2,7 @@
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
 
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
@@ -22,10 +22,13 @@ fn with_threads<T>(count: usize, work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Tells the other side that it is here, and whether the other side came within five seconds.
+/// Only what hangs waits so long.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Tells the other side that it is here, and whether the other side came.
 fn meet((here, there): (Sender<()>, Receiver<()>)) -> bool {
     here.send(()).unwrap();
-    there.recv_timeout(Duration::from_secs(5)).is_ok()
+    there.recv_timeout(PATIENCE).is_ok()
 }
 
 #[test]
@@ -46,13 +49,17 @@ fn one_thread_means_the_calling_thread() {
 #[test]
 fn another_size_takes_effect_at_the_next_call() {
     for count in [3, 2, 5] {
-        let seen = Mutex::new(Vec::new());
+        let (seen, another) = (Mutex::new(Vec::new()), Condvar::new());
         let mut parts = vec![(); 64];
         with_threads(count, || {
             assert_eq!(threads::count(), count);
             threads::for_each_chunk(&mut parts, 1, |_, _| {
-                thread::sleep(Duration::from_millis(1));
-                seen.lock().unwrap().push(thread::current().id());
+                let mut seen = seen.lock().unwrap();
+                seen.push(thread::current().id());
+                another.notify_all();
+                // The first thread leaves parts to another, however late that one comes.
+                let alone = |seen: &mut Vec<_>| seen.iter().all(|id| *id == seen[0]);
+                drop(another.wait_timeout_while(seen, PATIENCE, alone).unwrap());
             });
         });
         let mut seen = seen.into_inner().unwrap();

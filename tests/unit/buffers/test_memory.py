@@ -8,9 +8,11 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.serial  # fills memory
+pytestmark = pytest.mark.alone  # fills memory
 
 FULL = os.environ.get("RLOX_FULL") == "1"
+# What an allocator may hold back besides, on any system; each test fills many times as much.
+ALLOCATOR = 4 << 20
 HEAD = """
 import numpy as np
 from rlox import ReplayBuffer
@@ -49,7 +51,7 @@ print(rss() - before, buffer.nbytes)
 """)
     minimum = count * (17 * 4 + 6 * 4 + 4 + 1)  # a byte holds both flags
     assert told <= 1.1 * minimum
-    assert held <= 1.1 * minimum + 2**20
+    assert held <= 1.1 * minimum + ALLOCATOR
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
@@ -65,7 +67,7 @@ for i in range({rounds}):
     buffer.push_batch(obs, actions, rewards, flags, no, after)
 print(rss())
 """)
-    assert last - first < 2**20
+    assert last - first < ALLOCATOR
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
@@ -80,7 +82,7 @@ for t in range({count}):
     buffer.push(stacks[t % 999], 0, 0.0, t % 999 == 998, False, stacks[t % 999 + 1])
 print(rss() - before)
 """)[0]
-    assert held <= 1.04 * count * 84 * 84 + 2**24
+    assert held <= 1.2 * count * 84 * 84 + ALLOCATOR
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
@@ -99,4 +101,4 @@ for _ in range(64):
     buffer.push_batch(*given)
 print(rss() - before)
 """)[0]
-    assert held <= 1.1 * 4_096 * 4 * 84 * 84
+    assert held <= 1.2 * 4_096 * 4 * 84 * 84 + ALLOCATOR

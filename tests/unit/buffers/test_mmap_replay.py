@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import pytest
+from helpers.waiting import PATIENCE, until
 
 import rlox
 from rlox.errors import CheckpointError, ConfigError, StaleIndexError, StorageError
@@ -297,12 +298,12 @@ def test_a_save_ends_beside_a_collector_that_never_rests_and_a_closing_loses_no_
 
     thread = threading.Thread(target=collect, daemon=True)
     thread.start()
-    time.sleep(0.1)
+    until(lambda: stored, "row from the collector")
     for _ in range(3):
         before = sum(stored)
         buffer.save("one")  # comes back although rows never stop coming
     buffer.close(keep=True)
-    thread.join(10)
+    thread.join(PATIENCE)
     assert refused == ["buffer is closed, expected an open one; make another to go on"]
     again = rlox.MmapReplayBuffer(3_000, 200_000, 64, 1, cold)
     assert len(again) == sum(stored)

@@ -9,6 +9,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from helpers.waiting import PATIENCE
 
 from rlox import MmapReplayBuffer, PrioritizedReplayBuffer, ReplayBuffer, SequenceReplayBuffer
 from rlox.errors import StaleIndexError
@@ -30,7 +31,7 @@ def run(works, errors):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(SECONDS + 60)
+        thread.join(SECONDS + PATIENCE)
     assert not any(thread.is_alive() for thread in threads), "deadlock"
 
 

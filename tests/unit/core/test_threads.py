@@ -9,6 +9,7 @@ import sys
 import gymnasium as gym
 import numpy as np
 import pytest
+from helpers.waiting import PATIENCE
 
 import rlox
 from rlox.envs.workers.pool import SupervisedVecEnv
@@ -29,7 +30,7 @@ expected = play()
 for generation in range(3):
     child = os.fork()
     if child == 0:
-        signal.alarm(20)
+        signal.alarm(int(sys.argv[2]))
         os._exit(0 if play() == expected and rlox.num_threads() == 4 else 1)
     assert os.waitpid(child, 0)[1] == 0, f"child {generation} failed or hung"
     assert play() == expected
@@ -49,7 +50,7 @@ def python(code: str, *arguments: str, **environ: str) -> str:
         env={k: v for k, v in os.environ.items() if k not in VARIABLES} | environ,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=5 * PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -97,7 +98,7 @@ def test_no_result_depends_on_the_number_of_threads():
 
 
 def test_a_forked_child_steps_large_batches_with_threads_of_its_own():
-    assert python(FORK, str(LARGE)) == "3 children"
+    assert python(FORK, str(LARGE), str(int(PATIENCE))) == "3 children"
 
 
 class TellsThreads(gym.Env):

@@ -9,12 +9,14 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from helpers.waiting import PATIENCE
 
 from rlox import VecEnv
 from rlox.errors import InternalError, RloxError
 
 SECONDS = 60 if os.environ.get("RLOX_FULL") == "1" else 2
 THREADS = 16
+FEWEST = 2  # calls that are not refused
 # few: a step holds the interpreter; many: it lets it go, and threads of its own share the work
 SIZES = (8, 40_000)
 
@@ -45,7 +47,8 @@ def test_sixteen_threads_step_one_batch_or_are_refused_in_words(n):
         rng = np.random.default_rng(thread)
         obs, rewards = np.zeros((n, 4), np.float32), np.zeros(n)
         flags = np.zeros(n, bool), np.zeros(n, bool)
-        while time.monotonic() < stop:
+        # until the time is up; on a slow machine until some calls have been made
+        while time.monotonic() < stop + PATIENCE * (counts["made"] < FEWEST):
             actions = rng.integers(0, 2, n)
             try:
                 if thread % 8 == 7:
@@ -72,10 +75,10 @@ def test_sixteen_threads_step_one_batch_or_are_refused_in_words(n):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(SECONDS + 60)
+        thread.join(SECONDS + PATIENCE)
     assert not any(thread.is_alive() for thread in threads), "deadlock"
     assert wrong == []
-    assert counts["made"] >= SECONDS
+    assert counts["made"] >= FEWEST
     state, elapsed = env.snapshot()["state"], env.snapshot()["elapsed"]
     assert np.isfinite(state).all() and (np.asarray(elapsed) < env.max_episode_steps).all()
 

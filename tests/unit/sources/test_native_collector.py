@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import signal
-from types import FrameType
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from helpers.inside import break_off
 from helpers.masked import telling
 from numpy.typing import NDArray
 
@@ -186,26 +186,15 @@ def test_environments_that_rust_does_not_do_everything_for_are_stepped_by_python
         assert torch.allclose(rollout.log_probs, log_probs, atol=1e-4)
 
 
-class Rung(BaseException):
-    """Nothing but a test catches it."""
-
-
 def test_a_rollout_that_is_broken_off_goes_on_where_the_environments_stand() -> None:
     run = made({"env_id": "CartPole-v1"}, n_envs=64)
     run.collector.collect(run.learner.native, 10)
-    run.collector._arena_of(20_000)  # made before, so that the bell rings in the call
 
-    def ring(signum: int, frame: FrameType | None) -> None:
-        raise Rung
+    def collect(n_steps: int) -> Callable[[], object]:
+        run.collector._arena_of(n_steps)  # made before, so that it is the call that is long
+        return lambda: run.collector.collect(run.learner.native, n_steps)
 
-    before = signal.signal(signal.SIGALRM, ring)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.1)
-        with pytest.raises(Rung):
-            run.collector.collect(run.learner.native, 20_000)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    break_off(collect, 5_000)
     stand = np.empty((64, 4), np.float32)
     run.collector.env.core.observe_into(stand)
     rollout = run.collector.collect(run.learner.native, 1)
