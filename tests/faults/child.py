@@ -125,9 +125,14 @@ def work(job: dict[str, Any]) -> None:
         ) as f:
             f.write(f"{text}, {unit.replace('_', ' ')[:-1]} {taken()}\n")
 
+    gates, nursery = {at: Path(gate) for at, gate in job.get("gates", ())}, os.getppid()
+
     def tick(now: Snapshot) -> None:
         os.pwrite(step, b"%-12d" % now.now, 0)
-        _fill_disk(job.get("full_disk"), now.now)
+        _fill_disk(job.get("full_disk"), now.now, now.total)
+        gate = gates.get(now.now)
+        while gate is not None and not gate.exists() and os.getppid() == nursery:
+            time.sleep(0.001)
 
     if "kill_step" in job:
         _kill_in_step(algorithm, taken, job["kill_step"], lambda: mark("in a tick"))
@@ -138,7 +143,7 @@ def work(job: dict[str, Any]) -> None:
         with FaultyDisk(call, error=None, torn=torn, before_kill=last, under=run) as disk:
             Session(algorithm, run, tick, saved).run()
     finally:
-        _fill_disk([0, 0], 0)
+        _fill_disk([0, 0], 0, 1)
         (run / "warnings.txt").write_text("".join(f"{line}\n" for line in said.lines))
     algorithm.close()
     if "threads" in job:
@@ -178,14 +183,14 @@ def _kill_in_step(algorithm: Any, taken: Callable[[], int], at: int, mark: Any) 
     setattr(target, name, step)
 
 
-def _fill_disk(between: list[int] | None, at: int) -> None:
+def _fill_disk(between: list[int] | None, at: int, end: int) -> None:
     """No file may grow past 100 bytes while the run is between two steps; at its end: for 1 s."""
     if between is None:
         return
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     full = between[0] <= at < between[1]
     resource.setrlimit(resource.RLIMIT_FSIZE, (100 if full else hard, hard))
-    if full:
+    if full and at >= end:
         free = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (hard, hard))
         threading.Timer(1.0, free).start()
 

@@ -1,8 +1,8 @@
 """The real `rlox` command in a subprocess, and a signal when it comes to a phase of its work.
 
-`python -m faults.command PHASE COUNT ARGS...` is `rlox ARGS...` that writes `reached PHASE` to standard
-error when it comes to that phase for the COUNTth time; the caller then sends its signal, so a test does
-not depend on the speed of the machine.
+`python -m faults.command PHASE COUNT SIGNALS ARGS...` is `rlox ARGS...` that writes `reached PHASE` to
+standard error when it comes to that phase for the COUNTth time, and waits there until so many signals have
+come. The caller sends them, so no test depends on the speed of the machine.
 """
 
 from __future__ import annotations
@@ -12,13 +12,32 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 TESTS = Path(__file__).resolve().parents[1]
-PHASES = ("composing", "building", "collecting", "updating", "evaluating", "saving", "finishing")
+# phase: the call that it is, and what counts within that call where it is not the call itself
+PLACES: Mapping[str, tuple[tuple[str, str], tuple[str, str] | None]] = {
+    "composing": (("rlox_cli.validate", "run_config"), None),
+    "building": (("rlox.build", "build"), None),
+    # between two steps of the environments, or two minibatches
+    "collecting": (
+        ("rlox.collectors", "RolloutCollector.collect"),
+        ("rlox.stopping", "Patience.over"),
+    ),
+    "updating": (
+        ("rlox.algorithms.torch_ppo", "PPOLearner.update"),
+        ("rlox.stopping", "Patience.over"),
+    ),
+    "evaluating": (("rlox.training.evaluate", "Evaluator.__call__"), None),
+    # the checkpoint is there, and no link leads to it yet
+    "saving": (("rlox.runs.checkpoint_store", "CheckpointStore.save"), ("rlox.disk", "Disk.link")),
+    "finishing": (("rlox_cli.summary", "result"), None),
+}
+PHASES = tuple(PLACES)
 
 
 @dataclass(frozen=True)
@@ -47,12 +66,8 @@ def command(
     `by` is the command line in front of `args`, this module where it is `None`; `before` is called last
     thing before the signal; `patience` are the seconds that it may take afterwards.
     """
-    path = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
-    env = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
-    ours = [sys.executable, "-m", "faults.command", phase or "-", str(count)]
-    line = [*(ours if by is None else by), *args]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(line, cwd=cwd, env=env, stdout=pipe, stderr=pipe, text=True) as child:
+    line = [*(_line(phase, count) if by is None else by), *args]
+    with _popen(line, cwd) as child:
         try:
             assert child.stderr
             seen = ""
@@ -74,43 +89,86 @@ def command(
             child.kill()
 
 
-def _announce(phase: str, count: int) -> None:
-    """Have the first function of `phase` say so, and wait for the signal as real work would."""
-    left = [count]
+def start(
+    args: Sequence[str], cwd: Path, phase: str, count: int = 1, signals: int = 1
+) -> subprocess.Popen[str]:
+    """`rlox args` that goes on from the given phase once it has had so many signals."""
+    return _popen([*_line(phase, count, signals), *args], cwd)
 
-    def said(real: Callable[..., Any]) -> Callable[..., Any]:
-        def first(*args: Any, **kwargs: Any) -> Any:
-            left[0] -= 1
-            if left[0] == 0:
+
+def _line(phase: str, count: int, signals: int = 1) -> list[str]:
+    return [sys.executable, "-m", "faults.command", phase or "-", str(count), str(signals)]
+
+
+def _popen(line: Sequence[str], cwd: Path) -> subprocess.Popen[str]:
+    path = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
+    env = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    pipe = subprocess.PIPE
+    return subprocess.Popen(line, cwd=cwd, env=env, stdout=pipe, stderr=pipe, text=True)
+
+
+def _announce(phase: str, count: int, signals: int) -> None:
+    """Have `phase` say that it is come to for the `count`th time, and wait there for signals."""
+    call, within = PLACES[phase]
+    if within is None:
+        wrap(call, _wait_at_the(count, phase, signals))
+        return
+    at = _wait_at_the(count, phase, signals)
+    depth = 0
+
+    def inside(real: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            nonlocal depth
+            depth += 1
+            try:
+                return real(*args, **kwargs)
+            finally:
+                depth -= 1
+
+        return watched
+
+    def where_inside(real: Callable[..., Any]) -> Callable[..., Any]:
+        counted = at(real)
+        return lambda *args, **kwargs: (counted if depth else real)(*args, **kwargs)
+
+    wrap(call, inside)
+    wrap(within, where_inside)
+
+
+def wrap(
+    place: tuple[str, str], change: Callable[[Callable[..., Any]], Callable[..., Any]]
+) -> None:
+    """Put another function in the place of one in a module, or of a method of a class in it."""
+    owner: Any = import_module(place[0])
+    *inside, last = place[1].split(".")
+    for part in inside:
+        owner = getattr(owner, part)
+    setattr(owner, last, change(getattr(owner, last)))
+
+
+def _wait_at_the(
+    count: int, phase: str, signals: int
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """What has the `count`th call of a function wait for signals before it begins."""
+    # the interpreter writes a byte into this pipe whenever a signal comes
+    reads, writes = os.pipe()
+    os.set_blocking(writes, False)
+    signal.set_wakeup_fd(writes)
+    left = count
+
+    def change(real: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left == 0:
                 os.write(2, f"reached {phase}\n".encode())
-                until = time.monotonic() + 0.3
-                while time.monotonic() < until:  # bytecode, so that a handler may run in here
-                    time.sleep(0.01)
+                for _ in range(signals):
+                    os.read(reads, 1)  # the signal's handler runs in here, and may raise
             return real(*args, **kwargs)
 
-        return first
+        return counted
 
-    if phase == "composing":
-        from rlox_cli import validate
-
-        validate.run_config = said(validate.run_config)
-        return
-    import rlox.runs.session as session
-    from rlox import build
-    from rlox.algorithms.torch_ppo import PPOLearner
-    from rlox.collectors import RolloutCollector
-    from rlox.runs.checkpoint_store import CheckpointStore
-    from rlox.training.evaluate import Evaluator
-
-    owner, name = {
-        "building": (build, "build"),
-        "collecting": (RolloutCollector, "_normalize"),
-        "updating": (PPOLearner, "_step"),
-        "evaluating": (Evaluator, "__call__"),
-        "saving": (CheckpointStore, "_prune"),
-        "finishing": (session.Session, "_outcome"),
-    }[phase]
-    setattr(owner, name, said(getattr(owner, name)))
+    return change
 
 
 if __name__ == "__main__":
@@ -118,5 +176,5 @@ if __name__ == "__main__":
 
     if sys.argv[1] != "-":
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
-        _announce(sys.argv[1], int(sys.argv[2]))
-    sys.exit(main(sys.argv[3:]))
+        _announce(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    sys.exit(main(sys.argv[4:]))

@@ -10,12 +10,15 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import signal
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from importlib import import_module
+from functools import partial
 from typing import Any
+
+from faults.command import wrap
 
 # phase: the module, and what in it is the phase from its call to its return
 PLACES = {
@@ -25,7 +28,7 @@ PLACES = {
     "update": ("rlox.algorithms.torch_ppo", "PPOLearner.update"),
     "evaluate": ("rlox.training.evaluate", "Evaluator.__call__"),
     "save": ("rlox.runs.checkpoint_store", "CheckpointStore.save"),
-    "exit": ("rlox.runs.session", "Session._outcome"),
+    "exit": ("rlox_cli.summary", "result"),
 }
 LIGHT = (
     "compose",
@@ -81,26 +84,31 @@ class Watch:
 
 
 def _watch(phase: str, count: int) -> None:
-    """Have every place and the handler of signals tell."""
-    from rlox_cli.signals import Signals
+    """Have every place and the handlers of signals tell."""
+    from rlox_cli.signals import HANDLED, Signals
 
     watch = Watch(phase, count)
     atexit.register(watch.tell)
-    handle: Any = Signals._handle
+    enter = Signals.__enter__
 
-    def handled(self: Any, *args: Any) -> None:
-        watch.heard()
-        handle(self, *args)
+    def entered(self: Signals) -> Signals:
+        found = enter(self)
+        for number in HANDLED:
+            handle = signal.getsignal(number)
+            if callable(handle):
+                signal.signal(number, partial(_told, watch, handle))
+        return found
 
-    Signals._handle = handled  # type: ignore[method-assign]
-    for name, (module, place) in PLACES.items():
-        if phase in LIGHT and name not in LIGHT:
-            continue
-        owner: Any = import_module(module)
-        *inside, last = place.split(".")
-        for part in inside:
-            owner = getattr(owner, part)
-        setattr(owner, last, watch.within(name, getattr(owner, last)))
+    Signals.__enter__ = entered  # type: ignore[method-assign]
+    for name, place in PLACES.items():
+        if phase not in LIGHT or name in LIGHT:
+            wrap(place, partial(watch.within, name))
+
+
+def _told(watch: Watch, handle: Callable[..., Any], *args: Any) -> None:
+    """What runs in place of a handler."""
+    watch.heard()
+    handle(*args)
 
 
 if __name__ == "__main__":

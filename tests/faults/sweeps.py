@@ -100,18 +100,25 @@ class Campaign:
         return process.returncode, out
 
     def disturbed(self, place: str) -> int:
-        """Kill the runner at random moments after a job began, then let it end; how many jobs had ended."""
+        """Kill the runner again and again, then let it end; of how many jobs that were done before each
+        kill something is another after it.
+
+        A kill comes a random number of starts and ends of jobs after the runner began, so few that no
+        sweep is over before its kill.
+        """
         rng, repeated = random.Random(self.seed), 0
+        most = 2 * self.numbers * self.seeds // (self.kills + 1)
         for _ in range(self.kills):
             before = self.finished(place)
             process = self.begin(place, self.seeds)
             assert process.stdout is not None
-            while line := process.stdout.readline():
-                if "] started " in line:
-                    break
-            time.sleep(rng.uniform(0.0, 4.0))
+            left = rng.randint(1, most)
+            while left and (line := process.stdout.readline()):
+                left -= "] started " in line or "] done " in line
+            time.sleep(rng.uniform(0.0, 0.1))
             os.kill(process.pid, signal.SIGKILL)
             process.communicate()  # until the workers have saved and ended too
+            assert process.returncode == -signal.SIGKILL, "the sweep was over before it was killed"
             repeated += self.changed(place, before)
         before = self.finished(place)
         self.whole(place, self.seeds)

@@ -1,6 +1,7 @@
 """A worker of a sweep that trains nothing: seed 3 dies, seed 4 waits for a signal, others are done.
 
-A script, run in place of `rlox_cli/start_worker.py`, which it speaks like.
+A script, run in place of `rlox_cli/start_worker.py`, which it speaks like. Where `FAKE_GATE` names a file,
+each job waits in its middle until the file is there.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 
@@ -29,14 +31,15 @@ def snapshot(now: int) -> dict[str, Any]:
     }
 
 
-def do(order: dict[str, Any], wait: float) -> None:
+def do(order: dict[str, Any], gate: str | None) -> None:
     print("not an event", flush=True)
     print("a word aside", file=sys.stderr, flush=True)
     seed = next(o.split("=")[1] for o in order["overrides"] if o.startswith("seed="))
     tell("said", about="begun", text="it trains")
     for now in (10, 60):
         tell("progress", snapshot=snapshot(now))
-        time.sleep(wait)
+    while gate is not None and not Path(gate).exists():
+        time.sleep(0.01)
     if seed == "3":
         os.kill(os.getpid(), signal.SIGKILL)
     if seed == "4":
@@ -53,10 +56,9 @@ def outcome(order: dict[str, Any], status: str, code: int) -> dict[str, Any]:
 
 def main() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
-    greeting = json.loads(sys.stdin.readline())
-    wait = float(greeting.get("wait", os.environ.get("FAKE_WAIT", 0)))
+    sys.stdin.readline()  # the greeting
     while "job" in (order := json.loads(sys.stdin.readline() or "{}")):
-        do(order, wait)
+        do(order, os.environ.get("FAKE_GATE"))
 
 
 if __name__ == "__main__":

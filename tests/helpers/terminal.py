@@ -7,25 +7,29 @@ import json
 import os
 import pty
 import re
+import select
 import signal
 import struct
 import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from helpers.waiting import PATIENCE, until
+
 RLOX = str(Path(sys.executable).with_name("rlox"))
-SHORT = (
-    "train", "tuned=null", "total_steps=512", "algo.n_steps=32", "algo.batch_size=64",
-    "algo.n_epochs=1", "env.n_envs=4", "eval.episodes=3", "checkpoint.every=128",
+_SMALL = (
+    "train", "tuned=null", "algo.n_steps=32", "algo.batch_size=64", "algo.n_epochs=1", "env.n_envs=4",
+    "eval.episodes=3",
 )  # fmt: skip
-# one that goes on for seconds: for what happens in the middle of it
-LONG = (*SHORT, "total_steps=40960", "algo.batch_size=8")
-WAIT = 60.0  # what hangs ends a test, after this
+SHORT = (*_SMALL, "total_steps=512", "checkpoint.every=128")
+# one that goes on until it is stopped: for what happens in the middle of it
+ENDLESS = (*_SMALL, "total_steps=1e9", "checkpoint.every=1e9")
 
 
 def environment(**changes: str | None) -> dict[str, str]:
@@ -43,8 +47,24 @@ def shell(script: str, cwd: Path, **changes: str | None) -> subprocess.Completed
     """Run a script of bash in which `rlox` is the command, far from any terminal."""
     return subprocess.run(
         ["bash", "-c", f'rlox() {{ "{RLOX}" "$@"; }}\n{script}'], cwd=cwd, env=environment(**changes),
-        capture_output=True, text=True, timeout=2 * WAIT, check=False, start_new_session=True,
+        capture_output=True, text=True, timeout=2 * PATIENCE, check=False, start_new_session=True,
     )  # fmt: skip
+
+
+@contextmanager
+def background(
+    args: Sequence[str], cwd: Path, **env: str | None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """`rlox args` as a shell starts it that waits for it; a redirection may be among the arguments."""
+    script = f'trap - INT; exec "{RLOX}" {" ".join(args)}'
+    with subprocess.Popen(
+        ["bash", "-c", script], cwd=cwd, env=environment(**env),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as child:  # fmt: skip
+        try:
+            yield child
+        finally:
+            child.kill()  # it may be one that does not end by itself
 
 
 class Terminal:
@@ -94,9 +114,12 @@ class Terminal:
 
     def until(self, words: str) -> None:
         """Read until it shows these words."""
-        while words not in self.text and self._more():
-            pass
-        assert words in self.text, self.text
+        self.until_match(re.escape(words))
+
+    def until_match(self, pattern: str) -> None:
+        """Read until what it has shown so far has a match of a regular expression."""
+        self._read_until(lambda: re.search(pattern, self.text) is not None)
+        assert re.search(pattern, self.text), self.text
 
     def type(self, keys: str) -> None:
         """As if they were pressed."""
@@ -110,11 +133,18 @@ class Terminal:
 
     def end(self) -> int:
         """Read the rest; its exit code."""
-        while self._master >= 0 and self._more():
-            pass
-        return self._child.wait(WAIT)
+        self._read_until(lambda: self._master < 0)
+        return self._child.wait(PATIENCE)
+
+    def _read_until(self, seen: Callable[[], bool]) -> None:
+        """Read until this is true or nothing more comes."""
+        deadline = time.monotonic() + PATIENCE
+        while not seen() and self._more():
+            assert time.monotonic() < deadline, f"the terminal still shows only {self.text}"
 
     def _more(self) -> bool:
+        """Read more of what it shows; whether there was more."""
+        assert select.select([self._master], [], [], PATIENCE)[0], f"it hangs: {self.text}"
         try:
             found = os.read(self._master, 65536)
         except OSError:  # the other end is closed
@@ -152,8 +182,14 @@ def done(step: int = 512) -> Mapping[str, Any]:
 
 
 def begun(folder: Path) -> Path:
-    """The one run folder below, once the run in it has saved something."""
-    until = time.monotonic() + WAIT
-    while not list(folder.rglob("checkpoints/last")) and time.monotonic() < until:
-        time.sleep(0.01)
+    """The one run folder below, once the run in it has played an episode."""
+    until(lambda: any(p.stat().st_size for p in folder.rglob("episodes.jsonl")), "ended episode")
     return only(folder)
+
+
+def go_on(
+    shown: Sequence[str], to: int, cwd: Path, **env: str | None
+) -> subprocess.CompletedProcess[str]:
+    """What the `resume` line of a stopped run says to type, with so many steps in all."""
+    (line,) = [line for line in shown if line.startswith("  resume  ")]
+    return shell(f"{line.removeprefix('  resume  ')} total_steps={to}", cwd, **env)

@@ -6,12 +6,23 @@ import json
 import os
 import shlex
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
-from helpers.terminal import LONG, RLOX, SHORT, begun, done, environment, only, shell, stands
-from helpers.tiers import FULL
+from helpers.selection import FULL
+from helpers.terminal import (
+    ENDLESS,
+    RLOX,
+    SHORT,
+    background,
+    begun,
+    done,
+    go_on,
+    only,
+    shell,
+    stands,
+)
+from helpers.waiting import PATIENCE
 
 TRAIN = " ".join(("rlox", *SHORT))
 # Each of these alone only by hand: those that are tried always have them together with others.
@@ -24,7 +35,6 @@ def quiet(text: str) -> bool:
     return not any(word in text for word in LOUD)
 
 
-@pytest.mark.smoke
 def test_a_reader_that_has_seen_enough_does_not_end_the_run(tmp_path: Path) -> None:
     ended = shell(f"{TRAIN} | head -1; exit ${{PIPESTATUS[0]}}", tmp_path)
     assert (ended.returncode, ended.stderr) == (0, "")
@@ -53,11 +63,10 @@ def test_streams_that_are_full_or_missing_do_not_end_the_run(tmp_path: Path, str
 
 def test_what_is_said_to_a_missing_stream_is_in_no_file_of_the_run(tmp_path: Path) -> None:
     """The numbers of closed streams are free, for the next file that is opened."""
-    script = f'trap - INT; exec "{RLOX}" {" ".join(LONG)} <&- >&- 2>&-'
-    with subprocess.Popen(["bash", "-c", script], cwd=tmp_path, env=environment()) as child:
+    with background([*ENDLESS, "<&- >&- 2>&-"], tmp_path) as child:
         run = begun(tmp_path)
         child.send_signal(signal.SIGINT)
-        assert child.wait(60) == 130
+        assert child.wait(PATIENCE) == 130
     left = stands(run)
     assert (left["status"], left["saved"]) == ("killed", left["step"])
     told = [path for path in run.rglob("*") if path.is_file() and b"SIGINT" in path.read_bytes()]
@@ -79,22 +88,19 @@ def test_folders_of_any_name_hold_runs_that_go_on_as_it_is_said(
 ) -> None:
     home = tmp_path / "日本 a=b"
     home.mkdir()
-    given = shlex.join((*LONG, "run_root=ünï cödé/x=[1]"))
-    script = f'trap - INT; exec "{RLOX}" {given}'
-    env = environment(LC_ALL=locale)
-    pipe = subprocess.PIPE
-    with subprocess.Popen(
-        ["bash", "-c", script], cwd=home, env=env, stdout=pipe, stderr=pipe
-    ) as child:
+    given = shlex.join((*ENDLESS, "run_root=ünï cödé/x=[1]"))
+    with background([given], home, LC_ALL=locale) as child:
         run = begun(home)
         child.send_signal(signal.SIGINT)
-        out, err = child.communicate(timeout=60)
+        out, err = child.communicate(timeout=PATIENCE)
     assert child.returncode == 130, err
     assert run.is_relative_to(home / "ünï cödé" / "x=[1]")
-    (line,) = [row for row in os.fsdecode(out).splitlines() if row.startswith("  resume  ")]
-    again = shell(line.removeprefix("  resume  "), home, LC_ALL=locale)
+    left = stands(run)
+    assert left["saved"] == left["step"] > 0
+    total = left["step"] + 256
+    again = go_on(os.fsdecode(out).splitlines(), total, home, LC_ALL=locale)
     assert again.returncode == 0, again.stderr
-    assert stands(run) == done(40_960)
+    assert stands(run) == done(total)
 
 
 @pytest.mark.parametrize("start", [f'"{RLOX}"', f'"{Path(RLOX).with_name("python")}" -m rlox'])

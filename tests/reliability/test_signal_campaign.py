@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import nullcontext
 from hashlib import blake2b
 from pathlib import Path
 
@@ -56,6 +57,7 @@ def test_a_campaign_that_was_interrupted_goes_on_and_other_code_begins_anew(
 
     monkeypatch.setattr("faults.campaign.fire", fire)
     monkeypatch.setattr("faults.campaign._wholes", lambda folder: None)
+    monkeypatch.setattr("faults.campaign.Nursery", nullcontext)
     for turn, (count, code) in enumerate([(2, "a"), (4, "a"), (4, "a"), (2, "b")]):
         place = tmp_path / str(turn)
         place.mkdir()

@@ -7,46 +7,52 @@ import re
 from pathlib import Path
 
 import pytest
-from helpers.terminal import LONG, SHORT, Terminal, done, only, shell, stands
+from helpers.gated import let_go, place, waiting
+from helpers.terminal import ENDLESS, SHORT, Terminal, done, go_on, only, stands
+from helpers.waiting import until
 
 ESCAPE = "\x1b"
+UNDER_WAY = "/1,000,000,000 steps"  # shown once the run has come to its first update
 
 
 def test_ctrl_c_in_a_terminal_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
-    with Terminal(LONG, tmp_path) as terminal:
-        terminal.until("0/40,960 steps")
+    with Terminal(ENDLESS, tmp_path) as terminal:
+        terminal.until(UNDER_WAY)
         terminal.type("\x03")
         assert terminal.end() == 130
         assert "Traceback" not in terminal.text
         assert "SIGINT: stopping, saved if that is a moment away; again: at once" in terminal.text
     left = stands(only(tmp_path))
     assert (left["status"], left["saved"]) == ("killed", left["step"])
-    assert 0 < left["step"] < 40_960
-    (line,) = [line for line in terminal.visible if line.startswith("  resume  ")]
-    again = shell(line.removeprefix("  resume  "), tmp_path)
+    assert left["step"] > 0
+    total = left["step"] + 256
+    again = go_on(terminal.visible, total, tmp_path)
     assert again.returncode == 0, again.stderr
-    assert f"resumed at step {left['step']:,} of 40,960 (exact)" in again.stdout
-    assert stands(only(tmp_path)) == done(40_960)
+    assert f"resumed at step {left['step']:,} of {total:,} (exact)" in again.stdout
+    assert stands(only(tmp_path)) == done(total)
 
 
 def test_a_terminal_that_is_closed_stops_the_run_and_loses_nothing(tmp_path: Path) -> None:
-    with Terminal(LONG, tmp_path) as terminal:
-        terminal.until("0/40,960 steps")
+    with Terminal(ENDLESS, tmp_path) as terminal:
+        terminal.until(UNDER_WAY)
         terminal.close()
         assert terminal.end() == 129
     left = stands(only(tmp_path))
     assert (left["status"], left["saved"]) == ("killed", left["step"])
-    assert 0 < left["step"] < 40_960
+    assert left["step"] > 0
     assert "Traceback" not in (only(tmp_path) / "log.txt").read_text()
 
 
 def test_a_run_that_ignores_the_closed_terminal_comes_to_its_end(tmp_path: Path) -> None:
-    with Terminal(LONG, tmp_path, nohup=True) as terminal:
-        terminal.until("0/40,960 steps")
+    place(tmp_path)
+    gated = (*SHORT, "env=gated:Gated-v0", "env.kwargs.at=64")
+    with Terminal(gated, tmp_path, nohup=True) as terminal:
+        until(lambda: waiting(tmp_path, 1), "run at its gate")
         terminal.close()
         assert stands(only(tmp_path))["status"] == "running"
+        let_go(tmp_path)
         assert terminal.end() == 0
-    assert stands(only(tmp_path)) == done(40_960)
+    assert stands(only(tmp_path)) == done()
     assert json.loads((only(tmp_path) / "result.json").read_text())["status"] == "done"
     assert "Traceback" not in (only(tmp_path) / "log.txt").read_text()
 

@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import pytest
 from helpers.cli import TINY, Cli
 from helpers.tree import tree
+from helpers.waiting import PATIENCE, until
 
 import rlox.build
 import rlox.runs.session
@@ -29,7 +29,9 @@ from rlox_cli.run_folder import RunFolder, read_config, read_status
 
 TENSORS = ("weights.safetensors", "optimizer.safetensors", "state.safetensors")
 SMALL = (*TINY, "total_steps=640", "checkpoint.every=128", "log.every=128")
-LONG = (*TINY, "algo.anneal_lr=true", "log.every=1000", "eval.every=9000", "total_steps=30000")
+# the log's rows are not where its checkpoints are, so these hold what no row has yet
+LONG = (*TINY, "algo.anneal_lr=true", "log.every=1500", "eval.every=3000", "total_steps=10000")
+TESTS = Path(__file__).parents[2]
 
 
 def rows(run: Path) -> list[dict[str, Any]]:
@@ -81,21 +83,32 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, ...]:
 
 
 def start_and_stop(number: int, appears: str, *args: str) -> int:
-    """A real `rlox train` in `run`, sent a signal once a file of it is there and not empty."""
-    command = [sys.executable, "-m", "rlox_cli.main", "train", *LONG, *args, "hydra.run.dir=run"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        deadline = time.monotonic() + 60
-        while not any(p.stat().st_size for p in Path("run").glob(appears)):
-            assert process.poll() is None and time.monotonic() < deadline
-            time.sleep(0.005)
-        process.send_signal(number)
-        return process.wait(60)
+    """A real `rlox train` in `run`, sent a signal once a file of it is there and not empty.
+
+    Until the signal has come it waits in step 6,000, so it is stopped there or before.
+    """
+    held = [sys.executable, "-m", "helpers.gated", "6000"]
+    command = [*held, "train", *LONG, *args, "hydra.run.dir=run"]
+    path = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
+    env, null = {**os.environ, "PYTHONPATH": path}, subprocess.DEVNULL
+
+    def written() -> bool:
+        assert process.poll() is None
+        return any(p.stat().st_size for p in Path("run").glob(appears))
+
+    with subprocess.Popen(command, env=env, stdout=null, stderr=null) as process:
+        try:
+            until(written, f"run/{appears}")
+            process.send_signal(number)
+            return process.wait(PATIENCE)
+        finally:
+            process.kill()
 
 
 @pytest.mark.parametrize(
     ("number", "code", "left"),
     [
-        pytest.param(signal.SIGTERM, 143, "killed", marks=pytest.mark.ci),
+        pytest.param(signal.SIGTERM, 143, "killed", marks=pytest.mark.slow),
         (signal.SIGKILL, -9, "running"),
     ],
 )
@@ -107,9 +120,9 @@ def test_a_process_that_was_stopped_and_resumed_equals_one_that_never_was(
     assert read_status(Path("run"))["status"] == left
     result = cli("train", "resume=run")
     assert result.code == 0, result.err
-    assert "of 30,080 (exact)" in result.out
+    assert "of 10,112 (exact)" in result.out
     assert outcome(Path("run")) == uninterrupted
-    assert (read_status(Path("run"))["status"], read_status(Path("run"))["step"]) == ("done", 30080)
+    assert (read_status(Path("run"))["status"], read_status(Path("run"))["step"]) == ("done", 10112)
 
 
 def test_a_run_killed_before_its_first_checkpoint_starts_again_and_ends_equal(
@@ -117,7 +130,7 @@ def test_a_run_killed_before_its_first_checkpoint_starts_again_and_ends_equal(
 ) -> None:
     assert start_and_stop(signal.SIGKILL, "metrics.jsonl", "checkpoint.every=1000000") == -9
     result = cli("train", "resume=run")
-    assert (result.code, "resumed at step 0 of 30,080" in result.out) == (0, True)
+    assert (result.code, "resumed at step 0 of 10,112" in result.out) == (0, True)
     assert outcome(Path("run")) == uninterrupted
 
 

@@ -7,23 +7,23 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from helpers.cli import TINY
+from helpers.gated import let_go, place, waiting
+from helpers.waiting import PATIENCE, until
 
 from rlox_cli.run_folder import is_locked, read_status
 
 from .test_sweep import rows
 
-pytestmark = pytest.mark.ci
-
 GIVEN = (*TINY, "seed=1,2,3", "hydra.sweep.dir=sweep", "sweep.workers=2")
-LONG = "total_steps=32000"
-PATIENCE = 120.0
+ENDLESS = "total_steps=1e9"
+# each job waits in its middle until it is stopped, or let go on
+GATED = ("env=gated:Gated-v0", "env.kwargs.at=100", "total_steps=1024")
 
 
 @pytest.fixture
@@ -46,15 +46,6 @@ def sweep(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-
-
-def until(condition: Callable[[], Any], what: str) -> Any:
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end:
-        if found := condition():
-            return found
-        time.sleep(0.05)
-    raise AssertionError(f"never: {what}")
 
 
 def training(folder: Path, count: int) -> list[Path]:
@@ -84,13 +75,12 @@ CASES = [(signal.SIGTERM, False, 143), (signal.SIGTERM, True, 143), (signal.SIGH
 
 
 def stopped(process: Any, folder: Path, number: int, to_all: bool, code: int) -> str:
-    """Send a signal once two jobs are on their way; what the sweep then says."""
-    until(lambda: training(folder, 2), "two jobs on their way")
+    """Send a signal to a sweep with two jobs on their way; what the sweep then says."""
     (os.killpg if to_all else os.kill)(process.pid, number)
-    out, err = process.communicate(timeout=PATIENCE)
+    out, err = process.communicate(timeout=2 * PATIENCE)
     assert process.returncode == code, err
     assert "Traceback" not in out + err
-    until(lambda: not of_group(process.pid), "every process gone")
+    until(lambda: not of_group(process.pid), "end of every process")
     table = rows(folder / "sweep")
     assert [row["status"] for row in table] == ["killed", "killed", "not started"]
     return str(out)
@@ -100,8 +90,10 @@ def stopped(process: Any, folder: Path, number: int, to_all: bool, code: int) ->
 def test_a_signal_stops_every_run_and_says_how_to_go_on(
     sweep: Any, tmp_path: Path, number: int, to_all: bool, code: int
 ) -> None:
-    out = stopped(sweep("total_steps=1e7"), tmp_path, number, to_all, code)
-    again = f"to go on: rlox sweep {' '.join(TINY)} seed=1,2,3 sweep.workers=2 total_steps=1e7 "
+    process = sweep(ENDLESS)
+    until(lambda: training(tmp_path, 2), "two jobs on their way")
+    out = stopped(process, tmp_path, number, to_all, code)
+    again = f"to go on: rlox sweep {' '.join(TINY)} seed=1,2,3 sweep.workers=2 {ENDLESS} "
     assert f"{again}hydra.sweep.dir=sweep\n" in out
     assert all(list(run.glob("checkpoints/step-*")) for run in training(tmp_path, 2))
 
@@ -109,17 +101,22 @@ def test_a_signal_stops_every_run_and_says_how_to_go_on(
 def test_the_same_command_goes_on_with_the_runs_that_ctrl_c_stopped(
     sweep: Any, tmp_path: Path
 ) -> None:
-    stopped(sweep(LONG), tmp_path, signal.SIGINT, True, 130)
+    place(tmp_path)
+    process = sweep(*GATED)
+    until(lambda: waiting(tmp_path, 2), "two jobs at their gates")
+    stopped(process, tmp_path, signal.SIGINT, True, 130)
     left = training(tmp_path, 2)
     saved = [int(read_status(run)["step"]) for run in left]
-    second = sweep(LONG)
-    out, err = second.communicate(timeout=PATIENCE)
+    assert all(0 < step < 1024 for step in saved)
+    let_go(tmp_path)
+    second = sweep(*GATED)
+    out, err = second.communicate(timeout=2 * PATIENCE)
     assert second.returncode == 0, err
     for step in saved:
-        assert f"resumed at step {step:,} of 32,000 (exact)" in out
+        assert f"resumed at step {step:,} of 1,024 (exact)" in out
     assert "3 of 3 jobs done" in out
-    alone = sweep(LONG, "hydra.sweep.dir=alone", "sweep.workers=1")
-    alone.communicate(timeout=PATIENCE)
+    alone = sweep(*GATED, "hydra.sweep.dir=alone", "sweep.workers=1")
+    alone.communicate(timeout=2 * PATIENCE)
     for run in left:
         whole = tmp_path / "alone" / run.name / "episodes.jsonl"
         assert (run / "episodes.jsonl").read_bytes() == whole.read_bytes()
@@ -127,13 +124,13 @@ def test_the_same_command_goes_on_with_the_runs_that_ctrl_c_stopped(
 
 def test_a_second_signal_ends_everything_at_once(sweep: Any, tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(SLOW)
-    process = sweep("env=slow:Slow-v0", "total_steps=1e6")
+    process = sweep("env=slow:Slow-v0", ENDLESS)
     until(lambda: len(list(tmp_path.glob("waits-*"))) >= 2, "two jobs in a step that does not end")
     os.kill(process.pid, signal.SIGTERM)
     assert "SIGTERM" in until(lambda: process.stderr.readline().strip(), "an answer")
     os.kill(process.pid, signal.SIGTERM)
-    assert process.wait(PATIENCE) == 143
-    until(lambda: not of_group(process.pid), "every process gone")
+    assert process.wait(2 * PATIENCE) == 143
+    until(lambda: not of_group(process.pid), "end of every process")
 
 
 SLOW = """
@@ -147,7 +144,7 @@ from gymnasium.envs.classic_control import CartPoleEnv
 class Slow(CartPoleEnv):
     def step(self, action):
         Path(f"waits-{os.getpid()}").touch()
-        time.sleep(600)
+        time.sleep(3600)
 
 
 gym.register("Slow-v0", Slow)
@@ -155,37 +152,43 @@ gym.register("Slow-v0", Slow)
 
 
 def test_runs_whose_sweep_was_killed_save_and_end(sweep: Any, tmp_path: Path) -> None:
-    process = sweep("total_steps=1e7")
+    process = sweep(ENDLESS)
     running = until(lambda: training(tmp_path, 2), "two jobs on their way")
     os.kill(process.pid, signal.SIGKILL)
-    until(lambda: not of_group(process.pid), "every process gone")
+    until(lambda: not of_group(process.pid), "end of every process")
     assert [state(run) for run in running] == ["killed", "killed"]
     assert not any(is_locked(run) for run in running)
 
 
-def test_a_worker_that_was_killed_is_told_of_and_its_job_can_be_done_again(
+def test_a_job_whose_worker_was_killed_is_named_and_can_be_done_again(
     sweep: Any, tmp_path: Path
 ) -> None:
-    process = sweep(LONG)
-    victim = until(lambda: training(tmp_path, 1), "a job on its way")[0]
-    os.kill(read_status(victim)["pid"], signal.SIGKILL)
-    out, err = process.communicate(timeout=PATIENCE)
+    place(tmp_path)
+    process = sweep(*GATED)
+    killed = until(lambda: waiting(tmp_path, 2), "two jobs at their gates")[0]
+    (victim,) = [run for run in training(tmp_path, 2) if read_status(run)["pid"] == killed]
+    os.kill(killed, signal.SIGKILL)
+    let_go(tmp_path)
+    out, err = process.communicate(timeout=2 * PATIENCE)
     assert process.returncode == 1, err
     assert f"killed: {victim.name}: its process was ended by SIGKILL" in out
     assert "2 of 3 jobs done" in out
     assert state(victim) == "killed"
-    again = sweep(LONG)
-    out, err = again.communicate(timeout=PATIENCE)
+    again = sweep(*GATED)
+    out, err = again.communicate(timeout=2 * PATIENCE)
     assert again.returncode == 0, err
     assert "3 of 3 jobs done, 2 of them before" in out
 
 
 def test_two_sweeps_in_one_folder_share_its_jobs(sweep: Any, tmp_path: Path) -> None:
-    both = [sweep("total_steps=6400"), sweep("total_steps=6400")]
-    ended = [process.communicate(timeout=PATIENCE) for process in both]
+    place(tmp_path)
+    both = [sweep(*GATED), sweep(*GATED)]
+    until(lambda: waiting(tmp_path, 3), "three jobs at their gates, of sweeps with two workers")
+    let_go(tmp_path)
+    ended = [process.communicate(timeout=2 * PATIENCE) for process in both]
     assert [process.returncode for process in both] == [0, 0], ended
     done = [out.count(" done score ") for out, _ in ended]
-    assert sum(done) == 3
+    assert sum(done) == 3 and min(done) == 1
     runs = sorted(p.name for p in (tmp_path / "sweep").iterdir() if p.is_dir())
     assert len(runs) == 3 and not [name for name in runs if "attempt" in name]
     results = [json.loads(p.read_text()) for p in tmp_path.glob("sweep/*/result.json")]

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import pty
 import re
 import signal
-import struct
-import subprocess
 import sys
-import termios
 from pathlib import Path
 from typing import Any
 from unittest.mock import ANY
 
 import pytest
 from helpers.cli import TINY, Cli, assert_explained
+from helpers.terminal import Terminal
 
 from rlox.configs import make_run
 from rlox_cli import jobs, launcher, provenance, resume
@@ -76,7 +72,6 @@ def without_times(folder: Path) -> dict[str, Any]:
     return {"table": table, **written}
 
 
-@pytest.mark.ci
 def test_jobs_side_by_side_end_as_one_after_another(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "robots.py").write_text(ENVIRONMENTS)
     envs = "env=CartPole-v1,robots:Burning-v0,robots:Never-v0"
@@ -308,44 +303,33 @@ sys.exit(main(sys.argv[2:]))
 """
 
 
-def on_a_terminal(folder: Path, columns: int, **environment: str) -> str:
-    """What a sweep of two jobs side by side shows on a terminal of that width."""
-    master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    command = [sys.executable, "-c", DRIVER, str(FAKE), "sweep", "seed=1,2", "sweep.workers=2"]
-    kept = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR")}
-    env = {**kept, "TERM": "xterm", "FAKE_WAIT": "0.4", **environment}
-    with subprocess.Popen(
-        command, cwd=folder, env=env, stdin=slave, stdout=slave, stderr=slave
-    ) as child:
-        os.close(slave)
-        text = b""
-        try:
-            while data := os.read(master, 65536):
-                text += data
-        except OSError:  # the end, as a pseudo-terminal says it
-            pass
-        assert child.wait(60) == 1  # nothing was trained
-    os.close(master)
-    return text.decode()
+def on_a_terminal(folder: Path, columns: int, **environment: str) -> Terminal:
+    """A sweep of two jobs side by side on a terminal of that width."""
+    args = ["-c", DRIVER, str(FAKE), "sweep", "seed=1,2", "sweep.workers=2"]
+    return Terminal(args, folder, columns, program=sys.executable, **environment)
 
 
 def test_a_terminal_has_a_live_line_for_each_job_that_runs(tmp_path: Path) -> None:
-    text = on_a_terminal(tmp_path, 100)
+    line = r"\[{0}/2\]  seed={0}  steps 60/100  return 12\.5  50 steps/s  left 0:01"
+    lines = f"{line.format(1)}\r\n{line.format(2)}"
+    gate = tmp_path / "gate"
+    with on_a_terminal(tmp_path, 100, FAKE_GATE=str(gate)) as terminal:
+        terminal.until_match(lines)
+        gate.touch()
+        assert terminal.end() == 1  # nothing was trained
+        text = terminal.text
     frames = text.split("\x1b[1A\x1b[2K")  # up a line and clear it: what follows is drawn over it
-    line = r"\[{0}/2\]  seed={0}  steps [16]0/100  return 12\.5  50 steps/s  left 0:01"
-    both = [
-        f for f in frames if re.fullmatch(f"{line.format(1)}\r\n{line.format(2)}\r\x1b\\[2K", f)
-    ]
+    both = [f for f in frames if re.fullmatch(f"{lines}\r\x1b\\[2K", f)]
     assert both, text
     assert "[1/2] seed=1: done\r\n" in text and "[2/2] seed=2: done\r\n" in text
     assert "[1/2] started" not in text
 
 
-@pytest.mark.ci
 def test_narrow_and_colourless_terminals_have_lines_that_stay(tmp_path: Path) -> None:
     for columns, environment in ((50, {}), (100, {"NO_COLOR": "1"})):
-        text = on_a_terminal(tmp_path, columns, **environment)
+        with on_a_terminal(tmp_path, columns, **environment) as terminal:
+            assert terminal.end() == 1  # nothing was trained
+            text = terminal.text
         assert "[1/2] started seed=1\r\n" in text
         assert "\x1b[" not in text
 
@@ -400,7 +384,6 @@ def test_a_job_that_could_not_be_resumed_does_not_name_a_traceback_that_is_not_t
     assert "log.txt" not in result.err
 
 
-@pytest.mark.ci
 def test_a_dry_sweep_is_checked_by_workers_and_leaves_nothing(cli: Cli, tmp_path: Path) -> None:
     result = cli("sweep", "seed=1,2", "dry_run=true", "sweep.workers=2")
     assert (result.code, result.out.count("] dry run: ppo on CartPole-v1")) == (0, 2)
