@@ -13,10 +13,12 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+from faults.deadlines import give_up_the_hung
 from helpers.checked import ADVISED, BROKEN, GOOD, LACKS, PUBLISHED, Kind
 from helpers.checked.actions import Walled
 from helpers.checked.kinds import Line, VectorLine
 from helpers.checked.sharing import OneMomentumForAll, OneWalledPlaceForAll
+from helpers.waiting import PATIENCE
 
 from rlox.configs import EnvConfig
 from rlox.envs.check import Finding, Limits, check_config, check_env
@@ -36,8 +38,10 @@ CARS = "CarRacing-v3"  # draws a picture at each step
 @functools.cache
 def found(kind: Kind) -> tuple[Finding, ...]:
     if kind.apart:
-        config = EnvConfig(f"helpers.checked.ids:checked/{kind.code}-v0", step_timeout=4.0)
-        return check_apart(config, 20, 0).findings
+        config = EnvConfig(f"helpers.checked.ids:checked/{kind.code}-v0", step_timeout=PATIENCE)
+        with pytest.MonkeyPatch.context() as patch:
+            give_up_the_hung(patch)
+            return check_apart(config, 20, 0).findings
     given = kind.make() if kind.instance else kind.make
     limits = SLOW if kind.code == "slow-step" else LIMITS
     return tuple(check_env(given, steps=STEPS, limits=limits))
@@ -140,7 +144,7 @@ def test_what_gymnasium_publishes_is_not_blamed(env_id: str) -> None:
 
 ADVICE = [
     pytest.param(
-        *installed(e).values, marks=[*installed(e).marks, pytest.mark.ci][: 1 + (e == CARS)]
+        *installed(e).values, marks=[*installed(e).marks, pytest.mark.slow][: 1 + (e == CARS)]
     )
     for e in ADVISED
 ]

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from faults.disk import FaultyDisk
+from helpers.waiting import PATIENCE
 
 from rlox.configs import LOGGER_CONFIGS, RunConfig, make_run
 from rlox.errors import MissingExtraError
@@ -28,7 +29,7 @@ from .logger_specs import SPECS, Series
 CONF = Path(__file__).resolve().parents[2] / "conf" / "logger"
 every_logger = pytest.mark.parametrize(
     "name",
-    [pytest.param(n, marks=[pytest.mark.ci] * spec.elsewhere) for n, spec in SPECS.items()],
+    [pytest.param(n, marks=[pytest.mark.slow] * spec.elsewhere) for n, spec in SPECS.items()],
 )
 
 
@@ -139,7 +140,7 @@ def test_the_rows_that_are_written_are_the_rows_that_are_read(name: str, tmp_pat
 @pytest.mark.parametrize(
     ("name", "had"),
     [
-        pytest.param(name, had, marks=[pytest.mark.ci] * spec.elsewhere)
+        pytest.param(name, had, marks=[pytest.mark.slow] * spec.elsewhere)
         for name, spec in SPECS.items()
         for had in ([5, 8] if spec.elsewhere else [0, 2, 5, 8, 13])  # 7 are kept
     ],
@@ -176,7 +177,7 @@ def test_a_logger_that_is_stuck_keeps_nobody_waiting_and_gets_every_row_later(
     gate = threading.Event()
 
     def slowly(inner: Sink, found: Sequence[Row]) -> None:
-        assert gate.wait(60)
+        assert gate.wait(PATIENCE)
         inner.write(found)
 
     meddled(name, slowly)
@@ -214,9 +215,10 @@ def test_what_a_run_could_not_deliver_is_caught_up_afterwards_each_row_once(
     real, refused, calls = LOGGERS[name], threading.Event(), itertools.count(1)
 
     def down(inner: Sink, found: Sequence[Row]) -> None:
-        if next(calls) > 2:
+        if (call := next(calls)) > 2:
             inner.write(found[:1])
-            refused.set()
+            if call > 3:
+                refused.set()  # for the second time, so that the first is known
             raise ConnectionError("refused")
         inner.write(found)
 
@@ -225,7 +227,7 @@ def test_what_a_run_could_not_deliver_is_caught_up_afterwards_each_row_once(
     monkeypatch.setattr(journal, "CLOSE_SECONDS", 0.05)
     monkeypatch.setattr(follow, "START_SECONDS", 0.05)
     made = journal_of(tmp_path, name, rows(10))
-    assert refused.wait(60)
+    assert refused.wait(PATIENCE)
     with pytest.warns(UserWarning, match=rf"logger {name} lacks \d+ rows: refused; .*catch_up"):
         made.close()
     missing = made.deliveries[name].left
@@ -249,7 +251,6 @@ def killed_in_call(k: int, work: Callable[[], object]) -> bool:
 
 
 # The files of a logger in another process are not written by the one that is killed here.
-@pytest.mark.ci
 @pytest.mark.parametrize("name", [name for name, spec in SPECS.items() if not spec.elsewhere])
 @pytest.mark.parametrize("what", ["while it catches up", "while a resumed run takes rows back"])
 def test_whichever_disk_call_is_the_last_every_row_is_there_once_afterwards(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from typing import Any, Literal
 
@@ -12,8 +13,16 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from faults.processes import take_the_name_of_a_hang
+
 Array = NDArray[np.float32]
 Stepped = tuple[Any, Any, Any, Any, dict[str, Any]]
+
+
+def hang() -> None:
+    """Do nothing any more, and say so."""
+    take_the_name_of_a_hang()
+    threading.Event().wait()
 
 
 class Walk(gym.Env[Any, Any]):
@@ -71,7 +80,7 @@ class CrashingEnv(Walk):
         if fault == 1:
             os.kill(os.getpid(), signal.SIGKILL)
         if fault == 2:
-            time.sleep(3600)
+            hang()
         if fault == 3:
             seen[1] = np.nan
         if fault == 4:

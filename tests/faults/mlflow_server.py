@@ -7,11 +7,12 @@ import socket
 import sqlite3
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+
+from helpers.waiting import PATIENCE, until
 
 STORE = "m.db"
 
@@ -28,13 +29,16 @@ def mlflow_server(home: Path) -> Iterator[str]:
     env = {**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true"}
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     process = subprocess.Popen(command, env=env, start_new_session=True, **quiet)
-    url, end = f"http://127.0.0.1:{port}", time.monotonic() + 180
+    url = f"http://127.0.0.1:{port}"
+
+    def answers() -> bool:
+        assert process.poll() is None, f"the server has ended with code {process.returncode}"
+        with suppress(OSError), urllib.request.urlopen(f"{url}/health", timeout=PATIENCE):
+            return True
+        return False
+
     try:
-        while time.monotonic() < end:
-            with suppress(OSError), urllib.request.urlopen(f"{url}/health", timeout=5):
-                break
-            assert process.poll() is None
-            time.sleep(0.3)
+        until(answers, "answer of the MLflow server", 3 * PATIENCE)
         yield url
     finally:
         os.killpg(process.pid, 9)

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,8 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from faults.envs import CrashingEnv, Stepped, Walk
+from faults.envs import CrashingEnv, Stepped, Walk, hang
+from faults.processes import take_the_name_of_a_hang
 from rlox.envs.base import GOES_ON
 
 WAYS = ("raise", "lie", "exit", "kill", "abort", "sleep", "stop", "block")
@@ -37,10 +37,11 @@ def fail(way: str) -> None:
     if way == "abort":
         os.abort()
     if way == "sleep":
-        time.sleep(3600)
+        hang()
     if way == "stop":
         os.kill(os.getpid(), signal.SIGSTOP)
     if way == "block":
+        take_the_name_of_a_hang()
         ctypes.PyDLL(None).sleep(3600)  # in C, and it keeps the interpreter to itself
 
 
@@ -216,30 +217,3 @@ class Doomed(CrashingEnv):
 
     def seen(self) -> Any:
         return np.array([self.life, self.episode % 10, self.t], np.float32)
-
-
-def alive(pid: int) -> bool:
-    """Whether a process is there, and more than a remnant that waits for its parent."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def below(pid: int) -> list[int]:
-    """The processes that a process has started, and those that these have, and so on."""
-    found = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in map(int, task.read_text().split()):
-            found += [child, *below(child)]
-    return found
-
-
-def gone(pids: list[int], seconds: float = 5.0) -> bool:
-    """Whether all have ended, after some time at most."""
-    until = time.monotonic() + seconds
-    while any(map(alive, pids)):
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.01)
-    return True

@@ -151,7 +151,7 @@ def _handler(server: FakeServer, kind: str) -> type[BaseHTTPRequestHandler]:
             server.asked.append((self.path, given))
             mode = server.mode if server.mode in _TROUBLE and server.wrong() else ""
             if mode == "hangs":
-                server.over.wait(5.0)
+                server.over.wait()
                 return
             reply = DIALECTS[kind](server, self.path, given)
             body = (reply if isinstance(reply, str) else json.dumps(reply)).encode()

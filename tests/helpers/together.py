@@ -9,6 +9,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from helpers.waiting import PATIENCE
+
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
 
 
@@ -35,7 +37,7 @@ def started(
 
 
 def ended(
-    processes: Sequence[subprocess.Popen[str]], seconds: float = 240.0
+    processes: Sequence[subprocess.Popen[str]], seconds: float = 4 * PATIENCE
 ) -> list[tuple[int, str, str]]:
     """Exit code, standard output and error of each; none is left."""
     try:

@@ -11,16 +11,17 @@ from typing import Any
 
 import gymnasium as gym
 import pytest
+from faults.deadlines import pass_for_the_hung
 from faults.envs import Walk
-from faults.workers import Fated, below, gone
-from helpers.cli import TINY, Cli, cli, only_run
+from faults.processes import below, gone
+from faults.workers import Fated
+from helpers.cli import TINY, Cli, only_run
 from helpers.small import SMALL_PPO
+from helpers.waiting import PATIENCE
 
 from rlox.algorithms import PPO, RecurrentPPO
 from rlox.errors import EnvError
 from rlox.training import evaluate
-
-__all__ = ["cli"]
 
 SEED = 100_000
 IN_WORKERS: dict[str, Any] = {"workers": "subprocess", "worker_envs": 2}
@@ -55,16 +56,15 @@ def test_scores_are_those_of_one_process(
 
 
 @pytest.mark.parametrize(
-    "way", ["raise", "exit", "sleep", pytest.param("abort", marks=pytest.mark.ci)]
+    "way", ["raise", "exit", "sleep", pytest.param("abort", marks=pytest.mark.slow)]
 )
 def test_an_episode_that_fails_is_played_again_and_scores_what_it_would_have(
-    way: str, opened: Opened, tmp_path: Path
+    way: str, opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pass_for_the_hung(monkeypatch)
     before = set(below(os.getpid()))
     fated = partial(Fated, way, tmp_path, SEED + 2, 2)
-    supervised = opened(
-        fated, max_restarts=2, step_timeout=1.0 if way == "sleep" else 20.0, **IN_WORKERS
-    )
+    supervised = opened(fated, max_restarts=2, step_timeout=PATIENCE, **IN_WORKERS)
     training = set(below(os.getpid()))
     found = supervised.evaluate(5, SEED)
     assert len(list(tmp_path.iterdir())) == 3

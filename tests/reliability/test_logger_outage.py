@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from faults.mlflow_server import rows_in_store
 from faults.outage import LOGGERS, campaign, command, healthy, point, synced, with_loggers
 from faults.report import FULL
 from faults.wandb_server import WandbServer
+from helpers.waiting import PATIENCE, until
 
 from rlox.loggers import read_rows
 
@@ -24,16 +24,13 @@ SMALL = (
 )  # fmt: skip
 
 
-def gone(mark: str) -> bool:
-    """Whether every process with the mark ends before long."""
-    end = time.monotonic() + 60
-    while left := marked(mark):
-        if time.monotonic() > end:
-            for pid in left:
-                os.kill(pid, signal.SIGKILL)
-            return False
-        time.sleep(0.1)
-    return True
+def require_gone(mark: str) -> None:
+    """Wait until every process with the mark has ended; end those that do not."""
+    try:
+        until(lambda: not marked(mark), f"end of the processes marked {mark}")
+    finally:
+        for pid in marked(mark):
+            os.kill(pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize(
@@ -45,12 +42,12 @@ def test_a_run_without_its_servers_is_whole_and_sync_sends_each_row_once(
     mark = f"outage-{tmp_path.name}-{os.getpid()}"
     with dead_server(mode, healthy=healthy) as url:
         run = command(tmp_path, ["train", "total_steps=1280", *SMALL], url, url, mark)
-        _, told = run.communicate(timeout=300)
+        _, told = run.communicate(timeout=5 * PATIENCE)
     assert run.returncode == 0, told
     for name in ("wandb", "mlflow"):
         assert f"logger {name} lacks 11 rows" in told
     assert "rlox sync" in told and "Traceback" not in told and url not in told
-    assert gone(mark)
+    require_gone(mark)
     rows = read_rows(tmp_path / "run" / "metrics.jsonl")
     assert len(rows) == 11
     assert json.loads((tmp_path / "run" / "result.json").read_text())["status"] == "done"
@@ -59,7 +56,7 @@ def test_a_run_without_its_servers_is_whole_and_sync_sends_each_row_once(
     with WandbServer().serving() as server:
         args = ("sync", "run", f"mlflow.tracking_uri=sqlite:///{store}")
         sync = command(tmp_path, args, server.url, server.url, mark)
-        out, told = sync.communicate(timeout=300)
+        out, told = sync.communicate(timeout=5 * PATIENCE)
         assert (sync.returncode, "catch up, in 300 s at most" in told) == (0, True)
         assert len(told.splitlines()) == 1
     assert [line.split(": ", 1)[1] for line in sorted(out.splitlines())] == [
@@ -70,7 +67,7 @@ def test_a_run_without_its_servers_is_whole_and_sync_sends_each_row_once(
     assert rows_in_store(store) == [point(row) for row in rows]
     (there,) = server.runs
     assert [point(row) for row in server.rows(there)] == [point(row) for row in rows]
-    assert gone(mark)
+    require_gone(mark)
 
 
 @pytest.mark.skipif(not FULL, reason="pairs of runs, minutes; set RLOX_FULL=1")
@@ -87,10 +84,8 @@ def test_a_run_that_is_killed_while_its_servers_hang_leaves_no_process(tmp_path:
     mark = f"killed-{tmp_path.name}-{os.getpid()}"
     with dead_server("hangs", healthy=True) as url:
         run = command(tmp_path, ["train", "total_steps=10000000", *SMALL], url, url, mark)
-        end = time.monotonic() + 120
-        while len(marked(mark)) < 4 and time.monotonic() < end:  # it, two that send, W&B's service
-            time.sleep(0.05)
-        assert len(marked(mark)) >= 4
+        # it, two that send, W&B's service
+        until(lambda: len(marked(mark)) >= 4, "fourth process", 2 * PATIENCE)
         run.send_signal(signal.SIGKILL)
         run.communicate()
-        assert gone(mark)
+        require_gone(mark)

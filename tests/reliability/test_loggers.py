@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import random
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 from faults.child import Nursery, reached
 from faults.report import FULL, record
+from helpers.waiting import until
 
 from rlox.loggers import read_rows
 
@@ -58,10 +58,9 @@ def test_loggers_of_a_run_that_is_killed_and_resumed_have_each_row_once(
 ) -> None:
     chance, kills = random.Random(3), 100 if FULL else 6
     for _ in range(kills):
-        before, end = reached(tmp_path), time.monotonic() + 60
+        before = reached(tmp_path)
         pid = nursery.start(tmp_path, config(100_000), resume=True)
-        while reached(tmp_path) == before and time.monotonic() < end:
-            time.sleep(0.005)
+        until(lambda before=before: reached(tmp_path) != before, "new checkpoint")
         nursery.kill(pid, tmp_path, 0, chance.uniform(0.05, 0.3))
     last = max(row["env_steps"] for row in read_rows(tmp_path / "metrics.jsonl"))
     assert nursery.run(tmp_path, config(last // ROLLOUT + 4), resume=True) == 0

@@ -27,8 +27,6 @@ from rlox.runs.checkpoint import newest_checkpoint, read_checkpoint
 from rlox.runs.session import Session
 from rlox_cli.main import main
 
-pytestmark = pytest.mark.smoke
-
 ROLLOUT = 32
 LAST_GOOD = 3 * ROLLOUT
 VALUES = (math.nan, math.inf, -math.inf)

@@ -16,8 +16,6 @@ from faults.report import FULL, record
 import rlox
 from rlox.errors import CheckpointError, StorageError
 
-pytestmark = pytest.mark.smoke
-
 ROWS = 20_000
 # Frames as Atari's, four to a stack; what is pushed at step t follows from t alone.
 WRITER = """

@@ -28,10 +28,10 @@ from rlox.envs.workers.job import Failure, Job
 from rlox.envs.workers.registered import register
 from rlox.envs.workers.wire import Gone, Wire
 
-__all__ = ["main", "worker"]
+__all__ = ["have_told", "main", "worker"]
 
-DIES_ITSELF = 0.5  # seconds that a process whose line is closed gets to come to its end
-TELLS = 0.1  # seconds that one that hangs gets to write down where
+DIES_ITSELF = 2.0  # seconds that a process whose line is closed gets to come to its end
+TELLS = 1.0  # seconds at most that one that hangs gets to write down where
 CALLED = "RLOX_WORKER"  # the variable that tells whose a process is, whatever became of its parents
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
@@ -169,12 +169,7 @@ class _Template:
 
     def end(self, workers: Mapping[int, bool]) -> dict[int, int | None]:
         """End workers, late ones (true) at once; how each ended by itself, `None` if it was killed."""
-        late = [index for index in workers if workers[index] and index in self.pids]
-        for index in late:
-            with suppress(ProcessLookupError):
-                os.kill(self.pids[index], TELL)
-        if late:
-            time.sleep(TELLS)  # once: many may hang at the same thing
+        have_told([self.pids[i] for i in workers if workers[i] and i in self.pids])
         deadline = time.monotonic() + DIES_ITSELF
         while True:
             self.reap()
@@ -193,6 +188,30 @@ class _Template:
         for pid in pids:
             os.waitpid(pid, 0)
             _kill_strays(pid)
+
+
+def have_told(pids: Sequence[int]) -> None:
+    """Have processes that hang write down where, all at once, as many may hang at the same thing."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, TELL)
+    deadline = time.monotonic() + TELLS
+    while any(map(_is_telling, pids)) and time.monotonic() < deadline:
+        time.sleep(0.001)
+
+
+def _is_telling(pid: int) -> bool:
+    """Whether a process has yet to take the signal `TELL` or to end its handler.
+
+    One that is stopped takes none. True where nobody knows (macOS).
+    """
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return sys.platform != "linux"
+    said = dict(line.split(":", 1) for line in lines)
+    sets = (int(said[name], 16) for name in ("SigPnd", "ShdPnd", "SigBlk"))
+    return said["State"].split()[0] != "T" and any(each >> (TELL - 1) & 1 for each in sets)
 
 
 def _kill_strays(owner: int | None = None) -> None:

@@ -99,6 +99,16 @@ class Wire:
         (length,) = _LENGTH.unpack(self._take(_LENGTH.size, deadline))
         return ForkingPickler.loads(self._take(length, deadline))
 
+    def wait(self, deadline: float | None = None) -> None:
+        """Wait until something has come or the other end has closed; raises `Late` at the deadline."""
+        while True:
+            left = _LONGEST_WAIT if deadline is None else 1000 * (deadline - time.monotonic())
+            # what has come by now counts, even if it is looked for after the deadline
+            if self._ready.poll(min(max(math.ceil(left), 0), _LONGEST_WAIT)):
+                return
+            if left <= 0:
+                raise Late
+
     def hang_up(self) -> None:
         """Have the other end find the line closed."""
         if self.writes >= 0 and self.writes != self.reads:
@@ -129,13 +139,13 @@ class Wire:
     def _take(self, length: int, deadline: float | None) -> bytes:
         """So many bytes."""
         if self._waits and deadline is not None:
-            self._wait(deadline)
+            self.wait(deadline)
         taken = b""
         while True:
             try:
                 got = os.read(self.reads, length - len(taken))
             except BlockingIOError:
-                self._wait(deadline)
+                self.wait(deadline)
                 continue
             except OSError as error:
                 raise Gone from error
@@ -144,15 +154,6 @@ class Wire:
             taken += got
             if len(taken) == length:
                 return taken
-
-    def _wait(self, deadline: float | None) -> None:
-        while True:
-            left = _LONGEST_WAIT if deadline is None else 1000 * (deadline - time.monotonic())
-            # what has come by now counts, even if it is looked for after the deadline
-            if self._ready.poll(min(max(math.ceil(left), 0), _LONGEST_WAIT)):
-                return
-            if left <= 0:
-                raise Late
 
 
 def delivered(wires: Iterable[Wire], deadline: float | None) -> list[Wire]:

@@ -61,7 +61,7 @@ class Channel:
         self._httpx: Any = httpx
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
         # no proxy of the environment: prompts go where the url says, and nowhere else
-        self._client = httpx.Client(timeout=timeout, headers=headers, trust_env=False)
+        self._client = httpx.Client(headers=headers, trust_env=False)
         self.failures = 0  # of requests that were made again
         self._lock = threading.Lock()
 
@@ -89,7 +89,9 @@ class Channel:
     def _once(self, path: str, body: Mapping[str, Any], read: bool) -> Any:
         httpx, end = self._httpx, time.monotonic() + self.timeout
         try:
-            with self._client.stream("POST", self.url + path, json=body) as reply:
+            with self._client.stream(
+                "POST", self.url + path, json=body, timeout=self.timeout
+            ) as reply:
                 said = self._read(reply, end)
         except httpx.TimeoutException as error:
             raise _Broken(f"did not answer within {self.timeout:g} s", True) from error

@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from faults.envs import hang
+
+from helpers.waiting import PATIENCE
 
 from .kinds import Line, broken
 
@@ -56,14 +59,14 @@ class LeavesAThread(Line):
     def __init__(self) -> None:
         super().__init__()
         self.end = threading.Event()
-        threading.Thread(target=self.end.wait, args=(20,), daemon=True).start()
+        threading.Thread(target=self.end.wait, args=(PATIENCE,), daemon=True).start()
 
 
 @broken("leaves-processes", "warning")
 class LeavesAProcess(Line):
     def __init__(self) -> None:
         super().__init__()
-        process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(20,))
+        process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(PATIENCE,))
         process.daemon = True
         process.start()
 
@@ -113,5 +116,5 @@ class TakesItsProcessWithIt(Line):
 class Hangs(Line):
     def step(self, action: Any) -> Any:
         if self.t == 4:
-            time.sleep(600)
+            hang()
         return super().step(action)

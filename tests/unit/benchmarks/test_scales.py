@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scales
 from classic_control import EPISODES, EVAL_SEED
-from helpers.tiers import FULL
+from helpers.selection import FULL
 
 
 @pytest.mark.parametrize("env", list(scales.SCALES))
@@ -30,7 +30,6 @@ def test_random_play_is_what_random_actions_return_in_the_common_episodes(env):
     assert round(found, 1) == scales.SCALES[env].random
 
 
-@pytest.mark.ci
 @pytest.mark.parametrize("env", LONG)
 def test_random_play_of_each_common_episode_once_is_near_0(env):
     found = scales.random_play(env, EPISODES, EVAL_SEED, times=1)

@@ -13,7 +13,6 @@ from statistics_coverage import Capped, Normal, coverage, differing
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.mark.ci
 @pytest.mark.parametrize(("runs", "covered"), [(3, 0.73), (5, 0.88), (10, 0.935)])
 def test_an_interval_of_few_normal_runs_is_too_narrow_by_what_is_known(
     runs: int, covered: float
@@ -21,7 +20,6 @@ def test_an_interval_of_few_normal_runs_is_too_narrow_by_what_is_known(
     assert coverage(Normal(), runs, 1, 1500) == pytest.approx(covered, abs=0.03)
 
 
-@pytest.mark.ci
 @pytest.mark.parametrize("kind", [Normal(), Capped()])
 @pytest.mark.parametrize("runs", [3, 5, 10])
 def test_verdicts_on_runs_of_the_same_thing_are_rarely_that_they_differ(
@@ -31,7 +29,6 @@ def test_verdicts_on_runs_of_the_same_thing_are_rarely_that_they_differ(
     assert said <= 0.03  # 1% is meant; of 600 a few more
 
 
-@pytest.mark.ci
 def test_collapses_of_ten_runs_differ_nearly_always() -> None:
     for kind in (Normal(), Capped()):
         said, _ = differing(kind, 10, 3, 200)

@@ -17,7 +17,7 @@ import yaml
 from harness.suites import EVERYWHERE, SUITES
 from harness.yardsticks import KINDS, yardstick
 from helpers.benchmarks import NOWHERE
-from helpers.cli import Cli, cli, logging_restored, registered
+from helpers.cli import Cli
 
 from rlox.errors import ConfigError
 from rlox_cli.bench import process
@@ -25,8 +25,6 @@ from rlox_cli.bench.config import SUITES as CONFIGS
 from rlox_cli.bench.record import Record, read_baseline
 from rlox_cli.bench.session import _second_look
 from rlox_cli.commands import bench
-
-__all__ = ["cli", "logging_restored", "registered"]  # fixtures
 
 ROOT = Path(__file__).resolve().parents[3]
 V_TRACE = "P3 V-trace of one trajectory, float32, 2,048: rlox"  # whose peers in ci are none
@@ -90,7 +88,6 @@ def test_the_total_of_a_file_of_callgrinds_is_read(tmp_path):
 # The command
 
 
-@pytest.mark.ci
 def test_a_case_is_measured_beside_its_peers_and_its_yardstick_and_written(cli: Cli, tmp_path):
     result = cli("bench", *ONE, "summary=table.md")
     assert result.code == 0, result.err
@@ -119,7 +116,6 @@ def as_if_it_took(path: Path, factor: float) -> None:
     path.write_text(json.dumps(tree))
 
 
-@pytest.mark.ci
 def test_what_became_slower_is_measured_again_and_named_and_the_exit_code_is_1(
     cli: Cli, tmp_path, monkeypatch
 ):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from helpers.cli import Cli, cli
-
-__all__ = ["cli"]  # fixtures
+import pytest
+from faults.deadlines import give_up_the_hung
+from helpers.cli import Cli
+from helpers.waiting import PATIENCE
 
 CHECKED = "helpers.checked.ids:checked"
 
@@ -41,8 +42,9 @@ def test_a_warning_is_no_failure_and_what_the_environment_prints_is_not_in_the_j
     assert told["algorithms"]["ppo"] is None and told["algorithms"]["td3"] == "needs Box"
 
 
-def test_one_that_hangs_is_told_where(cli: Cli) -> None:
-    result = cli("check", f"env={CHECKED}/no-answer-v0", "env.step_timeout=3")
+def test_a_check_names_the_step_that_hangs(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    give_up_the_hung(monkeypatch)
+    result = cli("check", f"env={CHECKED}/no-answer-v0", f"env.step_timeout={PATIENCE}")
     assert result.code == 1
     assert "no-answer" in result.out
     assert "step 5 of episode" in result.out

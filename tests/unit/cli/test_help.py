@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from helpers.cli import Cli
+from helpers.waiting import PATIENCE
 
 from rlox_cli import commands
 
@@ -20,7 +21,7 @@ PROBE = (
 def loaded(*args: str) -> set[str]:
     """The heavy modules that a command imports."""
     command = [sys.executable, "-c", PROBE, *args]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE)
     last = done.stdout.splitlines()[-1].split()
     assert last[0] == "LOADED"
     return set(last[1:])
@@ -40,7 +41,7 @@ def test_showing_a_config_never_imports_torch() -> None:
 def test_wrong_use_does_not_wait_for_torch(override: str) -> None:
     script = PROBE.replace("sys.exit(code)", "sys.exit(0 if code == 2 else 1)")
     command = [sys.executable, "-c", script, "train", override]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE)
     assert "torch" not in done.stdout
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.waiting import PATIENCE
 
 from rlox.configs import RunConfig, make_run, plain
 from rlox.errors import ConfigError, NonFiniteError, StorageError
@@ -156,7 +157,7 @@ def test_a_full_disk_at_the_end_is_waited_for(
 ) -> None:
     monkeypatch.setattr(run_folder, "RETRY_SECONDS", 0.01)
     monkeypatch.setattr(run_folder.os, "fsync", full_for(3))
-    run_folder.write_text(tmp_path / "result.json", "{}", patience=10.0)
+    run_folder.write_text(tmp_path / "result.json", "{}", patience=PATIENCE)
     assert (tmp_path / "result.json").read_text() == "{}"
     monkeypatch.setattr(run_folder.os, "fsync", full_for(10**6))
     with pytest.raises(StorageError, match="No space left"):

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from helpers.cli import TINY, Cli, only_run
+from helpers.waiting import PATIENCE
 
 import rlox.build
 import rlox.runs.session
@@ -310,7 +311,11 @@ def test_a_second_signal_leaves_at_once() -> None:
         "    time.sleep(60)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
     )
     assert (done.returncode, done.stdout) == (130, "still saving\n")
 
@@ -326,7 +331,11 @@ def test_a_terminal_that_goes_away_is_one_signal_however_often_it_says_so(then: 
         "    print('saved', signals.received)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
     )
     assert (done.returncode, done.stdout) == (0, "saved 1\n")
 
@@ -341,7 +350,11 @@ def test_nohup_is_heard() -> None:
         "    print(signals.received)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
     )
     assert (done.returncode, done.stdout) == (0, "None\n")
 
@@ -374,7 +387,7 @@ def test_ctrl_c_before_anything_is_imported_shows_no_traceback(tmp_path: Path) -
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     for line in ((Path(sys.executable).with_name("rlox"),), (sys.executable, "-m", "rlox")):
         done = subprocess.run(
-            [*line, "train"], capture_output=True, text=True, timeout=60, check=False,
+            [*line, "train"], capture_output=True, text=True, timeout=PATIENCE, check=False,
             env=environment,
         )  # fmt: skip
         assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

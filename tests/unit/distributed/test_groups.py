@@ -55,7 +55,6 @@ def test_what_cannot_be_shared_evenly_is_refused_and_one_alone_has_all() -> None
         Group(0, 2).rows(10, 3)
 
 
-@pytest.mark.ci
 def test_processes_that_begin_with_different_weights_say_so(learned: dict[str, Any]) -> None:
     for who in ("first", "second"):
         assert (
@@ -63,7 +62,6 @@ def test_processes_that_begin_with_different_weights_say_so(learned: dict[str, A
         )
 
 
-@pytest.mark.ci
 @pytest.mark.parametrize("case", CASES)
 def test_fifty_updates_of_two_processes_are_those_of_one(
     case: str, learned: dict[str, Any]

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 from helpers.together import ended, started
+from helpers.waiting import PATIENCE, until
 
 from rlox.algorithms import GRPO
 
@@ -35,7 +34,6 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
     return {name: value.clone() for name, value in policy.state_dict().items()}
 
 
-@pytest.mark.ci
 def test_a_run_of_two_processes_is_one_and_goes_on_exactly_after_one_of_them_was_killed(
     tmp_path: Path,
 ) -> None:
@@ -77,8 +75,6 @@ def test_a_run_of_two_processes_is_one_and_goes_on_exactly_after_one_of_them_was
     assert result(tmp_path / "broken")["samples"] == 192
 
 
-def _wait_for(path: Path, running: list[subprocess.Popen[str]], seconds: float = 120.0) -> None:
-    end = time.monotonic() + seconds
-    while not path.exists():
-        assert time.monotonic() < end and running[0].poll() is None, ended(running)
-        time.sleep(0.02)
+def _wait_for(path: Path, running: list[subprocess.Popen[str]]) -> None:
+    until(lambda: path.exists() or running[0].poll() is not None, f"{path}", 2 * PATIENCE)
+    assert path.exists(), ended(running)

@@ -59,7 +59,7 @@ def test_a_gradient_is_that_of_the_product_of_both(base: Path) -> None:
     layer = module.model.layers[0].self_attn.q_proj  # type: ignore[union-attr,operator]
     a, b = layer.lora_A.default.weight, layer.lora_B.default.weight  # type: ignore[union-attr]
     with torch.no_grad():
-        b.normal_()
+        b.normal_(generator=torch.Generator().manual_seed(0))
     whole = load_model(base)
     weight = whole.model.layers[0].self_attn.q_proj.weight  # type: ignore[union-attr,operator]
     with torch.no_grad():

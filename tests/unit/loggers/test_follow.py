@@ -9,8 +9,10 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from helpers.waiting import PATIENCE, until
 
 from rlox.errors import StorageError
 from rlox.loggers import METRICS, Follower, JsonLines, Row, catch_up, finish, follow
@@ -65,23 +67,18 @@ def add(folder: Path, steps: Sequence[int], keep: int | None = None) -> None:
     log.close()
 
 
-def followed(folder: Path, sink: Memory, timeout: float = 60.0) -> Delivery:
-    """What a follower makes of the file as it is."""
+def followed(folder: Path, sink: Memory, in_vain: bool = False) -> Delivery:
+    """What a follower makes of the file as it is; what it made until it had failed, if `in_vain`."""
     follower = Follower("memory", sink, folder)
     follower.start()
-    return finish([follower], timeout)["memory"]
+    if in_vain:
+        until(lambda: len(sink.opened) > 1, "second attempt")
+    return finish([follower], 0.0 if in_vain else PATIENCE)["memory"]
 
 
 def stored(folder: Path) -> dict[str, int]:
     found: dict[str, int] = json.loads((folder / "loggers" / "memory.json").read_text())
     return found
-
-
-def eventually(true: Callable[[], bool]) -> bool:
-    end = time.monotonic() + 60
-    while not true() and time.monotonic() < end:
-        time.sleep(0.001)
-    return true()
 
 
 def test_rows_arrive_while_they_are_written_and_the_position_is_stored_behind_them(
@@ -91,12 +88,12 @@ def test_rows_arrive_while_they_are_written_and_the_position_is_stored_behind_th
     add(tmp_path, [1, 2])
     follower = Follower("memory", sink, tmp_path)
     follower.start()
-    assert eventually(lambda: sink.steps == [1, 2])
+    until(lambda: sink.steps == [1, 2], "two rows")
     add(tmp_path, [3])
-    assert eventually(lambda: sink.steps == [1, 2, 3])
+    until(lambda: sink.steps == [1, 2, 3], "third row")
     size = (tmp_path / METRICS).stat().st_size
-    assert eventually(lambda: stored(tmp_path) == {"offset": size, "rows": 3})
-    assert finish([follower], 60)["memory"] == Delivery(3, 0, None)
+    until(lambda: stored(tmp_path) == {"offset": size, "rows": 3}, "position behind the third row")
+    assert finish([follower], PATIENCE)["memory"] == Delivery(3, 0, None)
     assert (sink.opened, sink.closed) == ([0], 1)
 
 
@@ -180,7 +177,7 @@ def test_pauses_between_attempts_grow_up_to_a_limit(
     follower = Follower("memory", Memory(refuse), tmp_path)
     follower._ended = Watched()
     follower.start()
-    assert eventually(lambda: not follower._thread.is_alive())
+    until(lambda: not follower._thread.is_alive(), "end of the follower")
     assert waited[:6] == [0.001, 0.002, 0.004, 0.008, 0.008, 0.008]
 
 
@@ -188,16 +185,24 @@ def test_a_backlog_is_handed_on_in_batches_and_a_look_that_finds_few_rows_is_fol
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(follow, "BATCH", 3)
-    monkeypatch.setattr(follow, "PAUSE_SECONDS", 60.0)
+    monkeypatch.setattr(follow, "PAUSE_SECONDS", 10 * PATIENCE)
+    waited: list[tuple[int, float | None]] = []
+
+    class Watched(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waited.append((len(sink.steps), timeout))
+            return super().wait(timeout)
+
     sink = Memory()
     add(tmp_path, range(10))
     follower = Follower("memory", sink, tmp_path)
+    follower._ended = Watched()
     follower.start()
-    assert eventually(lambda: len(sink.steps) == 10)
+    until(lambda: len(waited) == 4, "pause")
+    assert [rows for rows, _ in waited] == [3, 6, 9, 10]
+    assert [seconds == 10 * PATIENCE for _, seconds in waited] == [False, False, False, True]
     add(tmp_path, [10])
-    time.sleep(0.05)
-    assert len(sink.steps) == 10
-    assert finish([follower], 60)["memory"] == Delivery(11, 0, None)
+    assert finish([follower], PATIENCE)["memory"] == Delivery(11, 0, None)
 
 
 def test_a_sink_that_stays_broken_costs_the_end_of_a_run_its_timeout_and_is_reported(
@@ -210,27 +215,38 @@ def test_a_sink_that_stays_broken_costs_the_end_of_a_run_its_timeout_and_is_repo
     add(tmp_path, [1, 2, 3])
     message = "memory lacks 3 rows: no such server; metrics.jsonl has every row, .*catch_up"
     with pytest.warns(UserWarning, match=message):
-        found = followed(tmp_path, sink, timeout=0.1)
+        found = followed(tmp_path, sink, in_vain=True)
     assert (found.sent, found.left) == (0, 3)
     assert isinstance(found.error, ConnectionError)
-    assert eventually(lambda: sink.closed == 1)
+    until(lambda: sink.closed == 1, "closed sink")
     assert not (tmp_path / "loggers").exists()
 
 
-def test_the_end_of_a_run_waits_once_for_all_of_its_loggers(tmp_path: Path) -> None:
+def test_the_end_of_a_run_waits_once_for_all_of_its_loggers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, waited = 100.0, []
+
+    class Waits(Follower):
+        def wait(self, timeout: float) -> Delivery:
+            nonlocal now
+            waited.append(timeout)
+            now += timeout
+            return super().wait(0.0)
+
+    monkeypatch.setattr(follow, "time", SimpleNamespace(monotonic=lambda: now, sleep=time.sleep))
     gate = threading.Event()
-    sinks = [Memory(lambda: gate.wait(60)) for _ in range(5)]
+    sinks = [Memory(lambda: gate.wait(PATIENCE)) for _ in range(5)]
     add(tmp_path, [1])
-    followers = [Follower(str(i), sink, tmp_path) for i, sink in enumerate(sinks)]
+    followers = [Waits(str(i), sink, tmp_path) for i, sink in enumerate(sinks)]
     for follower in followers:
         follower.start()
-    begun = time.monotonic()
     with pytest.warns(UserWarning, match="lacks 1 rows: it did not take them in time"):
-        found = finish(followers, 0.4)
-    assert time.monotonic() - begun < 1.9
+        found = finish(followers, 16.0)
+    assert waited == [16.0, 0.0, 0.0, 0.0, 0.0]
     assert {d.left for d in found.values()} == {1}
     gate.set()
-    assert eventually(lambda: all(sink.closed for sink in sinks))
+    until(lambda: all(sink.closed for sink in sinks), "five closed sinks")
 
 
 def test_a_sink_that_was_cut_short_is_not_said_to_have_failed(
@@ -240,7 +256,7 @@ def test_a_sink_that_was_cut_short_is_not_said_to_have_failed(
 
     def refuse() -> None:
         entered.set()
-        assert cut.wait(60)
+        assert cut.wait(PATIENCE)
         raise StorageError("the process that sends died")
 
     sink = Memory(refuse)
@@ -248,35 +264,43 @@ def test_a_sink_that_was_cut_short_is_not_said_to_have_failed(
     add(tmp_path, [1])
     follower = Follower("memory", sink, tmp_path)
     follower.start()
-    assert entered.wait(60)
+    assert entered.wait(PATIENCE)
     with pytest.warns(UserWarning, match="did not take them in time"):
         finish([follower], 0.0)
-    assert eventually(lambda: sink.closed == 1)
+    until(lambda: sink.closed == 1, "closed sink")
     assert "died" not in caplog.text
 
 
 def test_a_write_that_was_not_waited_for_ends_before_the_next_follower_begins(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    joins = threading.Event()
     entered, gate = threading.Event(), threading.Event()
 
     def refuse() -> None:
         entered.set()
-        assert gate.wait(60)
+        assert gate.wait(PATIENCE)
 
     sink = Memory(refuse)
     add(tmp_path, [1, 2])
     first = Follower("memory", sink, tmp_path)
     first.start()
-    assert entered.wait(60)
+    assert entered.wait(PATIENCE)
     with pytest.warns(UserWarning, match="lacks 2 rows"):
         finish([first], 0.0)
+    join = first._thread.join
+
+    def joined(timeout: float | None = None) -> None:
+        joins.set()
+        join(timeout)
+
+    monkeypatch.setattr(first._thread, "join", joined)
     second = Follower("memory", sink, tmp_path)
     second.start()
-    time.sleep(0.02)
+    assert joins.wait(PATIENCE), "the second follower does not wait for the first"
     assert sink.opened == [0]
     gate.set()
-    assert finish([second], 60)["memory"] == Delivery(2, 0, None)
+    assert finish([second], PATIENCE)["memory"] == Delivery(2, 0, None)
     assert sink.steps == [1, 2]
 
 
@@ -336,7 +360,7 @@ def test_a_position_that_cannot_be_stored_is_an_error_and_no_row_is_lost(tmp_pat
     with pytest.warns(
         UserWarning, match=r"is not known to have every row: cannot write .*memory\.json"
     ):
-        assert followed(tmp_path, sink, timeout=0.2).left == 0
+        assert followed(tmp_path, sink, in_vain=True).left == 0
     assert sink.steps == [1, 2]
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -41,12 +41,20 @@ def test_a_score_out_of_reach_stops_nothing(tmp_path: Path) -> None:
     assert Session(algorithm(**options), tmp_path).run().reason == "total_steps"
 
 
-def test_the_time_limit_stops_the_run(tmp_path: Path) -> None:
-    begun = time.perf_counter()
-    outcome = Session(algorithm(10**7, stop={"minutes": 0.01}), tmp_path).run()
+def test_the_time_limit_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+
+    def half_a_minute_goes_by(snapshot: Snapshot) -> None:
+        nonlocal now
+        now += 30.0
+
+    clock = SimpleNamespace(perf_counter=lambda: now)
+    monkeypatch.setattr("rlox.runs.session.time", clock)
+    stop = {"minutes": 2.0}
+    outcome = Session(algorithm(10**7, stop=stop), tmp_path, half_a_minute_goes_by).run()
     assert outcome.reason == "minutes"
-    assert outcome.clock.env_steps < 10**7
-    assert 0.6 < time.perf_counter() - begun < 10
+    # the fifth rollout of 64 steps is the first that ends when four half minutes have gone by
+    assert outcome.clock.env_steps == 5 * 64
 
 
 def test_a_requested_stop_saves_at_once_and_evaluates_nothing(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import gymnasium as gym
 import pytest
-from helpers.cli import Cli, cli
+from helpers.cli import Cli
 from omegaconf import OmegaConf
 
 from rlox._core import native_env_ids
@@ -16,7 +16,6 @@ from rlox.errors import UnknownNameError
 from rlox.presets import tuned_names, tuned_options
 from rlox_cli.options import CONF, group_options
 
-__all__ = ["cli"]  # a fixture
 FACADES: dict[str, Any] = {
     "ppo": PPO,
     "a2c": A2C,
