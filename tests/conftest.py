@@ -1,4 +1,4 @@
-"""What every test runs under: its tier, its budget, one torch thread, reproducible property tests."""
+"""What every test runs under: selection by marks, budgets, one torch thread, reproducible properties."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 import pytest
 import torch
 from helpers.budgets import watch
-from helpers.tiers import Selection
+from helpers.selection import Selection
 from hypothesis import settings
 
+pytest_plugins = ["helpers.fixtures"]
 torch.set_num_threads(1)
 # under nohup it would be ignored, here and in child processes
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -26,13 +27,11 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    selection = Selection(config)
-    config.pluginmanager.register(selection, "rlox-tiers")
-    watch(config, Path(__file__).with_name("budgets.toml"), selection.tier)
+    config.pluginmanager.register(Selection(config), "rlox-selection")
+    watch(config, Path(__file__).with_name("budgets.toml"))
 
 
-@pytest.fixture
-def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder that is the working directory while the test runs."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Seed what layers of torch begin with, so that no test depends on those that ran before it."""
+    torch.default_generator.manual_seed(0)

@@ -113,7 +113,7 @@ def test_a_checkpoint_of_another_shape_is_refused(tmp_path: Path) -> None:
         ppo(net_arch=(4,)).restore(replace(saved, state={**saved.state, "source": {}}))
 
 
-def test_loading_runs_no_pickle(tmp_path: Path) -> None:
+def test_loading_a_checkpoint_never_unpickles_any_data(tmp_path: Path) -> None:
     folder, seen = small(tmp_path), []
     watching = [True]
 
@@ -190,7 +190,7 @@ def test_best_is_last_when_nothing_was_evaluated(tmp_path: Path) -> None:
     assert resolve_checkpoint(tmp_path, "best") == resolve_checkpoint(tmp_path, "last")
 
 
-def test_what_was_trained_on_an_object_asks_for_it_and_goes_on_with_it(tmp_path: Path) -> None:
+def test_a_checkpoint_of_an_environment_object_needs_it_to_load_and_resume(tmp_path: Path) -> None:
     algorithm = PPO(OddRewards, n_envs=2, n_steps=16, **NORMALISED)  # type: ignore[arg-type]
     algorithm.train(64)
     algorithm.save(tmp_path / "saved")

@@ -16,18 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.cli import (
-    Cli,
-    Result,
-    assert_explained,
-    cli,
-    logging_restored,
-    registered,
-    template,
-    trained,
-)
-from helpers.tiers import FULL
+from helpers.cli import Cli, Result, assert_explained
+from helpers.selection import FULL
 from helpers.tree import tree
+from helpers.waiting import PATIENCE
 from omegaconf import DictConfig, OmegaConf
 
 from rlox.configs.params import parse_interval
@@ -42,8 +34,6 @@ from rlox_cli.schema import Key
 from rlox_cli.signals import Signals
 
 from .command_specs import SPECS, CommandSpec, keyed
-
-__all__ = ["cli", "logging_restored", "registered", "template", "trained"]  # fixtures
 
 ROOT = Path(__file__).resolve().parents[2]
 SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
@@ -91,7 +81,7 @@ def test_such_a_list_and_such_a_comparison_are_found() -> None:
 
 def python(code: str, *args: str, **options: Any) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", code, *args]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, **options)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, **options)
 
 
 @pytest.mark.parametrize("name", SPECS)
@@ -210,7 +200,9 @@ def composed(name: str, base: tuple[str, ...]) -> DictConfig:
 
 
 @pytest.mark.parametrize("name", [spec.command.name for spec in keyed()])
-def test_each_wrong_key_and_value_is_explained(name: str, workdir: Path) -> None:
+def test_every_command_explains_each_wrong_key_and_value_of_its_config(
+    name: str, workdir: Path
+) -> None:
     tried = mutants(SPECS[name])
     keys = {key.name for _, keys in selections(SPECS[name]) for key in keys}
     assert {m.key for m in tried} >= keys
@@ -246,7 +238,6 @@ def typed(spec: CommandSpec) -> list[Mutant]:
 TYPED = [(spec.command.name, mutant) for spec in keyed() for mutant in typed(spec)]
 
 
-@pytest.mark.ci
 @pytest.mark.parametrize(("name", "mutant"), TYPED, ids=lambda v: getattr(v, "override", v))
 def test_a_wrong_key_or_value_ends_the_command_with_2_and_leaves_nothing(
     cli: Cli, tmp_path: Path, name: str, mutant: Mutant
@@ -260,7 +251,7 @@ CONFLICTS = [(name, args, hint) for name, spec in SPECS.items() for args, hint i
 
 
 @pytest.mark.parametrize(("name", "args", "hint"), CONFLICTS)
-def test_what_does_not_go_together_is_explained_and_leaves_nothing(
+def test_a_command_explains_conflicting_arguments_and_writes_no_files(
     cli: Cli, tmp_path: Path, name: str, args: tuple[str, ...], hint: str
 ) -> None:
     assert_explained(cli(name, *args), hint, tmp_path)
@@ -300,7 +291,7 @@ def test_a_place_that_cannot_be_written_is_5_and_nothing_is_left(
 
 @pytest.mark.parametrize(("number", "code"), SIGNALS)
 @pytest.mark.parametrize("name", SPECS)
-def test_a_signal_while_it_works_ends_it_with_the_signals_code(
+def test_a_signal_ends_a_busy_command_with_the_exit_code_of_the_signal(
     cli: Cli,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -379,7 +370,7 @@ def test_output_into_a_closed_pipe_is_no_error(tmp_path: Path, name: str, look: 
             stdout=writer,
             stderr=subprocess.PIPE,
             cwd=tmp_path,
-            timeout=60,
+            timeout=PATIENCE,
             check=False,
         )
     finally:

@@ -55,7 +55,7 @@ def installed(env_id: str) -> Any:
 
 
 @pytest.mark.parametrize("kind", BROKEN, ids=lambda kind: kind.code)
-def test_what_is_broken_in_one_way_is_told_that_and_nothing_else(kind: Kind) -> None:
+def test_check_env_reports_exactly_the_one_defect_of_a_broken_environment(kind: Kind) -> None:
     findings = found(kind)
     assert [(f.code, f.severity) for f in findings] == [(kind.code, kind.severity)], findings
     assert re.search(r"; |: ", findings[0].message), "what to do follows what came and was expected"
@@ -69,14 +69,16 @@ def test_what_is_broken_in_one_way_is_told_that_and_nothing_else(kind: Kind) -> 
         (OneWalledPlaceForAll, "which its mask allows, raises AssertionError: there is a wall"),
     ],
 )
-def test_what_steps_share_is_found_under_a_mask_too(kind: Any, where: str) -> None:
+def test_check_env_finds_state_shared_between_instances_under_action_masks(
+    kind: Any, where: str
+) -> None:
     (finding,) = check_env(kind, steps=STEPS, limits=LIMITS)
     assert (finding.code, finding.severity) == ("instances-share", "error")
     assert where in finding.message
     assert "while a second copy is played, expected" in finding.message
 
 
-def test_what_the_second_copy_does_by_itself_is_no_matter_of_two() -> None:
+def test_check_env_reports_a_failing_second_copy_as_step_fails_not_shared() -> None:
     class Picky(Line):
         """Fails where only the second copy begins, in its third step."""
 
@@ -93,7 +95,7 @@ def test_what_the_second_copy_does_by_itself_is_no_matter_of_two() -> None:
     assert "not from here" in finding.message
 
 
-def test_no_two_of_them_are_told_the_same() -> None:
+def test_check_env_reports_each_kind_of_defect_with_a_different_message() -> None:
     assert len(BROKEN) >= 60
     told = {kind.code: re.sub(r"[\d.]+", "#", found(kind)[0].message) for kind in BROKEN}
     assert len(told) == len(BROKEN)
@@ -138,7 +140,7 @@ def test_a_sound_instance_is_not_blamed_and_stays_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("env_id", [*map(installed, PUBLISHED)])
-def test_what_gymnasium_publishes_is_not_blamed(env_id: str) -> None:
+def test_check_env_finds_nothing_wrong_with_gymnasiums_environments(env_id: str) -> None:
     assert check_env(env_id, steps=STEPS, limits=LIMITS) == []
 
 
@@ -157,7 +159,7 @@ def test_of_some_that_are_published_one_true_thing_is_told(env_id: str) -> None:
 
 
 @pytest.mark.skipif(LACKS["BipedalWalker-v3"] is not None, reason="needs Box2D")
-def test_the_walker_of_gymnasium_is_blamed_rightly() -> None:
+def test_bipedal_walker_really_is_not_reproducible_after_another_episode() -> None:
     env = gym.make("BipedalWalker-v3")
     env.action_space.seed(3)
     actions = [env.action_space.sample() for _ in range(40)]
@@ -182,7 +184,7 @@ class KeepsTheMiddle(Line):
         return self.seen(), {}
 
 
-def test_what_a_reset_leaves_of_an_episode_that_did_not_end_is_found() -> None:
+def test_check_env_finds_state_that_a_reset_keeps_from_an_unfinished_episode() -> None:
     assert [f.code for f in check_env(KeepsTheMiddle, steps=STEPS)] == ["reset-keeps-state"]
 
 
@@ -202,7 +204,7 @@ class MaskInItsObservation(Walled):
         return {}
 
 
-def test_a_mask_in_the_observation_is_kept_to() -> None:
+def test_check_env_respects_an_action_mask_inside_the_observation() -> None:
     assert check_env(MaskInItsObservation, steps=STEPS) == []
 
 
@@ -219,13 +221,15 @@ def test_a_check_leaves_everything_around_as_it_was() -> None:
     assert after == before
 
 
-def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
+def test_check_env_suppresses_the_prints_of_an_environment(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     found(next(kind for kind in BROKEN if kind.code == "prints"))
     check_env(next(kind.make for kind in BROKEN if kind.code == "prints"), steps=20)
     assert capfd.readouterr().out == ""
 
 
-def test_the_same_seed_finds_the_same() -> None:
+def test_check_env_gives_equal_findings_for_equal_seeds() -> None:
     kind = next(kind for kind in BROKEN if kind.code == "observation-bounds")
     first, again, other = (check_env(kind.make, steps=60, seed=seed) for seed in (1, 1, 2))
     assert first == again != other
@@ -297,7 +301,9 @@ def test_a_mask_that_raises_is_told_with_the_call_and_the_exception(t: int, call
 
 
 @pytest.mark.parametrize(("source", "code"), [("info", None), ("method", "mask-missing")])
-def test_masks_are_looked_for_where_the_run_looks(source: str, code: str | None) -> None:
+def test_check_config_looks_for_action_masks_in_the_configured_source(
+    source: str, code: str | None
+) -> None:
     config = EnvConfig("Taxi-v4", action_mask=source)
     found = check_config(config, 60, 0).findings
     assert [f.code for f in found] == ([code] if code else [])

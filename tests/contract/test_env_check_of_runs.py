@@ -218,7 +218,7 @@ def test_a_mask_of_actions_without_choices_is_for_whoever_asked() -> None:
 # What is no environment, and what ends its process
 
 
-def test_what_is_no_environment_is_told_so() -> None:
+def test_checking_an_object_that_is_no_gymnasium_env_reports_no_environment() -> None:
     (finding,) = found(NoEnv)
     assert finding.code == "no-environment"
     assert "NoEnv, expected a gymnasium.Env" in finding.message

@@ -209,7 +209,7 @@ def test_a_logger_that_fails_for_a_while_after_half_a_write_has_each_row_once(
 
 
 @every_logger
-def test_what_a_run_could_not_deliver_is_caught_up_afterwards_each_row_once(
+def test_catch_up_delivers_the_rows_a_logger_missed_exactly_once(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, refused, calls = LOGGERS[name], threading.Event(), itertools.count(1)

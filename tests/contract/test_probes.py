@@ -7,17 +7,36 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers.probes import ACTIONS, GAMMA, VALUES, VECTORS, with_vectors
+from helpers.probes import ACTIONS, GAMMA, LATER, VALUES, VECTORS, with_vectors
+from helpers.seeds import learned
 
 from .specs import SPECS
 
 PROBED = [name for name, spec in SPECS.items() if spec.probe]
+WITH_MEMORY = ("recurrent_ppo",)
+# Algorithms that the native engine learns, by the actions they give.
+NATIVE = {"choices": ("a2c", "dqn", "ppo"), "vectors": ("a2c", "ddpg", "ppo", "sac", "td3")}
 
 
-def trained(name: str, probe: Any) -> Any:
+def engines(actions: str, names: list[str]) -> list[Any]:
+    """Algorithms and backends: torch runs nightly where there is a native engine."""
+    return [
+        pytest.param(name, backend, marks=[pytest.mark.slow] * (len(found) > 1 and not at))
+        for name in names
+        for found in [("torch", "native") if name in NATIVE[actions] else ("torch",)]
+        for at, backend in enumerate(found)
+    ]
+
+
+OF_CHOICES = engines("choices", [name for name in PROBED if SPECS[name].choices])
+OF_VECTORS = engines("vectors", [name for name in PROBED if SPECS[name].vectors])
+OF_VECTORS_ALONE = engines("vectors", [name for name in PROBED if not SPECS[name].choices])
+
+
+def trained(name: str, backend: str, probe: Any, seed: int) -> Any:
     spec = SPECS[name]
     facade: Any = spec.facade
-    algorithm = facade(probe, seed=1, gamma=GAMMA, **spec.probe)
+    algorithm = facade(probe, seed=seed, gamma=GAMMA, backend=backend, **spec.probe)
     algorithm.train(spec.probe_total)
     return algorithm
 
@@ -31,31 +50,50 @@ def test_an_algorithm_that_is_not_probed_learns_from_no_environment_of_python() 
 
 
 @pytest.mark.parametrize("probe", VALUES)
-@pytest.mark.parametrize("name", PROBED)
-def test_values_are_those_of_the_definition(name: str, probe: str) -> None:
-    make, expected = VALUES[probe]
-    algorithm = trained(name, make if SPECS[name].choices else with_vectors(make))
-    states = torch.tensor(list(expected))[:, None]
-    with torch.inference_mode():
-        found = SPECS[name].value(algorithm.policy, states).tolist()
-    tolerance = 0.1 * max(1.0, max(abs(v) for v in expected.values()))
-    np.testing.assert_allclose(found, list(expected.values()), atol=tolerance)
+@pytest.mark.parametrize(("name", "backend"), OF_CHOICES + OF_VECTORS_ALONE)
+def test_an_algorithm_learns_the_values_of_the_definition(
+    name: str, backend: str, probe: str
+) -> None:
+    make, expected, tolerance = VALUES[probe]
+    left_out = LATER.get(probe, ()) if name in WITH_MEMORY else ()
+    asked = {state: worth for state, worth in expected.items() if state not in left_out}
+    states, values = torch.tensor(list(asked))[:, None], np.array(list(asked.values()))
+
+    def closeness(seed: int) -> float:
+        shown = make if SPECS[name].choices else with_vectors(make)
+        algorithm = trained(name, backend, shown, seed)
+        with torch.inference_mode():
+            found = SPECS[name].value(algorithm.policy, states).numpy()
+        return -float(np.abs(found - values).max())
+
+    assert learned(closeness, at_least=-tolerance)
 
 
 @pytest.mark.parametrize("probe", ACTIONS)
-@pytest.mark.parametrize("name", [n for n in PROBED if SPECS[n].choices])
-def test_the_right_action_is_chosen_where_it_is_right(name: str, probe: str) -> None:
+@pytest.mark.parametrize(("name", "backend"), OF_CHOICES)
+def test_an_algorithm_chooses_the_right_action_in_each_state(
+    name: str, backend: str, probe: str
+) -> None:
     make, expected = ACTIONS[probe]
-    algorithm = trained(name, make)
-    act = SPECS[name].action
-    taken = [act(algorithm, np.array([state], np.float32)) for state in expected]
-    assert taken == list(expected.values())
+
+    def right(seed: int) -> float:
+        algorithm = trained(name, backend, make, seed)
+        act = SPECS[name].action
+        taken = [act(algorithm, np.array([state], np.float32)) for state in expected]
+        return float(np.mean(np.equal(taken, list(expected.values()))))
+
+    assert learned(right, at_least=1.0)
 
 
-@pytest.mark.parametrize("name", [n for n in PROBED if SPECS[n].vectors])
-def test_the_mean_of_a_vector_goes_where_it_should(name: str) -> None:
+@pytest.mark.parametrize(("name", "backend"), OF_VECTORS)
+def test_the_mean_of_a_vector_goes_to_the_best_action(name: str, backend: str) -> None:
     make, expected = VECTORS["vector"]
-    algorithm = trained(name, make)
-    act = SPECS[name].action
-    taken = [float(act(algorithm, np.array([state], np.float32))[0]) for state in expected]
-    np.testing.assert_allclose(taken, list(expected.values()), atol=0.15)
+
+    def closeness(seed: int) -> float:
+        algorithm = trained(name, backend, make, seed)
+        act = SPECS[name].action
+        taken = [float(act(algorithm, np.array([state], np.float32))[0]) for state in expected]
+        return -float(np.abs(np.subtract(taken, list(expected.values()))).max())
+
+    # An action that is always 0 is 0.5 off; of 20 seeds of the native algorithms the worst was 0.12.
+    assert learned(closeness, at_least=-0.3)

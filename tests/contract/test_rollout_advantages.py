@@ -91,7 +91,7 @@ def test_a_wrong_truncation_rule_is_far_from_what_is_collected(rule: str) -> Non
     assert np.abs(grid(rollout.advantages) - wrong).max() > 0.1 * np.abs(wrong).max()
 
 
-def test_truncation_bootstraps_the_final_observation_and_cuts_the_trace() -> None:
+def test_collected_advantages_bootstrap_at_truncation_and_cut_the_trace() -> None:
     rng = np.random.default_rng(1)
     obs, finals, rewards, terminated, truncated = random_script(rng, 3, N_ENVS)
     terminated[:], truncated[:], truncated[1] = False, False, True
@@ -157,7 +157,7 @@ def test_lambda_one_is_the_discounted_return_minus_the_value() -> None:
         assert grid(rollout.returns)[t] == pytest.approx(total, abs=1e-4)
 
 
-def test_lambda_zero_is_the_one_step_error() -> None:
+def test_advantages_with_lambda_zero_equal_the_one_step_td_error() -> None:
     script = random_script(np.random.default_rng(7), 20, N_ENVS)
     (rollout,) = collect_all(script, 0.9, 0.0, [20])
     obs, _, rewards, terminated, _ = script
@@ -176,7 +176,9 @@ def test_a_three_step_time_limit_contains_gamma_times_the_value() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_the_kernels_equal_the_definition(dtype: type[np.floating[Any]]) -> None:
+def test_time_major_and_batched_gae_kernels_equal_the_definition(
+    dtype: type[np.floating[Any]],
+) -> None:
     tolerance = 1e-6 if dtype is np.float32 else 1e-12
     for seed in range(4):
         script = random_script(np.random.default_rng(seed), 40, N_ENVS)

@@ -14,13 +14,12 @@ import pytest
 import torch
 from helpers.factored import SPACES, require_form
 from helpers.seen import SEEN, Samples
+from helpers.selection import each_value_once
 
 from rlox.algorithms import ALGORITHMS, RecurrentPPO
 from rlox.envs.actions import ActionCodec
 from rlox.envs.check.fits import fits
 from rlox.envs.spaces import ObservationCodec
-
-pytestmark = pytest.mark.ci
 
 TOTAL = 16
 ROLLOUT: dict[str, Any] = {"n_envs": 2, "n_steps": 4}
@@ -46,17 +45,22 @@ def takes(seen: Any, done: Any) -> list[str]:
     return [name for name in OPTIONS if not why[name] and name not in unbounded]
 
 
-def test_there_are_twenty_kinds_of_observations_and_ten_of_actions_at_least() -> None:
+def test_the_pairs_cover_20_observation_and_10_action_spaces_and_every_algorithm() -> None:
     assert len(SEEN) >= 20
     assert len(ACTIONS) >= 10
-    turns = [takes(SEEN[seen], SPACES[done]) for seen, done in PAIRS]
-    assert {turn[i % len(turn)] for i, turn in enumerate(turns)} == set(OPTIONS)
+    assert {name for name, *_ in turns()} == set(OPTIONS)
 
 
-@pytest.mark.parametrize(("number", "seen", "done"), [(i, *pair) for i, pair in enumerate(PAIRS)])
-def test_both_kinds_go_together(number: int, seen: str, done: str, tmp_path: Path) -> None:
-    names = takes(SEEN[seen], SPACES[done])
-    name = names[number % len(names)]
+def turns() -> list[tuple[str, str, str]]:
+    """Each pair of spaces with the algorithm whose turn it is among those that take both."""
+    able = [takes(SEEN[seen], SPACES[done]) for seen, done in PAIRS]
+    return [(names[i % len(names)], *PAIRS[i]) for i, names in enumerate(able)]
+
+
+@pytest.mark.parametrize(("name", "seen", "done"), each_value_once(turns()))
+def test_an_algorithm_takes_each_observation_kind_with_each_action_kind(
+    name: str, seen: str, done: str, tmp_path: Path
+) -> None:
     options = {"seed": 3, "net_arch": (6,), **OPTIONS[name]}
     if ObservationCodec.of(SEEN[seen]).images:
         options["encoder_features"] = 5

@@ -1,27 +1,32 @@
 """CPU seconds of each part of the tests beside what `tests/budgets.toml` allows.
 
-Seconds are of processor time, of the test process and the children it waited for, so a machine
-that is busy with others counts the same. They are scaled by how slow this processor is (`slowness`).
-A part is a folder, `unit/core` or `security`, or the longest beginning that the table lists.
+Seconds are of processor time, of the test process and the children it waited for. They are divided by how
+slow the processor was while the tests ran: a loop of known work is timed in every process once a minute. A
+part is a folder, `unit/core` or `security`, or the longest entry of the table that begins its path.
 """
 
 from __future__ import annotations
 
 import os
+import statistics
+import subprocess
 import time
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-LIMIT = 2.0
-"""Times its budget that a part may take before a run that is judged fails."""
+WARN, FAIL = 2.0, 4.0
+"""How many times its budget a part may take before it is reported, and before CI fails."""
 REFERENCE = 0.12
-"""CPU seconds of `_known_work` on the machine that the budgets were written on."""
-PROPERTY = "cpu seconds"
+"""CPU seconds of `known_work` on the machine that the budgets were written on."""
+EVERY = 60.0
+"""Seconds between two samples of the processor's speed."""
+CPU, SPEED = "cpu seconds", "known work"
 
 
 def cpu_seconds() -> float:
@@ -30,7 +35,7 @@ def cpu_seconds() -> float:
     return now.user + now.system + now.children_user + now.children_system
 
 
-def part_of(nodeid: str, listed: Mapping[str, float]) -> str:
+def part_of(nodeid: str, listed: Iterable[str]) -> str:
     """The part that a test belongs to: its folder, or the longest entry that begins its path."""
     path = nodeid.split("::")[0].partition("tests/")[2] or nodeid.split("::")[0]
     fits = [name for name in listed if path == name or path.startswith(name + "/")]
@@ -39,15 +44,7 @@ def part_of(nodeid: str, listed: Mapping[str, float]) -> str:
     return "/".join(path.split("/")[:-1][:2]) or path
 
 
-def overspent(
-    spent: Mapping[str, float], listed: Mapping[str, float], new: float, slowness: float
-) -> dict[str, float]:
-    """How many times its budget each part took, of those beyond `LIMIT`."""
-    ratios = {part: s / slowness / listed.get(part, new) for part, s in spent.items()}
-    return {part: ratio for part, ratio in ratios.items() if ratio > LIMIT}
-
-
-def _known_work() -> float:
+def known_work() -> float:
     """CPU seconds of work that is the same everywhere."""
     begun = time.process_time()
     for size in range(1, 1_500):
@@ -55,33 +52,52 @@ def _known_work() -> float:
     return time.process_time() - begun
 
 
-def slowness() -> float:
-    """How many times the CPU seconds of the reference machine this one needs, at least 1."""
-    return max(1.0, min(_known_work() for _ in range(3)) / REFERENCE)
+@dataclass(frozen=True)
+class Table:
+    """Budgets in CPU seconds; `commit` is where they were measured."""
+
+    budgets: Mapping[str, float]
+    new: float
+    commit: str
+
+    @classmethod
+    def read(cls, path: Path) -> Table:
+        read = tomllib.loads(path.read_text(encoding="utf-8"))
+        return cls(read["budgets"], read["new"], read["commit"])
+
+    def overspent(self, spent: Mapping[str, float], slowness: float) -> dict[str, float]:
+        """How many times its budget each part took, of those beyond `WARN`."""
+        ratios = {
+            part: s / slowness / self.budgets.get(part, self.new) for part, s in spent.items()
+        }
+        return {part: ratio for part, ratio in ratios.items() if ratio > WARN}
+
+    def changed(self, tests: Path) -> set[str]:
+        """Parts whose files changed since the budgets were measured; empty where git cannot say."""
+        done = subprocess.run(
+            ["git", "diff", "--name-only", self.commit, "HEAD", "--", tests],
+            cwd=tests, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        files = done.stdout.split() if done.returncode == 0 else []
+        return {part_of(file, self.budgets) for file in files}
 
 
-def table(path: Path, tier: str) -> tuple[dict[str, float], float]:
-    """The budgets of a tier, and that of a part without one."""
-    read = tomllib.loads(path.read_text(encoding="utf-8"))
-    return read[tier], read["new"][tier]
-
-
-def watch(config: pytest.Config, path: Path, tier: str) -> None:
-    """Count the seconds of a run of one whole tier; a tier that was asked for is judged as well."""
-    if tier == "all" or os.environ.get("RLOX_FULL") == "1":
-        return
-    # by the process that collects the reports
-    judged = bool(os.environ.get("RLOX_TIER")) and not hasattr(config, "workerinput")
-    config.pluginmanager.register(Budgets(path, tier, judged), "rlox-budgets")
+def watch(config: pytest.Config, path: Path) -> None:
+    """Count the seconds of a whole run; in CI a part far beyond its budget fails the run."""
+    if config.args_source is pytest.Config.ArgsSource.ARGS or config.option.markexpr:
+        return  # a run of some tests
+    judged = bool(os.environ.get("CI")) and not hasattr(config, "workerinput")
+    config.pluginmanager.register(Budgets(path, judged), "rlox-budgets")
 
 
 class Budgets:
-    """The plugin that counts, reports, and fails a run of a named tier beyond `LIMIT`."""
+    """The plugin that counts, reports, and in CI fails a run beyond `FAIL`."""
 
-    def __init__(self, path: Path, tier: str, judged: bool) -> None:
-        self.listed, self.new = table(path, tier)
-        self.tier, self.judged, self.mark = tier, judged, cpu_seconds()
+    def __init__(self, path: Path, judged: bool) -> None:
+        self.table, self.tests, self.judged = Table.read(path), path.parent, judged
+        self.mark, self.sampled = cpu_seconds(), -EVERY
         self.spent: dict[str, float] = defaultdict(float)
+        self.samples: list[float] = []
 
     def since(self) -> float:
         """CPU seconds since it was last asked."""
@@ -92,35 +108,49 @@ class Budgets:
         self.since()
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self) -> Iterator[Any]:
-        """Each phase's report carries its seconds, from a worker of pytest-xdist too."""
+    def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> Iterator[Any]:
+        """Each report carries its seconds, and once a minute a sample, from workers too."""
         report = yield
-        report.user_properties = [*report.user_properties, (PROPERTY, self.since())]
+        report.user_properties = [*report.user_properties, (CPU, self.since())]
+        if call.when == "teardown" and time.monotonic() - self.sampled >= EVERY:
+            self.sampled = time.monotonic()
+            report.user_properties.append((SPEED, known_work()))
+            self.since()
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        seconds = sum(float(s) for name, s in report.user_properties if name == PROPERTY)
-        self.spent[part_of(report.nodeid, self.listed)] += seconds
+        for name, value in report.user_properties:
+            if name == CPU:
+                self.spent[part_of(report.nodeid, self.table.budgets)] += float(value)
+            elif name == SPEED:
+                self.samples.append(float(value))
+
+    @property
+    def slowness(self) -> float:
+        """How many times the CPU seconds of the reference machine this one needed."""
+        return statistics.median(self.samples) / REFERENCE if self.samples else 1.0
+
+    def failing(self) -> dict[str, float]:
+        """Parts that fail the run: far beyond their budget, and changed since it was measured."""
+        beyond = self.table.overspent(self.spent, self.slowness)
+        if not self.judged or not any(ratio > FAIL for ratio in beyond.values()):
+            return {}
+        changed = self.table.changed(self.tests)
+        return {part: r for part, r in beyond.items() if r > FAIL and part in changed}
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        if self.judged and session.exitstatus == 0 and self.beyond():
+        if session.exitstatus == 0 and self.failing():
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-    def beyond(self) -> dict[str, float]:
-        """The parts beyond the limit; the processor is only measured when it matters."""
-        if not overspent(self.spent, self.listed, self.new, 1.0):
-            return {}
-        return overspent(self.spent, self.listed, self.new, slowness())
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         if not self.spent:
             return
         write = terminalreporter.write_line
-        terminalreporter.section(f"CPU seconds, tier {self.tier}")
+        terminalreporter.section(f"CPU seconds; known work took {self.slowness:.2f} of its time")
         for part, seconds in sorted(self.spent.items(), key=lambda entry: -entry[1]):
-            budget = self.listed.get(part, self.new)
-            write(f"{seconds:7.1f} of {budget:5.0f}  {part}")
-        write(f"{sum(self.spent.values()):7.1f} of {sum(self.listed.values()):5.0f}  all")
-        for part, ratio in self.beyond().items():
-            word = "over budget, which fails this run" if self.judged else "over budget"
+            write(f"{seconds:7.1f} of {self.table.budgets.get(part, self.table.new):5.0f}  {part}")
+        write(f"{sum(self.spent.values()):7.1f} of {sum(self.table.budgets.values()):5.0f}  all")
+        failing = self.failing()
+        for part, ratio in self.table.overspent(self.spent, self.slowness).items():
+            word = "over budget, which fails this run" if part in failing else "over budget"
             write(f"{part}: {word}: {ratio:.1f} times what tests/budgets.toml allows it")

@@ -1,23 +1,15 @@
-"""The command line, called in this process and in an empty folder."""
+"""What tests of the command line share: small settings, results, environments that are refused or break."""
 
 from __future__ import annotations
 
-import contextlib
-import io
-import logging
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
-import pytest
 from gymnasium import spaces
-
-from rlox_cli import plot
-from rlox_cli.main import main
 
 # Few steps and episodes: these tests are about the runner, not about learning.
 TINY = (
@@ -39,23 +31,6 @@ class Result:
 
 
 Cli = Callable[..., Result]
-
-
-@pytest.fixture
-def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
-    monkeypatch.delenv("RLOX_CONF_PATH", raising=False)
-    # Drawing takes longer than these runs; the tests that need the picture put it back.
-    monkeypatch.setattr(plot, "learning_curve", lambda run: None)
-
-    def call(*args: str) -> Result:
-        capsys.readouterr()
-        code = main(args)
-        captured = capsys.readouterr()
-        return Result(code, captured.out, captured.err)
-
-    return call
 
 
 class DictObservation(gym.Env[Any, Any]):
@@ -88,43 +63,6 @@ class Breaking(gym.Env[Any, Any]):
         if self.left < 0:
             raise RuntimeError("the motor burnt out")
         return np.zeros(2, np.float32), 1.0, self.left % 10 == 0, False, {}
-
-
-@pytest.fixture(autouse=True)
-def registered() -> Iterator[None]:
-    added = {"DictObs-v0": DictObservation, "Breaking-v0": Breaking}
-    for name, cls in added.items():
-        gym.register(name, cls)
-    yield
-    for name in added:
-        gym.registry.pop(name)
-
-
-@pytest.fixture(autouse=True)
-def logging_restored() -> Iterator[None]:
-    """Hydra's --info turns on debug logging for the rest of the process."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-
-
-@pytest.fixture(scope="session")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One short run, for the tests that only read it."""
-    root = tmp_path_factory.mktemp("template")
-    with contextlib.redirect_stdout(io.StringIO()):
-        assert main(["train", *TINY, f"run_root={root}"]) == 0
-    return only_run(root)
-
-
-@pytest.fixture
-def trained(cli: Cli, template: Path, tmp_path: Path) -> Path:
-    """A copy of that run, as a path relative to the current folder."""
-    target = Path("runs/CartPole-v1/ppo") / template.name
-    shutil.copytree(template, tmp_path / target, symlinks=True)
-    return target
 
 
 def assert_explained(result: Result, hint: str, folder: Path) -> None:

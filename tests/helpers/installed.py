@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-
-import pytest
 
 from rlox import plugins
 from rlox.algorithms import ALGORITHMS
@@ -39,32 +36,7 @@ def write_package(
     return site
 
 
-@pytest.fixture
-def install(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Install]:
-    """Installs packages for one test; afterwards nothing of them is known any more."""
-    before, places = set(sys.modules), list[Path]()
-
-    def add(name: str, points: Mapping[str, str], files: Mapping[str, str] | None = None) -> Path:
-        site = write_package(tmp_path_factory.mktemp("site"), name, points, files)
-        places.append(site)
-        monkeypatch.syspath_prepend(site)
-        if any(value.startswith("rlox_example") for value in points.values()):
-            monkeypatch.syspath_prepend(EXAMPLE)
-            places.append(EXAMPLE)
-        _forget()
-        return site
-
-    yield add
-    for module in set(sys.modules) - before:
-        home = getattr(sys.modules[module], "__file__", None) or ""
-        if any(str(place) in home for place in places):
-            del sys.modules[module]
-    _forget()
-
-
-def _forget() -> None:
+def forget() -> None:
     """What was found and imported before."""
     plugins.offers.cache_clear()
     ids.plugged.cache_clear()

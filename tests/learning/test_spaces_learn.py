@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 from helpers.riddles import RIDDLES, Riddle
+from helpers.seeds import learned
 
 from rlox.algorithms import DQN, PPO, SAC
 from rlox.envs.spaces import ObservationCodec
 
-pytestmark = pytest.mark.learning
-
-NETS: dict[str, Any] = {"net_arch": (32,), "gamma": 0.0, "seed": 1}
+NETS: dict[str, Any] = {"net_arch": (32,), "gamma": 0.0}
 SETTINGS: dict[Any, dict[str, Any]] = {
     PPO: {
         "n_envs": 16, "n_steps": 16, "n_epochs": 4, "batch_size": 64, "learning_rate": 2e-3,
@@ -29,22 +28,39 @@ SETTINGS: dict[Any, dict[str, Any]] = {
         "ent_coef": "0.01", "n_critics": 1, "n_envs": 4,
     },
 }  # fmt: skip
+CI = (PPO, "native")  # the others nightly
 # Steps for vectors, and for images.
 TOTALS = {PPO: (6_144, 6_144), DQN: (3_000, 3_000), SAC: (8_000, 6_000)}
 # A policy of tanh that is thrown to its bounds early has no slope to come back by.
 OF_IMAGES: dict[Any, dict[str, Any]] = {PPO: {}, DQN: {}, SAC: {"learning_rate": 5e-4}}
+# Of eight combinations 2 of 20 seeds miss one, a mean reward of 0.75; three missed ones make 0.25.
+AT_LEAST = {"every part of a Tuple": 0.4}
+IMAGES = [kind for kind, (space, _) in RIDDLES.items() if ObservationCodec.of(space).images]
 # SAC takes minutes for images alone.
-SLOW = [(SAC, kind) for kind in ("a small image", "an image", "the movement between frames")]
-CASES = [(facade, kind) for facade in SETTINGS for kind in RIDDLES if (facade, kind) not in SLOW]
+LEFT_OUT = [(SAC, kind) for kind in IMAGES if kind != "an image and a vector"]
+CASES = [
+    pytest.param(facade, kind, backend, marks=[pytest.mark.slow] * ((facade, backend) != CI))
+    for facade in SETTINGS
+    for kind in RIDDLES
+    for backend in (["torch"] if kind in IMAGES else ["torch", "native"])
+    if (facade, kind) not in LEFT_OUT
+]
 
 
-@pytest.mark.parametrize(("facade", "kind"), CASES)
-def test_a_riddle_is_answered_by_who_sees_all_of_it(facade: Any, kind: str) -> None:
+@pytest.mark.parametrize(("facade", "kind", "backend"), CASES)
+def test_a_riddle_is_answered_by_an_algorithm_that_sees_all_of_it(
+    facade: Any, kind: str, backend: str
+) -> None:
+    """Without one of its parts the mean reward is 0."""
     space, ask = RIDDLES[kind]
-    images = bool(ObservationCodec.of(space).images)
-    options = NETS | SETTINGS[facade]
-    if images:
+    options = NETS | SETTINGS[facade] | {"backend": backend}
+    if kind in IMAGES:
         options |= {"encoder_features": 32, **OF_IMAGES[facade]}
-    algorithm = facade(lambda: Riddle(space, ask, facade is SAC), **options)
-    algorithm.train(TOTALS[facade][images])
-    assert algorithm.evaluate(100).mean >= 0.8
+
+    def score(seed: int) -> float:
+        algorithm = facade(lambda: Riddle(space, ask, facade is SAC), seed=seed, **options)
+        algorithm.train(TOTALS[facade][kind in IMAGES])
+        mean: float = algorithm.evaluate(100).mean
+        return mean
+
+    assert learned(score, at_least=AT_LEAST.get(kind, 0.8))

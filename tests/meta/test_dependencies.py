@@ -85,7 +85,7 @@ def test_who_builds_the_wheel_downloads_no_tensor_library():
     assert not {*BESIDE, *EXCEPTIONS, "candle-core", "burn-tensor"} & names
 
 
-def test_both_workspaces_hold_code_to_the_same_rules_and_versions():
+def test_the_two_cargo_workspaces_share_lints_profiles_and_core_versions():
     trees = [
         tomllib.loads((folder / "Cargo.toml").read_text(encoding="utf-8"))
         for folder in (ROOT, LIBRARIES)

@@ -32,7 +32,9 @@ def test_every_line_is_held_by_tests_that_there_are() -> None:
     assert [f for f in whole if not any(name[:5] == "test_" for name in functions_of(f))] == []
 
 
-def test_the_command_runs_each_of_them_once_with_the_options_it_is_given(monkeypatch: Any) -> None:
+def test_the_first_hour_command_runs_each_listed_test_once_with_its_options(
+    monkeypatch: Any,
+) -> None:
     ran: list[list[str]] = []
 
     def run(line: list[str], **options: Any) -> Any:

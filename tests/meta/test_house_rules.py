@@ -90,7 +90,7 @@ def functions(path: Path) -> Iterator[tuple[str, int]]:
             yield head[2], lines[start:].index(head[1] + "}") + 1
 
 
-def test_the_rules_see_the_project():
+def test_the_house_rules_scan_the_projects_files_and_no_build_output():
     names = {str(p.relative_to(ROOT)) for p in CODE}
     assert {"rlox/types.py", "rlox_cli/main.py", "rust/rlox-core/src/lib.rs"} <= names
     assert "rlox/runs/algorithm.py" in names  # `/runs/` of .gitignore is the folder at the root
@@ -178,7 +178,7 @@ def checks_something(test: ast.AST, helpers: Collection[str] = ()) -> bool:
     [p for p in PYTHON if p.relative_to(ROOT).parts[0] == "tests" and p.name.startswith("test_")],
     ids=lambda p: str(p.relative_to(ROOT)),
 )
-def test_every_test_can_fail(path):
+def test_every_test_function_contains_a_check_that_can_fail(path):
     found = [n for n in ast.walk(ast.parse(text_of(path))) if isinstance(n, ast.FunctionDef)]
     tests = [f for f in found if f.name.startswith("test_")]
     assert tests, "a test file without tests"

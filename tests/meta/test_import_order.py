@@ -76,7 +76,7 @@ def test_the_runner_uses_the_library_by_its_modules(path):
         "from rlox_cli.main import main; assert main(['train', 'algo.clpi=1']) == 2",
     ],
 )
-def test_torch_is_not_imported_by(code, workdir):
+def test_importing_rlox_and_composing_a_config_imports_no_torch(code, workdir):
     check = f"import sys; {code}; sys.exit('torch' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr or "torch was imported"

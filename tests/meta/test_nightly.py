@@ -93,7 +93,7 @@ def test_the_report_has_counts_the_commit_and_the_machine(root: Path) -> None:
         assert entry["date"].endswith("+00:00")
 
 
-def test_what_a_script_counts_stands_in_the_report(root: Path) -> None:
+def test_the_nightly_report_contains_the_counts_that_a_script_prints(root: Path) -> None:
     main(["counted"], TABLE, root)
     assert report(root)["counted"]["counts"] == {"caught": 7}
 

@@ -226,7 +226,9 @@ def test_the_middle_of_ten_scores_is_the_mean_of_six_of_them():
     assert leg["sb3"]["iqm"] == pytest.approx(sum(six) / 6)
 
 
-def test_the_command_says_what_differs(tmp_path, monkeypatch, capsys):
+def test_the_agree_command_prints_figures_that_differ_and_exits_with_1(
+    tmp_path, monkeypatch, capsys
+):
     before, after = tmp_path / "before.json", tmp_path / "after.json"
     scores = [500.0, 497.0, 499.0, 500.0, 495.0]
     before.write_text(json.dumps({"ppo": {"iqm": 498.6, "scores": scores}, "old": [1.0, 2.0]}))
@@ -241,7 +243,7 @@ def test_the_command_says_what_differs(tmp_path, monkeypatch, capsys):
     assert agree.main() == 0
 
 
-def test_a_file_that_cannot_be_compared_is_told(tmp_path, monkeypatch):
+def test_the_agree_command_names_a_file_that_it_cannot_compare(tmp_path, monkeypatch):
     path = tmp_path / "figures.json"
     for text, said in (("{", "figures.json: "), ("{}", "expected has no figures")):
         path.write_text(text)

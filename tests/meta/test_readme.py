@@ -124,7 +124,7 @@ def test_a_file_that_a_page_shows_composes(page, block, workdir, capsys):
     assert SETS[name] in captured.out
 
 
-def test_the_pages_show_what_is_tried():
+def test_the_checked_python_blocks_include_the_readme_and_buffers_page():
     assert {page.name for page, _ in PYTHON} >= {"buffers.md", "README.md"}
 
 

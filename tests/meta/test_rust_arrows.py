@@ -221,7 +221,7 @@ def test_rooms_use_their_own_row_and_the_rows_below(crate):
 
 
 @pytest.mark.parametrize("crate", ROOMS)
-def test_no_files_stand_in_a_circle(crate):
+def test_no_files_of_a_rust_crate_import_each_other_in_a_cycle(crate):
     assert circles(read(crate).arrows) == []
 
 

@@ -290,7 +290,7 @@ CHECKS = (
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda c: c.__name__)
-def test_the_printed_example_runs_and_gives_what_it_says(check, workdir):
+def test_every_seed_snippet_runs_and_gives_the_results_it_promises(check, workdir):
     path = SNIPPETS / f"{check.__name__}.py"
     code = path.read_text(encoding="utf-8").replace(COLD, str(workdir / "cold.bin"))
     if path.stem in LONG and "RLOX_FULL" not in os.environ:
@@ -302,5 +302,5 @@ def test_the_printed_example_runs_and_gives_what_it_says(check, workdir):
     check(ran)
 
 
-def test_every_example_is_checked():
+def test_every_file_of_seed_snippets_has_a_check_of_its_own():
     assert {p.stem for p in SNIPPETS.glob("*.py")} == {check.__name__ for check in CHECKS}

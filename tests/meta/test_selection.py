@@ -1,38 +1,42 @@
-"""Every test has a tier; a run takes the tests of one; budgets are counted, also with workers."""
+"""Marks decide which tests run, measured seconds their order; budgets are counted, also with workers."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
-from helpers import budgets, tiers
+import seconds
+from helpers import budgets, selection
 
 TESTS = Path(__file__).resolve().parents[1]
 CONFTEST = """
 from pathlib import Path
+from helpers import selection
 from helpers.budgets import watch
-from helpers.tiers import Selection
+
+selection.MEASURED = Path(__file__).with_name("seconds.json")
 
 def pytest_configure(config):
-    selection = Selection(config)
-    config.pluginmanager.register(selection)
-    watch(config, Path(__file__).with_name("budgets.toml"), selection.tier)
+    config.pluginmanager.register(selection.Selection(config))
+    watch(config, Path(__file__).with_name("budgets.toml"))
 """
 TREE = {
     "conftest.py": CONFTEST,
-    "budgets.toml": "[new]\ndefault = 15\nci = 15\nserial = 15\n"
-    "[default]\n'unit/part' = 15\n[ci]\n[serial]\n",
-    "unit/part/test_quick.py": "import pytest\n"
+    "seconds.json": '{"seconds": {"tests/b/test_long.py": 90, "tests/a/test_marks.py": 1}}',
+    "budgets.toml": "new = 15\ncommit = 'none'\n[budgets]\n'unit/part' = 15\n",
+    "a/test_marks.py": "import pytest\n"
     "def test_quick(): assert 1\n"
-    "@pytest.mark.serial\ndef test_alone(): assert 1\n"
-    "@pytest.mark.ci\ndef test_long(): assert 1\n",
-    "reliability/test_fault.py": "import pytest\n"
-    "@pytest.mark.smoke\ndef test_one(): assert 1\n"
-    "def test_all(): assert 1\n",
-    "property/test_law.py": "def test_law(): assert 1\n",
+    "@pytest.mark.alone\ndef test_alone(): assert 1\n"
+    "@pytest.mark.slow\ndef test_slow(): assert 1\n"
+    "@pytest.mark.slow\n@pytest.mark.alone\ndef test_both(): assert 1\n",
+    "b/test_long.py": "def test_long(): assert 1\n",
+    "c/test_unmeasured.py": "def test_unmeasured(): assert 1\n",
 }
 WORK = """
 import subprocess, sys, time
@@ -50,7 +54,7 @@ def made(folder: Path, **more: str) -> Path:
         path.write_text(text, encoding="utf-8")
     (folder / "pytest.ini").write_text(
         "[pytest]\ntestpaths = tests\naddopts = --strict-markers --import-mode=importlib\n"
-        "markers =\n smoke\n ci\n serial\n",
+        "markers =\n slow\n alone\n",
         encoding="utf-8",
     )
     return folder
@@ -58,9 +62,11 @@ def made(folder: Path, **more: str) -> Path:
 
 def ran(folder: Path, *arguments: str, **environ: str) -> tuple[int, str]:
     """Exit code and output of pytest in `folder`."""
-    mine = {k: v for k, v in os.environ.items() if not k.startswith(("RLOX_", "PYTEST_"))}
+    own = ("RLOX_", "PYTEST_")
+    mine = {k: v for k, v in os.environ.items() if not k.startswith(own) and k != "CI"}
+    plugins = ["-p", "no:cacheprovider", "-p", "xdist", "-p", "pytest_timeout"]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "-p", "xdist", *arguments],
+        [sys.executable, "-m", "pytest", "-v", *plugins, *arguments],
         cwd=folder,
         env=mine | {"PYTHONPATH": str(TESTS), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} | environ,
         capture_output=True,
@@ -69,60 +75,73 @@ def ran(folder: Path, *arguments: str, **environ: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def passed(output: str) -> set[str]:
-    """Names of the tests that passed."""
+def passed(output: str) -> list[str]:
+    """Names of the tests that passed, in their order."""
     lines = [line for line in output.splitlines() if "PASSED" in line and "::" in line]
-    return {line.split("::")[1].split()[0].removesuffix("@") for line in lines}
-
-
-def test_every_folder_of_tests_has_a_rule():
-    assert tiers.folders_with_tests(TESTS) <= tiers.FOLDERS.keys()
-    assert {tier for rule in tiers.FOLDERS.values() for tier in rule} <= set(tiers.TIERS)
-    assert set(tiers.MARKS.values()) <= set(tiers.TIERS)
-
-
-def test_a_tests_own_mark_decides_before_its_folder():
-    assert tiers.tiers_of("tests/unit/core/test_x.py::test_y[a/b]", []) == ("default",)
-    assert tiers.tiers_of("tests/reliability/test_x.py::test_y", ["parametrize"]) == ("ci",)
-    assert tiers.tiers_of("tests/reliability/test_x.py::test_y", ["smoke"]) == ("default",)
-    assert tiers.tiers_of("tests/unit/test_x.py::test_y", ["serial", "ci"]) == ("serial",)
-    assert tiers.tiers_of("tests/property/test_x.py::test_y", []) == ("default", "ci")
-
-
-@pytest.mark.parametrize("nodeid", ["tests/new/test_x.py::test_y", "tests/test_x.py::test_y"])
-def test_a_test_without_a_tier_is_refused(nodeid: str):
-    with pytest.raises(pytest.UsageError, match="has no tier"):
-        tiers.tiers_of(nodeid, [])
-
-
-def test_the_tier_is_the_one_asked_for_or_follows_from_what_is_named():
-    assert tiers.chosen({}, named=False) == "default"
-    assert tiers.chosen({}, named=True) == "all"
-    assert tiers.chosen({"RLOX_FULL": "1"}, named=False) == "all"
-    assert tiers.chosen({"RLOX_TIER": "ci", "RLOX_FULL": "1"}, named=True) == "ci"
-    with pytest.raises(pytest.UsageError, match="expected one of default, ci, serial, all"):
-        tiers.chosen({"RLOX_TIER": "slow"}, named=False)
+    return [line.split("::")[1].split()[0].removesuffix("@") for line in lines]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "tier", "expected"),
+    ("arguments", "environ", "expected"),
     [
-        ((), "", {"test_quick", "test_one", "test_law"}),
-        (("-n", "2"), "ci", {"test_long", "test_all", "test_law"}),
-        ((), "serial", {"test_alone"}),
-        (("tests/reliability",), "", {"test_one", "test_all"}),
-        (("-n", "1", "tests/unit"), "", {"test_quick", "test_long"}),
+        ((), {}, {"test_quick", "test_alone"}),
+        (("-n", "2"), {}, {"test_quick"}),
+        ((), {"RLOX_NIGHTLY": "1"}, {"test_quick", "test_alone", "test_slow", "test_both"}),
+        (("-n", "1"), {"RLOX_NIGHTLY": "1"}, {"test_quick", "test_slow"}),
+        (("-m", "slow"), {}, {"test_slow", "test_both"}),
+        (("-m", "alone and not slow"), {}, {"test_alone"}),
+        (("tests/a/test_marks.py::test_slow",), {}, {"test_slow"}),
     ],
 )
-def test_a_run_has_the_tests_of_its_tier(arguments, tier, expected, tmp_path):
-    code, output = ran(made(tmp_path), *arguments, **({"RLOX_TIER": tier} if tier else {}))
-    assert (code, passed(output)) == (0, expected), output
+def test_marks_decide_which_tests_run(arguments, environ, expected, tmp_path):
+    code, output = ran(made(tmp_path), *arguments, **environ)
+    found = {name for name in passed(output) if name not in ("test_long", "test_unmeasured")}
+    assert (code, found) == (0, expected), output
 
 
-def test_the_serial_tier_refuses_workers(tmp_path):
-    code, output = ran(made(tmp_path), "-n", "2", RLOX_TIER="serial")
-    assert code == pytest.ExitCode.USAGE_ERROR
-    assert "without -n" in output
+def test_workers_take_the_longest_files_first(tmp_path):
+    code, output = ran(made(tmp_path), "-n", "1")
+    assert (code, passed(output)) == (0, ["test_long", "test_unmeasured", "test_quick"]), output
+
+
+def test_files_of_one_folder_stay_together_where_they_share_what_is_built():
+    nodeids = ["tests/packaging/test_a.py::test_1", "tests/unit/test_b.py::test_2"]
+    assert [selection.scope_of(n) for n in nodeids] == ["tests/packaging/", "tests/unit/test_b.py"]
+    nodeids = ["tests/x.py::a", "tests/packaging/p.py::b", "tests/packaging/q.py::c"]
+    measured = {"tests/x.py": 5.0, "tests/packaging/p.py": 3.0, "tests/packaging/q.py": 3.0}
+    assert selection.longest_first(nodeids, measured) == [1, 2, 0]
+
+
+@pytest.mark.parametrize(("mark", "limit"), [("", 120), ("@pytest.mark.slow\n", 900)])
+@pytest.mark.parametrize(("loaded", "times"), [("0", 1), ("1", 5)])
+def test_a_test_has_a_limit_of_seconds_by_its_mark(mark, limit, loaded, times, tmp_path):
+    source = (
+        f"import pytest\n{mark}def test_limit(request):\n"
+        f"    assert request.node.get_closest_marker('timeout').args == ({limit * times},)\n"
+    )
+    code, output = ran(
+        made(tmp_path, **{"d/test_limit.py": source}), "tests/d/test_limit.py::test_limit",
+        RLOX_LOADED=loaded,
+    )  # fmt: skip
+    assert code == 0, output
+
+
+def test_every_measured_file_exists_and_has_seconds():
+    measured = json.loads((TESTS / "seconds.json").read_text(encoding="utf-8"))["seconds"]
+    assert [file for file in measured if not (TESTS.parent / file).is_file()] == []
+    assert all(value >= 0 for value in measured.values())
+
+
+def test_seconds_of_a_file_are_those_of_its_tests_in_all_reports(tmp_path):
+    report = (
+        '<testsuites><testsuite><testcase classname="{}" name="x" time="1.26"/>'
+        '<testcase classname="{}" name="y" time="2"/></testsuite></testsuites>'
+    )
+    own, other = "tests.meta.test_selection", "tests.gone"
+    (tmp_path / "a.xml").write_text(report.format(own, own), encoding="utf-8")
+    (tmp_path / "b.xml").write_text(report.format(f"{own}.TestX", other), encoding="utf-8")
+    found = seconds.seconds_of([tmp_path / "a.xml", tmp_path / "b.xml"])
+    assert found == {"tests/meta/test_selection.py": 4.5}
 
 
 def test_a_part_is_a_folder_or_the_longest_entry_of_the_table():
@@ -137,53 +156,65 @@ def test_a_part_is_a_folder_or_the_longest_entry_of_the_table():
     assert {nodeid: budgets.part_of(nodeid, listed) for nodeid in found} == found
 
 
-def test_a_part_that_is_not_listed_has_the_budget_of_a_new_one_and_listed_files_have_their_own():
-    listed, new = budgets.table(TESTS / "budgets.toml", "default")
-    assert budgets.part_of("tests/unit/brand_new/test_x.py::test_y", listed) not in listed
-    assert new == 15
-    assert budgets.part_of("tests/contract/test_algorithms.py::test_y", listed) in listed
-
-
 def test_a_part_is_over_beyond_twice_its_budget_on_a_machine_as_fast():
+    table = budgets.Table({"a": 10.0, "b": 10.0}, 15.0, "")
     spent = {"a": 20.1, "b": 20.0, "c": 31.0}
-    assert budgets.overspent(spent, {"a": 10.0, "b": 10.0}, 15.0, 1.0) == {
-        "a": pytest.approx(2.01), "c": pytest.approx(31 / 15),
-    }  # fmt: skip
-    assert budgets.overspent(spent, {"a": 10.0, "b": 10.0}, 15.0, 1.1) == {}
-    assert budgets.slowness() >= 1.0
+    expected = {"a": pytest.approx(2.01), "c": pytest.approx(31 / 15)}
+    assert table.overspent(spent, 1.0) == expected
+    assert table.overspent(spent, 1.1) == {}
 
 
-def test_the_tables_name_parts_that_exist_and_every_tier():
-    for tier in tiers.TIERS:
-        listed, new = budgets.table(TESTS / "budgets.toml", tier)
-        assert [part for part in listed if not (TESTS / part).exists()] == []
-        assert new > 0
+def test_the_budgets_name_parts_that_exist_and_the_commit_where_they_were_measured():
+    table = budgets.Table.read(TESTS / "budgets.toml")
+    assert [part for part in table.budgets if not (TESTS / part).exists()] == []
+    assert table.new == 15
+    assert re.fullmatch("[0-9a-f]{8,40}", table.commit)
+
+
+def committed(folder: Path) -> str:
+    """Make a repository of the folder with one commit; its name."""
+    identity = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
+    for words in (["init", "-q"], ["add", "."], [*identity, "commit", "-q", "-m", "x"]):
+        subprocess.run(["git", *words], cwd=folder, check=True)
+    head = ["git", "rev-parse", "HEAD"]
+    return subprocess.run(head, cwd=folder, check=True, capture_output=True, text=True).stdout[:12]
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "2")])
-def test_seconds_of_children_count_and_too_many_fail_the_run(workers, tmp_path):
-    table = TREE["budgets.toml"].replace("'unit/part' = 15", "'unit/part' = 0.03")
-    work = {"unit/part/test_work.py": WORK.format(seconds=0.4), "budgets.toml": table}
-    if not workers:  # nobody asked for the tier by name: it only says so
-        code, output = ran(made(tmp_path, **work))
-        assert code == 0
+def test_a_part_far_beyond_its_budget_fails_ci_only_if_its_files_changed(workers, tmp_path):
+    work = {"unit/part/test_work.py": WORK.format(seconds=0.4)}
+    folder = made(tmp_path, **work)
+    table = TREE["budgets.toml"].replace("'unit/part' = 15", "'unit/part' = 0.02")
+    (folder / "tests" / "budgets.toml").write_text(table.replace("none", committed(folder)))
+    committed(folder)  # where only the budgets differ
+    for arguments, environ in (((), {}), (workers, {"CI": "true"})):
+        code, output = ran(folder, *arguments, **environ)
+        assert code == 0, output
         assert "unit/part: over budget: " in output
-    code, output = ran(made(tmp_path, **work), *workers, RLOX_TIER="default")
+        (line,) = [line for line in output.splitlines() if line.endswith("  unit/part")]
+        assert float(line.split()[0]) >= 0.4
+    (folder / "tests" / "unit" / "part" / "test_more.py").write_text("def test_more(): assert 1\n")
+    committed(folder)
+    code, output = ran(folder, *workers, CI="true")
     assert "test_children_count" in passed(output)
     assert code == pytest.ExitCode.TESTS_FAILED
     assert "unit/part: over budget, which fails this run" in output
-    (line,) = [line for line in output.splitlines() if line.endswith("  unit/part")]
-    assert 0.4 <= float(line.split()[0]) < 10
 
 
-def test_processes_begin_with_what_takes_minutes_and_then_with_the_largest_files(tmp_path):
-    two = "def test_{0}1(): assert 1\ndef test_{0}2(): assert 1\n"
-    more = {
-        "learning/test_long.py": "def test_l(): assert 1\n",
-        "packaging/test_build.py": "def test_p(): assert 1\n",
-        "property/test_large.py": two.format("x"),
-    }
-    code, output = ran(made(tmp_path, **more), "-n", "1", RLOX_TIER="ci")
-    order = [line.split("::")[1].split()[0] for line in output.splitlines() if "PASSED" in line]
-    assert code == 0
-    assert order == ["test_p", "test_l", "test_x1", "test_x2", "test_law", "test_all", "test_long"]
+def test_the_speed_of_the_processor_is_sampled_while_tests_run(monkeypatch):
+    plugin = budgets.Budgets(TESTS / "budgets.toml", judged=False)
+    assert plugin.slowness == 1.0
+    plugin.samples += [budgets.REFERENCE * 3, budgets.REFERENCE * 2, budgets.REFERENCE * 9]
+    assert plugin.slowness == pytest.approx(3)
+    assert 0 < budgets.known_work() < 60
+
+
+def test_ci_runs_the_tests_that_run_alone_and_no_file_of_them_is_missed():
+    marked = re.compile(r"mark\.alone\b")
+    script = (TESTS.parent / ".ci" / "run").read_text(encoding="utf-8")
+    assert r"$(grep -rlE 'mark\.alone\b' tests --include='test_*.py')" in script
+    files = [p for p in TESTS.rglob("test_*.py") if marked.search(p.read_text(encoding="utf-8"))]
+    assert files
+    options = tomllib.loads((TESTS.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    names = [mark.partition(":")[0] for mark in options["tool"]["pytest"]["ini_options"]["markers"]]
+    assert names == ["slow", "alone"]

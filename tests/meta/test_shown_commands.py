@@ -201,7 +201,7 @@ def test_a_misspelt_key_of_each_command_is_found(
         require_resumable(["resume", str(run), "spelt.wrong=1"])
 
 
-def test_the_pages_show_every_command():
+def test_the_documentation_pages_show_every_rlox_command():
     shown = {shlex.split(rlox_of(line) or "")[1] for _, line in RLOX}
     aliases = {c.alias.name for c in map(commands.load, commands.names()) if c.alias}
     assert shown == {*commands.names(), *aliases}

@@ -17,8 +17,6 @@ from helpers.building import ROOT, TARGET, tools
 
 CARGO_HOME = Path(os.environ.get("CARGO_HOME") or Path.home() / ".cargo")
 
-pytestmark = pytest.mark.packaging
-
 
 def run(command: Sequence[str | Path], cwd: Path, **variables: str) -> str:
     """The command's output; fails the test, with all of it, unless the exit code is 0."""
@@ -44,7 +42,10 @@ def build_wheel(source: Path, folder: Path, **variables: str) -> Path:
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from the checkout."""
+    """The wheel that is in the folder `RLOX_WHEEL`, where CI built it, or one built from the checkout."""
+    if folder := os.environ.get("RLOX_WHEEL"):
+        (built,) = Path(folder).glob("*.whl")
+        return built
     return build_wheel(ROOT, tmp_path_factory.mktemp("wheel"))
 
 
@@ -187,6 +188,7 @@ def test_the_sdist_has_what_a_build_needs_and_no_other_folders(sdist):
     assert [n for n in names if n.endswith((".so", ".pyc"))] == []
 
 
+@pytest.mark.slow
 def test_the_sdist_builds_the_same_wheel(sdist_wheel, contents):
     again = files_of(sdist_wheel)
     assert again.keys() == contents.keys()
@@ -194,6 +196,7 @@ def test_the_sdist_builds_the_same_wheel(sdist_wheel, contents):
     assert [n for n in again if again[n] != contents[n] and not built.search(n)] == []
 
 
+@pytest.mark.slow
 def test_the_sdist_installs_and_runs_without_a_checkout(sdist_wheel, install, workdir):
     place = install(sdist_wheel)
     assert "clip_eps: 0.2" in run([place / "bin" / "rlox", "train", "--cfg", "job"], workdir)

@@ -43,7 +43,9 @@ def in_steps(model: Llama, mask: Tensor | None, positions: Tensor | None) -> Ten
     return torch.cat(parts, 1)
 
 
-def test_logits_are_those_of_transformers(given: tuple[Llama, dict[str, Tensor]]) -> None:
+def test_the_logits_of_our_llama_equal_those_of_transformers(
+    given: tuple[Llama, dict[str, Tensor]],
+) -> None:
     model, theirs = given
     torch.testing.assert_close(model(IDS).logits, theirs["logits"], **CLOSE)
     torch.testing.assert_close(in_steps(model, None, None), theirs["logits"], **CLOSE)

@@ -25,7 +25,7 @@ from rlox.networks.critics import q_values
 from rlox.optim import FlatParameters
 
 CASES, BATCHES = 96, 3
-EACH = pytest.mark.parametrize("cases", [CASES // 4, pytest.param(CASES, marks=pytest.mark.ci)])
+EACH = pytest.mark.parametrize("cases", [CASES // 4, pytest.param(CASES, marks=pytest.mark.slow)])
 DOUBLE = 1e-9  # norm of a difference over the norm
 RATE, EPS, TAU = 0.01, 1e-3, 0.3
 
@@ -243,7 +243,7 @@ def trained(case: Case, **changes: Any) -> Any:
     return case.engine(TD3Engine).learn(**(given | changes))
 
 
-def test_what_does_not_fit_is_refused_by_name() -> None:
+def test_native_sac_and_td3_updates_refuse_invalid_arguments_by_name() -> None:
     case = Case(5, outputs=1)
     short = (*adams(flat(case.actor))[:3], np.zeros(2, np.int64))
     for changes, error, says in (

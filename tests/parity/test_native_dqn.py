@@ -24,7 +24,7 @@ from rlox.optim import FlatParameters
 from rlox.policies.q import QPolicy
 
 CASES = 400
-EACH = pytest.mark.parametrize("cases", [64, pytest.param(CASES, marks=pytest.mark.ci)])
+EACH = pytest.mark.parametrize("cases", [64, pytest.param(CASES, marks=pytest.mark.slow)])
 DOUBLE, SINGLE = 1e-9, 1e-5  # norm of a difference over the norm
 RATE, DECAY = 0.01, (0.9, 0.999)
 Columns = dict[str, Any]
@@ -190,7 +190,7 @@ def test_the_vector_is_laid_out_as_torch_s() -> None:
         assert isinstance(policy.q, DuelingMLP) == dueling
 
 
-def test_what_does_not_fit_is_refused_and_numbers_that_are_none_stop_the_training() -> None:
+def test_native_dqn_updates_refuse_invalid_columns_and_stop_at_nan() -> None:
     case = Case(33)
     case.columns["actions"] = case.columns["actions"] + case.size
     with pytest.raises(

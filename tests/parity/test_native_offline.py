@@ -111,7 +111,7 @@ def iql(**changed: Any) -> float:
 
 
 @pytest.mark.parametrize("algo", [td3_bc, iql])
-def test_twenty_updates_are_those_of_the_paper(algo: Any) -> None:
+def test_twenty_native_td3_bc_and_iql_updates_equal_the_papers(algo: Any) -> None:
     assert algo() < CLOSE
 
 
@@ -129,7 +129,7 @@ def test_twenty_updates_are_those_of_the_paper(algo: Any) -> None:
         (iql, {"max_grad_norm": None}),
     ],
 )
-def test_another_setting_gives_other_weights(algo: Any, changed: dict[str, Any]) -> None:
+def test_native_offline_updates_depend_on_every_setting(algo: Any, changed: dict[str, Any]) -> None:
     assert algo(**changed) > 1e-5
 
 
@@ -199,7 +199,7 @@ def cloner(
     return engine, adams(policy), policy
 
 
-def test_what_does_not_fit_is_refused_and_nothing_is_learned() -> None:
+def test_the_cloning_engine_refuses_invalid_batches_and_changes_no_weight() -> None:
     engine, state, policy = cloner()
     before = state[0].copy()
     obs, taken = np.zeros((2, 5, 3), np.float32), np.zeros((2, 5, 2), np.float32)

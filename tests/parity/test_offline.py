@@ -217,7 +217,7 @@ def apart_by(pair: tuple[Tensor, Tensor]) -> float:
 
 
 @pytest.mark.parametrize("algo", [td3_bc, iql, cql, cql_choices])
-def test_twenty_updates_are_those_of_the_paper(algo: Any) -> None:
+def test_twenty_torch_offline_updates_equal_those_of_the_papers(algo: Any) -> None:
     assert apart_by(algo()) < CLOSE
 
 
@@ -247,5 +247,5 @@ def test_twenty_updates_are_those_of_the_paper(algo: Any) -> None:
         (cql_choices, {"tau": 0.2}),
     ],
 )
-def test_another_setting_gives_other_weights(algo: Any, changed: dict[str, Any]) -> None:
+def test_torch_offline_updates_depend_on_every_setting(algo: Any, changed: dict[str, Any]) -> None:
     assert apart_by(algo(**changed)) > 1e-5

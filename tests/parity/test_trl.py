@@ -71,7 +71,7 @@ def test_a_grpo_loss_and_its_gradient_are_trls(name: str, theirs: dict[str, Any]
     require_equal(theirs, f"grpo/{name}", of, grpo_loss(of, GRPO[name]))
 
 
-def test_there_are_as_many_combinations_as_are_claimed_and_no_two_are_alike(
+def test_the_65_grpo_and_9_dpo_cases_have_pairwise_different_gradients(
     theirs: dict[str, Any],
 ) -> None:
     gradients = [theirs[f"grpo/{name}/gradient"] for name in GRPO]
@@ -107,7 +107,9 @@ def test_rloos_loss_and_its_gradient_are_trls(theirs: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("rewards", ["whole", "missing"])
 @pytest.mark.parametrize("scale", text.SCALES)
-def test_advantages_are_trls(scale: Any, rewards: str, theirs: dict[str, Any]) -> None:
+def test_group_advantages_equal_those_of_trl_also_with_missing_rewards(
+    scale: Any, rewards: str, theirs: dict[str, Any]
+) -> None:
     """Of two weighted rewards, also where one is missing, or both."""
     given = text.rewards(rewards == "missing").numpy()
     found = group_advantages(given, text.GROUP, text.WEIGHTS, scale)

@@ -16,7 +16,7 @@ THEIRS = json.loads((GOLDEN / "tokens.json").read_text())
 
 
 @pytest.mark.parametrize("kind", ROWS)
-def test_a_row_is_the_tokens_that_it_is_there(kind: str, tmp_path: Path) -> None:
+def test_text_dataset_rows_become_the_tokens_that_trl_makes(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(f"{json.dumps(row)}\n" for row in ROWS[kind]))
     made = [row.prompt for row in TextDataset(path, Tokenizer(GOLDEN)).rows]

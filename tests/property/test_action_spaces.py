@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from helpers.factored import require_form
-from helpers.tiers import examples
+from helpers.selection import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,7 +18,7 @@ from rlox.envs.actions import ActionCodec
 from rlox.envs.mask_forms import MaskForm
 from rlox.policies.factored import FactoredHead
 
-EXAMPLES = examples(default=60, ci=400, full=5_000)
+EXAMPLES = examples(ci=80, nightly=400, full=5_000)
 INTEGERS = st.sampled_from([np.int8, np.int16, np.int32, np.int64])
 SHAPES = st.lists(st.integers(1, 3), min_size=1, max_size=2).map(tuple)
 
@@ -90,7 +90,9 @@ def test_a_row_becomes_an_action_of_the_space_and_comes_back(space: Any, seed: i
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(space=SPACES, seed=st.integers(0, 99))
-def test_what_the_space_samples_is_a_row_that_gives_it_again(space: Any, seed: int) -> None:
+def test_sampled_actions_survive_a_round_trip_through_the_action_codec(
+    space: Any, seed: int
+) -> None:
     codec = ActionCodec.of(space)
     batch = gym.vector.utils.batch_space(space, 2)
     batch.seed(seed)

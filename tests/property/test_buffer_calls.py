@@ -21,13 +21,13 @@ from helpers.callables.engine import Invalid, Stale
 from helpers.callables.programs import PROGRAMS
 from helpers.callables.schemas import SCHEMAS
 from helpers.memory_disk import memory_disk
-from helpers.tiers import examples
+from helpers.selection import examples
 from hypothesis import HealthCheck, given, note, seed, settings
 from hypothesis import strategies as st
 
 from rlox.errors import InternalError, RloxError, StaleIndexError
 
-EXAMPLES = examples(default=48, ci=400, full=20_000)
+EXAMPLES = examples(ci=72, nightly=400, full=20_000)
 LONG = 50  # calls of a program
 # what needs no row to be held
 FREE = {

@@ -11,14 +11,14 @@ import pytest
 from helpers.callables import CASES, Case, programs
 from helpers.callables.comparing import assert_equal
 from helpers.callables.engine import Draw, Invalid, spoilt
-from helpers.tiers import examples
+from helpers.selection import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rlox import _core
 from rlox.errors import InternalError, RloxError
 
-EXAMPLES = examples(default=30, ci=100, full=1_000)
+EXAMPLES = examples(ci=40, nightly=100, full=1_000)
 many = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 

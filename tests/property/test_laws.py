@@ -25,7 +25,7 @@ unit = st.floats(0, 1)
 
 @settings(max_examples=150, deadline=None)
 @given(st.data(), st.integers(1, 12), st.integers(1, 9), unit, unit)
-def test_gae_equals_its_definition(
+def test_time_major_gae_equals_its_definition_for_random_rollouts(
     data: st.DataObject, steps: int, envs: int, gamma: float, lam: float
 ) -> None:
     numbers = hnp.arrays(np.float64, (steps, envs), elements=finite)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.tiers import examples
+from helpers.selection import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,7 +25,7 @@ from rlox.statistics import (
 number = st.integers(-20, 20).map(lambda n: n / 8) | st.floats(-1e3, 1e3)
 task = st.lists(number, min_size=1, max_size=7)
 tasks = st.lists(task, min_size=1, max_size=4)
-tried = settings(max_examples=examples(60, 300, 2000), deadline=None)
+tried = settings(max_examples=examples(80, 300, 2000), deadline=None)
 
 
 def named(of: list[list[float]]) -> dict[int, list[float]]:
@@ -42,7 +42,9 @@ def near(value: Fraction) -> Any:
 
 @tried
 @given(tasks, number)
-def test_estimates_are_their_definitions(of: list[list[float]], gamma: float) -> None:
+def test_mean_median_iqm_and_optimality_gap_equal_exact_fractions(
+    of: list[list[float]], gamma: float
+) -> None:
     scores, means = named(of), sorted(average(runs) for runs in of)
     k = len(means)
     assert mean(scores) == near(average(means))
@@ -57,7 +59,9 @@ def test_estimates_are_their_definitions(of: list[list[float]], gamma: float) ->
 
 @tried
 @given(st.data(), tasks)
-def test_improvement_counts_pairs(data: st.DataObject, of: list[list[float]]) -> None:
+def test_probability_of_improvement_is_the_mean_share_of_pairs_won(
+    data: st.DataObject, of: list[list[float]]
+) -> None:
     others = [data.draw(task) for _ in of]
     parts = []
     for x, y in zip(of, others, strict=True):
@@ -83,7 +87,7 @@ def test_a_profile_counts_runs_above_and_its_band_is_around_it(
 
 @tried
 @given(st.lists(st.floats(0, 1), max_size=8))
-def test_holm_is_its_definition(given_: list[float]) -> None:
+def test_holm_correction_equals_its_definition_for_random_p_values(given_: list[float]) -> None:
     n = len(given_)
     expected = []
     for k, p in enumerate(given_):

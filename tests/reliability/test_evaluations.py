@@ -44,7 +44,7 @@ def opened() -> Iterator[Opened]:
 
 @pytest.mark.parametrize("kind", [PPO, RecurrentPPO])
 @pytest.mark.parametrize("deterministic", [True, False])
-def test_scores_are_those_of_one_process(
+def test_evaluating_in_worker_processes_gives_the_scores_of_one_process(
     kind: Any, deterministic: bool, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(evaluate, "MAX_PARALLEL", 5)  # so that episodes follow others in a place

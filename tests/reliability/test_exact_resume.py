@@ -86,7 +86,7 @@ def test_a_run_killed_in_mid_tick_resumes_to_the_same_bytes(
     assert check_killed(nursery, tmp_path, case, whole(case)[0], [{"kill_step": step}])
 
 
-def test_three_kills_in_one_run_leave_no_trace(
+def test_a_run_killed_three_times_resumes_to_the_result_of_an_unkilled_run(
     nursery: Nursery, whole: Wholes, tmp_path: Path
 ) -> None:
     case = "8 CartPoles"
@@ -149,7 +149,7 @@ def test_a_run_killed_by_another_process_resumes_to_the_same_bytes(
     assert difference(fingerprint(tmp_path), expected) == []
 
 
-def test_what_is_compared_sees_a_single_changed_number(
+def test_the_comparison_of_run_folders_detects_another_seed_in_every_file(
     nursery: Nursery, whole: Wholes, tmp_path: Path
 ) -> None:
     case = "8 CartPoles"

@@ -109,7 +109,9 @@ def test_an_environment_that_gives_one_is_stopped_in_that_rollout(
 
 
 @pytest.mark.parametrize("where", ["obs", "reward"])
-def test_normalisers_do_not_hide_one(where: str, tmp_path: Path) -> None:
+def test_a_nan_stops_a_run_with_normalized_observations_and_rewards(
+    where: str, tmp_path: Path
+) -> None:
     made = config("NonFinite-v0", where=where, value=math.nan, at=50)
     made["env"] |= {"normalize_obs": True, "normalize_reward": True}
     with tried(f"{where}, normalised", math.nan):
@@ -195,7 +197,7 @@ def test_a_parameter_that_becomes_one_in_the_update_is_stopped_by_name(
         check_stopped(algorithm, tmp_path, name)
 
 
-def test_finite_runs_are_not_stopped(tmp_path: Path) -> None:
+def test_the_finite_guard_does_not_stop_a_run_with_finite_numbers(tmp_path: Path) -> None:
     huge = config("NonFinite-v0", where="reward", value=1e30, at=50)
     algorithm = build(make_run(huge))
     try:
@@ -254,7 +256,7 @@ def test_the_error_is_the_number_also_where_the_disk_refuses_the_rows(
         Session(build(make_run(config("Walk-v0"))), tmp_path).run()
 
 
-def test_a_facade_run_is_stopped_too() -> None:
+def test_a_nan_observation_stops_a_run_started_from_python() -> None:
     algorithm: Any = PPO(
         lambda: NonFiniteEnv("obs", math.nan, 19), n_envs=1, n_steps=16, batch_size=16
     )

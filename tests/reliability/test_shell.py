@@ -61,7 +61,9 @@ def test_streams_that_are_full_or_missing_do_not_end_the_run(tmp_path: Path, str
     assert quiet((only(tmp_path) / "log.txt").read_text())
 
 
-def test_what_is_said_to_a_missing_stream_is_in_no_file_of_the_run(tmp_path: Path) -> None:
+def test_a_run_with_closed_standard_streams_writes_no_message_into_its_files(
+    tmp_path: Path,
+) -> None:
     """The numbers of closed streams are free, for the next file that is opened."""
     with background([*ENDLESS, "<&- >&- 2>&-"], tmp_path) as child:
         run = begun(tmp_path)

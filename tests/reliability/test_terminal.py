@@ -69,7 +69,7 @@ def test_a_narrow_terminal_shows_how_far_it_is(tmp_path: Path, columns: int) -> 
         assert re.fullmatch(r"512/512 steps\s+100%\s+0:00 left", drawn[-1])
 
 
-def test_a_terminal_without_codes_gets_none(tmp_path: Path) -> None:
+def test_rlox_train_prints_no_escape_codes_to_a_dumb_terminal(tmp_path: Path) -> None:
     with Terminal(SHORT, tmp_path, TERM="dumb") as terminal:
         assert terminal.end() == 0
     assert ESCAPE not in terminal.text

@@ -295,7 +295,9 @@ def test_a_path_in_the_manifest_is_never_followed(
 
 
 @pytest.mark.parametrize("name", ["manifest.json", *PARTS])
-def test_a_linked_file_is_refused(name: str, good: Path, watch: Watch, tmp_path: Path) -> None:
+def test_a_checkpoint_with_a_symbolic_link_is_refused(
+    name: str, good: Path, watch: Watch, tmp_path: Path
+) -> None:
     folder = shutil.copytree(good, tmp_path / "linked")
     (folder / name).rename(tmp_path / "elsewhere")
     (folder / name).symlink_to(tmp_path / "elsewhere")
@@ -340,7 +342,7 @@ def test_a_huge_manifest_is_refused_before_it_is_read(
         read_checkpoint(folder)
 
 
-def test_the_watch_sees_what_it_should(watch: Watch) -> None:
+def test_the_audit_watch_detects_unpickling_and_executed_code(watch: Watch) -> None:
     import pickle
 
     watch.on = True

@@ -41,7 +41,9 @@ def test_hostile_files_are_refused_with_the_reason(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["hdf5 an_external_link", "npz pickled_objects", "minari an_unknown_space"]
 )
-def test_the_whole_way_refuses_them_too_and_leaves_no_dataset(name: str, tmp_path: Path) -> None:
+def test_converting_a_hostile_dataset_file_is_refused_and_leaves_no_folder(
+    name: str, tmp_path: Path
+) -> None:
     kind, file, said, make = HOSTILE[name]
     make(tmp_path)
     assert format_of(tmp_path / file) == kind

@@ -123,8 +123,7 @@ def audited(folder: Path, commands: list[list[str]], loaded: list[str]) -> dict[
     return found
 
 
-@pytest.mark.ci
-def test_a_hostile_run_folder_gets_nothing(
+def test_commands_on_a_hostile_run_folder_import_and_contact_nothing(
     template: Path, tmp_path: Path, listening: socket.socket
 ) -> None:
     (tmp_path / "evil.py").write_text(EVIL)  # where it would be found, were it looked for

@@ -19,7 +19,7 @@ def test_the_clock_reads_in_its_unit_and_keeps_unit_and_horizon_as_it_ticks() ->
         )
 
 
-def test_what_remains_falls_from_one_to_zero_and_not_below() -> None:
+def test_the_remaining_fraction_of_a_clock_falls_from_one_to_zero() -> None:
     parts = [Clock(env_steps=steps, horizon=200).remaining for steps in (0, 50, 200, 300)]
     assert parts == [1.0, 0.75, 0.0, 0.0]
     assert Clock(updates=5, unit="updates", horizon=10).remaining == 0.5

@@ -149,7 +149,8 @@ def test_value_clipping_is_chosen_by_the_constructor(of: Callable[[PPOLoss], Ter
 
 
 def test_the_documented_call_gives_the_total_and_its_parts_as_floats() -> None:
-    policy, obs = DiscretePolicy(3, 2), torch.randn(5, 3)
+    obs = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
+    policy = DiscretePolicy(3, 2)
     actions = torch.tensor([0, 1, 0, 1, 1])
     old, _ = policy.get_logprob_and_entropy(obs, actions)
     total, parts = PPOLoss(ent_coef=0.0, vf_coef=0.5)(

@@ -117,7 +117,7 @@ def test_a_penalty_whose_mean_gradient_is_nothing_is_refused() -> None:
 
 
 @pytest.mark.parametrize("loss_type", LOSS_TYPES)
-def test_what_is_behind_the_mask_may_be_anything(loss_type: str) -> None:
+def test_grpo_losses_and_gradients_ignore_values_of_masked_tokens(loss_type: str) -> None:
     """Of a reference that was padded with zeros, or of a token that a model gives no probability."""
     now, old, ref = log_probs(), log_probs(1), log_probs(2)
     loss = GRPOLoss(loss_type, kl_coef=0.3)
@@ -142,7 +142,7 @@ def test_a_batch_in_which_no_token_counts_says_nothing(loss_type: str) -> None:
     assert not slope(terms.total, now).any()
 
 
-def test_metrics_are_of_the_tokens_that_count() -> None:
+def test_metrics_of_grpo_losses_count_unmasked_tokens_only() -> None:
     old, ref = log_probs(), log_probs(2)
     now = old + torch.tensor([[0.5, 0.1, 0.1, 9.0], [-0.5, 0.0, 0.0, 0.0], [0.5, 0.0, 0.0, 0.0]])
     apart = (ref - now)[MASK]
@@ -168,7 +168,9 @@ def test_metrics_are_of_the_tokens_that_count() -> None:
         ({"weights": torch.ones(3)}, r"weights \[3\], expected \[3, 4\] or \[3, 1\]"),
     ],
 )
-def test_sizes_that_do_not_fit_are_not_stretched(changed: dict[str, Any], told: str) -> None:
+def test_grpo_and_rloo_losses_refuse_shapes_that_need_broadcasting(
+    changed: dict[str, Any], told: str
+) -> None:
     given = {"old_log_probs": log_probs(), "advantages": GAINS, "mask": MASK, **changed}
     with pytest.raises(ShapeError, match=told):
         GRPOLoss()(log_probs(), **given)
@@ -188,7 +190,7 @@ def test_sizes_that_do_not_fit_are_not_stretched(changed: dict[str, Any], told: 
         ({"delta": 2.0, "loss_type": "cispo"}, r"delta=2.0 is not of loss_type=cispo"),
     ],
 )
-def test_numbers_outside_their_range_are_refused(given: dict[str, Any], told: str) -> None:
+def test_grpo_losses_refuse_coefficients_out_of_range(given: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         GRPOLoss(**given)
 
@@ -201,7 +203,7 @@ def test_dr_grpo_divides_by_what_completions_may_have(most: int | None) -> None:
         GRPOLoss("dr_grpo")(log_probs(), None, GAINS, MASK, max_length=most)
 
 
-def test_what_a_loss_is_not_made_with_is_told() -> None:
+def test_text_losses_refuse_unknown_types_and_missing_references() -> None:
     now = log_probs()
     with pytest.raises(ConfigError, match="loss_type=ppo, expected one of grpo, dr_grpo"):
         GRPOLoss("ppo")
@@ -313,7 +315,7 @@ def test_rloos_gradient_is_that_of_whole_completions() -> None:
     torch.testing.assert_close(found, -GAINS.unsqueeze(1) * MASK / 3)
 
 
-def test_what_the_others_got_is_what_a_completion_is_compared_with() -> None:
+def test_leave_one_out_advantages_subtract_the_mean_reward_of_the_others() -> None:
     rewards = np.array([1.0, 0.0, 0.5, 0.5, 3.0, 3.0])
     found = leave_one_out_advantages(rewards, 3)
     np.testing.assert_allclose(found, [0.75, -0.75, 0.0, -2.5, 1.25, 1.25])
@@ -338,7 +340,7 @@ def test_a_completion_without_a_reward_is_left_out_of_its_group() -> None:
     assert group_advantages(rewards, 4).dtype == np.float32
 
 
-def test_words_that_are_none_are_refused() -> None:
+def test_group_advantages_refuse_unknown_scales_and_aggregations() -> None:
     with pytest.raises(ConfigError, match="scale=row, expected one of group, batch, none"):
         group_advantages(np.ones(4), 2, scale="row")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="aggregation=sum, expected one of sum_then_normalize"):

@@ -27,7 +27,7 @@ def plain(logits: Tensor, ids: Tensor, start: int, temperature: float) -> Tensor
 @pytest.mark.parametrize("chunk", [1, 25, 70, 2**20])
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_they_are_log_softmax_and_its_gradient_however_they_are_cut(
+def test_token_log_probs_and_gradients_equal_log_softmax_for_any_chunk_size(
     chunk: int, temperature: float, overwrite: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tokens, "CHUNK", chunk)
@@ -64,7 +64,7 @@ def test_sums_of_bfloat16_are_taken_in_float32() -> None:
     torch.testing.assert_close(found, plain(half.float(), ids, 2, 1.0))
 
 
-def test_entropies_are_those_of_the_distribution() -> None:
+def test_token_entropies_equal_those_of_torchs_categorical() -> None:
     logits, _, _ = given()
     of = torch.distributions.Categorical(logits=logits.detach() / 0.7)
     torch.testing.assert_close(token_entropies(logits, 0.7), of.entropy())

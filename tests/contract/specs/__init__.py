@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-import pytest
 import torch
 from torch import Tensor
 
@@ -128,9 +127,4 @@ SPECS: dict[str, AlgorithmSpec] = {
     for module in pkgutil.iter_modules(__path__)
 }
 LEAF_CASES = [(name, case) for name, spec in SPECS.items() for case in spec.leaf_cases]
-# Every run tries the first case of each algorithm, the ci tier the others.
-CASES = [
-    pytest.param(name, case, marks=[pytest.mark.ci] if number else [])
-    for name, spec in SPECS.items()
-    for number, case in enumerate(spec.cases)
-]
+CASES = [(name, case) for name, spec in SPECS.items() for case in spec.cases]

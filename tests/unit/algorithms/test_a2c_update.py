@@ -61,7 +61,7 @@ def test_an_update_is_torchs_rmsprop_on_the_losses_of_the_paper(kind: str, norma
 
 
 @pytest.mark.parametrize("kind", ["discrete", "box"])
-def test_it_is_ppo_with_one_epoch_one_minibatch_and_the_same_optimizer(kind: str) -> None:
+def test_a2c_equals_ppo_with_one_epoch_one_minibatch_and_the_same_optimizer(kind: str) -> None:
     shared: dict[str, Any] = {**SMALL, **KINDS[kind], "n_steps": 8, "learning_rate": 1e-3}
     ours = A2C(**shared, use_rms_prop=False, gae_lambda=0.9)
     ppo = PPO(

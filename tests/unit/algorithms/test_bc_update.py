@@ -88,7 +88,7 @@ def test_vectors_are_learned_by_the_gaussians_likelihood_or_the_means_squared_er
     torch.testing.assert_close(flat(policy), flat(twin), rtol=1e-5, atol=1e-6)
 
 
-def test_a_deterministic_expert_is_cloned() -> None:
+def test_bc_predicts_98_percent_of_a_deterministic_experts_actions() -> None:
     """Action 1 where the first number is positive: 2 % of the errors of chance are left."""
     rng = np.random.default_rng(0)
     obs = rng.normal(size=(2000, 3)).astype(np.float32)
@@ -183,7 +183,7 @@ def test_sampled_recordings_are_a_function_of_the_seed() -> None:
         ),
     ],
 )
-def test_what_does_not_fit_together_is_refused_by_name(
+def test_bc_refuses_datasets_that_do_not_fit_the_environment_or_sizes(
     options: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
@@ -293,7 +293,7 @@ def standardised(seed: int = 0, dtype: Any = np.float32) -> OfflineDatasetBuffer
     return made((obs[:, 0] > 300) * 1.0, obs.astype(dtype), normalize=True)
 
 
-def test_what_learned_from_a_normalised_dataset_plays_by_its_moments_also_when_it_is_loaded(
+def test_bc_normalizes_observations_with_the_datasets_moments_also_when_loaded(
     tmp_path: Path,
 ) -> None:
     dataset = standardised()
@@ -374,7 +374,7 @@ def test_a_dataset_in_memory_is_recognised_by_every_column(tmp_path: Path, chang
         BC.from_checkpoint(tmp_path / "saved", dataset=dataset(normalize=change == "normalize"))
 
 
-def test_without_an_environment_it_learns_and_predicts_and_says_why_it_does_not_play(
+def test_bc_without_an_environment_learns_and_predicts_but_cannot_evaluate(
     tmp_path: Path,
 ) -> None:
     bc = BC(PENDULUM, obs_dim=3, act_dim=1, hidden=8, batch_size=16)

@@ -63,7 +63,7 @@ def said(model: Conditioned, given: Stretches) -> Tensor:
     return out
 
 
-def test_what_comes_later_changes_nothing_of_what_is_said_before() -> None:
+def test_later_timesteps_do_not_change_earlier_outputs_of_the_transformer() -> None:
     model, given = policy(), stretches()
     before = said(model, given)
     for t in range(LENGTH):
@@ -77,7 +77,7 @@ def test_what_comes_later_changes_nothing_of_what_is_said_before() -> None:
                 assert not torch.allclose(other[:, later:], before[:, later:])
 
 
-def test_the_return_that_is_asked_for_is_seen() -> None:
+def test_the_first_output_of_the_transformer_depends_on_the_target_return() -> None:
     model, given = policy(), stretches()
     before = said(model, given)
     given.returns[0, :, 0] += 50.0
@@ -156,7 +156,7 @@ def test_updates_are_those_of_a_transformer_by_hand_in_float64(choices: bool) ->
     assert float((apart.norm() / norm).detach()) < 1e-6
 
 
-def test_adamw_is_torchs() -> None:
+def test_five_steps_of_adamw_equal_those_of_torchs_adamw() -> None:
     torch.manual_seed(0)
     ours, twin = nn.Linear(4, 3), nn.Linear(4, 3)
     twin.load_state_dict(ours.state_dict())
@@ -173,7 +173,7 @@ def test_adamw_is_torchs() -> None:
         torch.testing.assert_close(a, b)
 
 
-def test_what_is_left_out_is_a_function_of_seed_and_update() -> None:
+def test_dropout_masks_depend_only_on_the_seed_and_the_update_number() -> None:
     def learned(parts: list[slice], seed: int = 1) -> Tensor:
         model = policy(dropout=0.5)
         config = make(DecisionTransformerConfig, {"dropout": 0.5, "warmup_updates": 0})
@@ -190,7 +190,7 @@ def test_what_is_left_out_is_a_function_of_seed_and_update() -> None:
     assert not torch.equal(whole, learned([slice(0, 4)], seed=2))
 
 
-def test_while_it_plays_the_return_to_go_falls_by_what_was_paid_and_the_last_steps_are_kept(
+def test_a_decision_transformer_updates_return_to_go_and_keeps_its_last_steps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     algorithm = DecisionTransformer(PENDULUM, env_id="Pendulum-v1", target_return=-500.0, **SMALL)
@@ -223,7 +223,7 @@ def test_while_it_plays_the_return_to_go_falls_by_what_was_paid_and_the_last_ste
     assert second[3][:2].tolist() == [0, 1]
 
 
-def test_places_are_episodes_of_their_own() -> None:
+def test_a_decision_transformer_keeps_parallel_episodes_separate() -> None:
     algorithm = DecisionTransformer(CARTPOLE, env_id="CartPole-v1", **SMALL)
     algorithm.train(16)
     actor = algorithm.parts.actor
@@ -274,7 +274,7 @@ def test_the_highest_return_of_the_dataset_is_asked_for_unless_another_is(tmp_pa
     assert isinstance(algorithm.predict(obs[0]), int)
 
 
-def test_it_does_what_it_is_asked_for_in_a_bandit_of_two_arms() -> None:
+def test_a_decision_transformer_achieves_the_target_return_in_a_bandit() -> None:
     """The choice is the return: who asks for 1 gets 1, who asks for 0 gets 0."""
     rng = np.random.default_rng(0)
     obs, taken = rng.normal(size=(600, 1)).astype(np.float32), rng.integers(0, 2, 600)
@@ -311,7 +311,7 @@ class Chosen(gym.Env[Any, Any]):
         return np.zeros(1, np.float32), float(action), self.left == 0, False, {}
 
 
-def test_over_several_steps_it_collects_what_it_is_asked_for_and_no_more() -> None:
+def test_a_decision_transformer_collects_exactly_its_target_return_over_steps() -> None:
     rng = np.random.default_rng(0)
     often = np.repeat(rng.random(500), Chosen.steps)
     taken = (rng.random(often.size) < often).astype(np.int64)
@@ -329,7 +329,7 @@ def test_over_several_steps_it_collects_what_it_is_asked_for_and_no_more() -> No
     assert paid == list(range(Chosen.steps + 1))
 
 
-def test_what_it_cannot_learn_from_is_refused() -> None:
+def test_a_decision_transformer_refuses_datasets_and_spaces_it_cannot_learn() -> None:
     with pytest.raises(
         ConfigError, match=r"algo\.max_timesteps=9: an episode .* set algo\.max_time"
     ):
@@ -388,7 +388,9 @@ def test_a_checkpoint_of_another_highest_return_is_refused() -> None:
         DecisionTransformer(CARTPOLE, env_id="CartPole-v1", **SMALL).restore(saved)
 
 
-def test_an_evaluation_tells_it_what_was_paid(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluate_subtracts_rewards_from_the_return_to_go_of_a_transformer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     algorithm = DecisionTransformer(CARTPOLE, env_id="CartPole-v1", target_return=30.0, **SMALL)
     metrics = algorithm.train(16)
     assert metrics["policy/target_return"] == 30.0
@@ -408,7 +410,7 @@ def test_an_evaluation_tells_it_what_was_paid(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("wrong", ["x", float("nan"), float("inf"), True])
-def test_only_a_number_can_be_asked_for(wrong: Any) -> None:
+def test_a_decision_transformer_refuses_a_target_return_that_is_no_number(wrong: Any) -> None:
     algorithm = DecisionTransformer(CARTPOLE, env_id="CartPole-v1", **SMALL)
     with pytest.raises(ConfigError, match="expected a finite number"):
         algorithm.ask(wrong)

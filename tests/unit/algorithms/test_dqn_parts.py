@@ -149,7 +149,7 @@ def test_batches_of_one_update_have_the_noise_of_their_numbers() -> None:
         assert torch.equal(a, b)
 
 
-def test_the_deviations_are_learned() -> None:
+def test_a_dqn_update_changes_the_sigmas_of_all_noisy_layers() -> None:
     made = learner(noisy=True)
     before = {n: p.detach().clone() for n, p in made.policy.named_parameters() if "sigma" in n}
     assert len(before) == 6

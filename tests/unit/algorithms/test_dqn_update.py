@@ -165,7 +165,7 @@ def test_no_gradient_reaches_the_target_network() -> None:
     assert not any(p.requires_grad or p.grad is not None for p in made.target.parameters())
 
 
-def test_literals_of_target_and_loss() -> None:
+def test_td_target_and_td_loss_equal_numbers_computed_by_hand() -> None:
     target = td_target(
         torch.tensor([1.0, 1.0]), torch.tensor([0.81, 0.0]), torch.tensor([2.0, 5.0])
     )
@@ -214,7 +214,7 @@ def test_exploration_takes_any_action_as_often_as_epsilon_says_and_else_the_best
     assert np.ptp(np.sum(rest, 0)) < 6 * np.sqrt(3000 * 5 * 0.075)
 
 
-def test_a_loss_that_is_not_finite_stops_the_run_and_is_named() -> None:
+def test_dqn_stops_at_an_infinite_loss_and_names_the_minibatch() -> None:
     data = batches(2)
     data.rewards[1, 3] = torch.inf
     with pytest.raises(NonFiniteError, match="loss/q is inf in minibatch 1"):
@@ -232,7 +232,7 @@ def test_without_a_limit_no_gradient_is_clipped() -> None:
     assert DQN(max_grad_norm=None).config.algo.max_grad_norm is None
 
 
-def test_box_actions_are_refused_by_name() -> None:
+def test_dqn_refuses_box_actions_and_names_algorithms_that_take_them() -> None:
     told = (
         r"^dqn needs Discrete actions, Pendulum-v1 has Box\(-2\.0, 2\.0, \(1,\), float32\); use "
         r"algo=ppo, recurrent_ppo, a2c, sac, td3 or ddpg$"

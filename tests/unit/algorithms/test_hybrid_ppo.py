@@ -93,7 +93,7 @@ def test_the_times_of_collecting_and_training_add_up() -> None:
         ({"backend": "native"}, "algo.backend=native: expected one of cpu"),
     ],
 )  # fmt: skip
-def test_what_rust_cannot_collect_is_refused_with_the_algorithm_that_can(
+def test_hybrid_ppo_refuses_settings_that_rust_cannot_collect_with_a_remedy(
     options: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(ConfigError, match=told):

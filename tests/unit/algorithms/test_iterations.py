@@ -77,7 +77,7 @@ def test_one_call_changes_no_bit_of_weights_moments_metrics_episodes_and_state(
 
 
 @EACH
-def test_a_run_that_goes_on_from_a_checkpoint_is_one_that_never_stopped(
+def test_fused_ppo_and_a2c_resume_bit_for_bit_from_a_checkpoint(
     settings: dict[str, Any], tmp_path: Path
 ) -> None:
     straight, first = made(settings), made(settings)
@@ -99,7 +99,9 @@ def test_a_run_that_goes_on_from_a_checkpoint_is_one_that_never_stopped(
 
 
 @pytest.mark.parametrize("algo", [A2C, PPO])
-def test_no_bit_depends_on_how_many_threads_there_are(algo: Any, tmp_path: Path) -> None:
+def test_fused_ppo_and_a2c_give_equal_bits_for_any_number_of_threads(
+    algo: Any, tmp_path: Path
+) -> None:
     wide = {"algo": algo, "env_id": "CartPole-v1", "n_envs": 1_500, "n_steps": 4}
     found = []
     try:
@@ -183,7 +185,7 @@ def broken_off(what: str, size: int) -> Any:
 @pytest.mark.parametrize(
     ("what", "size", "collected"), [("n_steps", 20_000, 0), ("n_epochs", 5_000, 1)]
 )
-def test_a_call_that_is_broken_off_leaves_a_run_that_goes_on(
+def test_an_interrupted_fused_iteration_leaves_ppo_in_a_consistent_state(
     what: str, size: int, collected: int
 ) -> None:
     # How fast the machine is decides which half the call is broken off in: it has to be the one meant.

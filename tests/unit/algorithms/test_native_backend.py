@@ -46,7 +46,7 @@ def learned(runs: dict[str, Any], rounds: int = 1) -> dict[str, Mapping[str, flo
         {"env_id": "Pendulum-v1", "use_sde": True, "normalize_obs": True},
     ],
 )
-def test_an_update_moves_the_weights_to_where_torch_moves_them(settings: dict[str, Any]) -> None:
+def test_native_ppo_updates_equal_those_of_torch_up_to_rounding(settings: dict[str, Any]) -> None:
     runs = {name: PPO(backend=name, **SMALL, **settings) for name in ("torch", "native")}
     told = learned(runs)
     assert apart(runs["native"], runs["torch"]) < 1e-5
@@ -65,7 +65,7 @@ def test_an_update_moves_the_weights_to_where_torch_moves_them(settings: dict[st
         {"env_id": "Pendulum-v1", "normalize_advantages": True, "rms_prop_tf_like": True},
     ],
 )
-def test_updates_of_a2c_move_the_weights_to_where_torch_moves_them(
+def test_native_a2c_updates_equal_those_of_torch_up_to_rounding(
     settings: dict[str, Any],
 ) -> None:
     runs = {name: A2C(backend=name, n_envs=4, seed=5, **settings) for name in ("torch", "native")}
@@ -112,7 +112,7 @@ def test_epochs_end_early_at_the_target_of_the_kl_in_both() -> None:
         ({"env_id": "CartPole-v1", "policy": UserMlp(4, 2)}, "a UserPolicy, not a built-in policy"),
     ],
 )
-def test_what_the_engine_cannot_learn_is_refused_before_the_run(
+def test_native_ppo_refuses_encoders_and_user_policies_at_construction(
     settings: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(ConfigError, match=f"algo.backend=native: .*{says}.*algo.backend=torch"):
@@ -127,7 +127,7 @@ def test_weights_that_are_no_numbers_stop_the_run_in_the_same_update() -> None:
         endless.train(STEP)
 
 
-def test_what_an_update_would_pass_over_is_refused_also_when_it_comes_later() -> None:
+def test_native_ppo_refuses_to_train_after_the_user_changed_its_module() -> None:
     for change, says in [
         (lambda p: p.actor[0].register_forward_hook(lambda *_: None), "hooked"),
         (lambda p: p.actor[0].weight.requires_grad_(False), r"frozen in actor\.0\.weight"),

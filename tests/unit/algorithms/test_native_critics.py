@@ -58,7 +58,7 @@ def drawn(n: int = 4, weighted: bool = False) -> Transitions:
 
 
 @EACH
-def test_a_training_moves_everything_to_where_torch_moves_it(
+def test_native_sac_and_td3_updates_equal_those_of_torch_up_to_rounding(
     facade: Any, parts: dict[str, Any]
 ) -> None:
     runs = {name: made(facade, name, parts) for name in ("torch", "native")}
@@ -133,7 +133,7 @@ class Lever(gym.ActionWrapper):  # type: ignore[type-arg]
         (TD3, {"env_id": lambda: Lever(gym.make(EYE)), "encoder_features": 8}, "behind an encoder"),
     ],
 )
-def test_what_the_engine_cannot_learn_is_refused_before_the_run(
+def test_native_sac_and_td3_refuse_unsupported_policies_at_construction(
     facade: Any, settings: dict[str, Any], says: str
 ) -> None:
     given = {"env_id": "Pendulum-v1", "backend": "native", **SMALL, **settings}
@@ -141,7 +141,7 @@ def test_what_the_engine_cannot_learn_is_refused_before_the_run(
         facade(**given)
 
 
-def test_what_a_training_would_pass_over_is_refused_also_when_it_comes_later() -> None:
+def test_native_sac_and_td3_refuse_to_train_after_the_user_changed_a_module() -> None:
     for facade, change, says in [
         (TD3, lambda p: p.actor[0].register_forward_hook(lambda *_: None), "hooked"),
         (TD3, lambda p: p.critic.weights[0].requires_grad_(False), r"frozen in critic\.weights\.0"),
@@ -157,7 +157,7 @@ def test_what_a_training_would_pass_over_is_refused_also_when_it_comes_later() -
         assert run.learner.critic.steps == 0
 
 
-def test_numbers_that_are_none_stop_the_run_in_the_same_training() -> None:
+def test_native_sac_and_td3_stop_in_the_update_that_meets_a_nan() -> None:
     for facade in (SAC, TD3):
         run = made(facade, "native", {})
         batch = drawn()

@@ -50,7 +50,7 @@ def drawn(n: int = 3, weighted: bool = False) -> Transitions:
 
 
 @pytest.mark.parametrize("parts", PARTS, ids=str)
-def test_a_training_moves_the_weights_to_where_torch_moves_them(parts: dict[str, Any]) -> None:
+def test_native_dqn_updates_equal_those_of_torch_up_to_rounding(parts: dict[str, Any]) -> None:
     runs = {
         name: DQN("CartPole-v1", backend=name, **SMALL, **parts) for name in ("torch", "native")
     }
@@ -108,7 +108,7 @@ def test_a_run_gives_the_same_bytes_twice_and_goes_on_exactly(tmp_path: Path) ->
         ),
     ],
 )
-def test_what_the_engine_cannot_learn_is_refused_before_the_run(
+def test_native_dqn_refuses_unsupported_networks_at_construction(
     settings: dict[str, Any], says: str
 ) -> None:
     given = {"env_id": "CartPole-v1", "backend": "native", **SMALL, **settings}
@@ -116,7 +116,7 @@ def test_what_the_engine_cannot_learn_is_refused_before_the_run(
         DQN(**given)
 
 
-def test_what_a_training_would_pass_over_is_refused_also_when_it_comes_later() -> None:
+def test_native_dqn_refuses_to_train_after_the_user_changed_its_module() -> None:
     for change, says in [
         (lambda p: p.q[0].register_forward_hook(lambda *_: None), "hooked"),
         (lambda p: p.q[0].weight.requires_grad_(False), r"frozen in q\.0\.weight"),
@@ -131,7 +131,7 @@ def test_what_a_training_would_pass_over_is_refused_also_when_it_comes_later() -
         assert torch.equal(weights(run), before)
 
 
-def test_numbers_that_are_none_stop_the_run_in_the_same_training() -> None:
+def test_native_dqn_stops_in_the_update_whose_loss_is_not_finite() -> None:
     run = DQN("CartPole-v1", backend="native", **{**SMALL, "learning_rate": 1e30})
     with pytest.raises(NonFiniteError, match=r"in the update 0 .*lower algo.learning_rate"):
         run.train(320)

@@ -68,7 +68,7 @@ def apart(one: dict[str, Any], other: dict[str, Any]) -> float:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_learned_is_what_torch_learns_up_to_rounding(case: str) -> None:
+def test_native_offline_algorithms_learn_the_weights_of_torch_up_to_rounding(case: str) -> None:
     torch, native = made(case, "torch"), made(case, "native")
     assert apart(weights(torch), weights(native)) == 0.0
     told = [algorithm.train(50) for algorithm in (torch, native)]
@@ -84,7 +84,9 @@ def test_what_is_learned_is_what_torch_learns_up_to_rounding(case: str) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("there", ["torch", "native"])
-def test_a_run_goes_on_in_the_other_engine(case: str, there: str, tmp_path: Path) -> None:
+def test_an_offline_run_continues_in_the_other_engine_up_to_rounding(
+    case: str, there: str, tmp_path: Path
+) -> None:
     whole, first = made(case, there), made(case, there)
     for algorithm in (whole, first):
         algorithm.train(20)

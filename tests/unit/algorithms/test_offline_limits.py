@@ -221,7 +221,7 @@ def test_the_penalty_is_drawn_anew_at_each_update() -> None:
     assert float(even.abs().max()) <= 1.0
 
 
-def test_what_cql_learns_does_not_depend_on_how_states_are_put_together(
+def test_cql_learns_the_same_weights_for_any_size_of_chunks_of_rows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found = []
@@ -267,7 +267,7 @@ def error(algorithm: Any, updates: int) -> float:
         (CQL, {"cql_alpha": 0.1, "n_random_actions": 2, "actor_learning_rate": 1e-3}),
     ],
 )
-def test_they_find_better_actions_than_the_behaviours_where_cloning_finds_their_mean(
+def test_td3_bc_iql_and_cql_find_the_best_actions_where_cloning_finds_the_mean(
     kind: Any, settings: dict[str, Any]
 ) -> None:
     data = bandit()
@@ -333,7 +333,7 @@ def test_settings_of_what_is_not_learned_are_refused() -> None:
         CQL(bandit(), act_high=2.0, cql_target_value=2.0, **SMALL)
 
 
-def test_a_learner_is_copied_whole() -> None:
+def test_a_restored_cql_learner_makes_the_same_next_update() -> None:
     learner = conservative(4, auto_alpha=True, cql_target_value=1.0)
     learner.update(one_number(), Clock(horizon=100))
     state = copy.deepcopy(learner.state())

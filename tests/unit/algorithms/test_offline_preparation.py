@@ -186,7 +186,7 @@ def test_whole_numbers_and_images_are_not_standardised() -> None:
 
 
 @pytest.mark.parametrize("name", ["td3_bc", "iql"])
-def test_choices_are_refused_by_name(name: str) -> None:
+def test_td3_bc_and_iql_refuse_discrete_actions_by_name(name: str) -> None:
     kind: Any = ALGORITHMS[name]
     with pytest.raises(
         UnsupportedSpaceError,

@@ -249,7 +249,7 @@ def test_constant_schedules_stay_constant() -> None:
     assert (metrics["train/learning_rate"], metrics["train/clip_eps"]) == (3e-4, 0.2)
 
 
-def test_target_kl_ends_the_epochs_before_the_step_that_goes_too_far() -> None:
+def test_ppo_stops_its_epochs_before_a_step_beyond_target_kl() -> None:
     algorithm = ppo("box", learning_rate=0.02, target_kl=0.01, n_epochs=10)
     rollout = rollout_of(algorithm)
     calls = recorded(algorithm.learner)
@@ -278,7 +278,7 @@ def test_without_target_kl_every_epoch_runs() -> None:
     assert (update.samples, update.metrics["train/epochs"]) == (800, 10)
 
 
-def test_clip_vloss_reaches_the_loss() -> None:
+def test_clip_vloss_changes_the_value_loss_of_ppo() -> None:
     totals = []
     for clip in (False, True):
         algorithm = ppo("box", clip_vloss=clip, learning_rate=0.02)

@@ -61,7 +61,7 @@ def test_a_prediction_gives_the_best_action_and_the_next_state() -> None:
     np.testing.assert_allclose(single[0], state[0], atol=1e-6)
 
 
-def test_what_came_before_changes_what_is_predicted() -> None:
+def test_the_recurrent_state_changes_the_predicted_action() -> None:
     algorithm = made("Pendulum-v1")
     obs = OBS[:, :, :3]
     _, state = algorithm.predict(obs[0])

@@ -280,7 +280,7 @@ def test_the_memory_is_trained_through_time() -> None:
     assert gradient_of_obs.view(20, 6, 4)[0].abs().min() > 0
 
 
-def test_target_kl_ends_the_epochs_before_the_step_that_goes_too_far() -> None:
+def test_recurrent_ppo_stops_its_epochs_early_at_target_kl() -> None:
     algorithm = made(learning_rate=0.05, target_kl=0.001)
     update = algorithm.learner.update(rollout_of(algorithm), Clock())
     assert update.metrics["train/epochs"] < 10

@@ -93,7 +93,9 @@ def test_the_batches_that_are_kept_are_those_of_whole_draws_and_of_the_last(
 
 
 @pytest.mark.parametrize("prioritized", [False, True])
-def test_what_is_counted_of_a_transition_is_no_less_than_what_is_drawn(prioritized: bool) -> None:
+def test_drawn_bytes_bounds_the_memory_of_a_sampled_transition_from_above(
+    prioritized: bool,
+) -> None:
     made = dqn(prioritized=prioritized, learning_starts=8, buffer_size=100, batch_size=16)
     made.train(20)
     drawn = made.source.memory.last

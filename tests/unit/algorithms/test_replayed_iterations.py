@@ -112,7 +112,7 @@ def test_one_call_changes_no_bit_of_weights_buffer_metrics_episodes_and_state(
 
 
 @EACH
-def test_a_run_that_goes_on_from_a_checkpoint_is_one_that_never_stopped(
+def test_fused_dqn_sac_and_td3_resume_bit_for_bit_from_a_checkpoint(
     settings: dict[str, Any], tmp_path: Path
 ) -> None:
     straight, first = made(settings), made(settings)
@@ -136,7 +136,7 @@ def test_a_run_that_goes_on_from_a_checkpoint_is_one_that_never_stopped(
 
 
 @pytest.mark.parametrize("algo", [DQN, SAC, TD3])
-def test_what_explores_in_rust_is_what_explores_in_torch_but_for_rounding(algo: Any) -> None:
+def test_native_exploration_chooses_the_actions_of_torch_up_to_rounding(algo: Any) -> None:
     given: dict[str, Any] = {
         "env_id": POLE if algo is DQN else PENDULUM, "n_envs": 64, "seed": 3, "net_arch": (32, 32),
     }  # fmt: skip
@@ -154,7 +154,9 @@ def test_what_explores_in_rust_is_what_explores_in_torch_but_for_rounding(algo: 
 
 
 @pytest.mark.parametrize("algo", [DQN, SAC, TD3])
-def test_no_bit_depends_on_how_many_threads_there_are(algo: Any, tmp_path: Path) -> None:
+def test_fused_dqn_sac_and_td3_give_equal_bits_for_any_number_of_threads(
+    algo: Any, tmp_path: Path
+) -> None:
     wide = {"algo": algo, "env_id": POLE if algo is DQN else PENDULUM, "n_envs": 20_000}
     wide |= {"buffer_size": 60_000, "train_freq": 40_000, "batch_size": 64}
     found = []
@@ -276,7 +278,9 @@ def broken_off(algo: Any, trainings: int, width: int) -> tuple[Any, tuple[int, i
 
 @pytest.mark.parametrize("trainings", [0, 1])
 @pytest.mark.parametrize("algo", [DQN, SAC, TD3])
-def test_a_call_that_is_broken_off_leaves_a_run_that_goes_on(algo: Any, trainings: int) -> None:
+def test_an_interrupted_fused_collection_leaves_a_consistent_replay_run(
+    algo: Any, trainings: int
+) -> None:
     # Where the machine is so fast that the call is broken off only while it learns, the steps are taken.
     found = (broken_off(algo, trainings, 512 << more) for more in range(4))
     run = next((run for run, before in found if stand(run) == before), None)

@@ -87,7 +87,7 @@ def test_only_what_is_shuffled_is_copied_and_only_what_is_learned_at_once_keeps_
     assert rollout_bytes(config, env, False, 32, ((64, 64), (64, 64))) == arena
 
 
-def test_what_a_shared_encoder_made_of_a_rollout_is_kept_and_counted() -> None:
+def test_rollout_bytes_counts_the_features_kept_by_a_shared_encoder() -> None:
     algorithm = A2C("CartPole-v1", n_envs=8, n_steps=512)
     config: Any = algorithm.config.algo
     env, widths = algorithm.collector.env, ((64,), (64,))

@@ -302,7 +302,7 @@ def test_the_target_follows_by_tau_at_each_update_or_at_every_nth() -> None:
 
 
 @pytest.mark.parametrize("kind", ["vectors", "gsde", "choices"])
-def test_what_is_learned_does_not_depend_on_how_many_batches_come_at_once(kind: str) -> None:
+def test_sac_learns_the_same_weights_however_batches_are_grouped(kind: str) -> None:
     data = batches(4, choices=3 if kind == "choices" else 0)
     results = []
     for parts in ([slice(0, 4)], [slice(0, 1), slice(1, 3), slice(3, 4)]):
@@ -374,7 +374,7 @@ def test_actions_without_bounds_are_refused_by_name() -> None:
 
 
 @pytest.mark.parametrize("given", [{"log_std_init": -1.0}, {"sde_sample_freq": 8}])
-def test_what_is_said_of_gsde_without_it_is_refused(given: dict[str, Any]) -> None:
+def test_sac_refuses_gsde_settings_without_use_sde(given: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=rf"algo\.{next(iter(given))}=.* without algo\.use_sde"):
         SAC("Pendulum-v1", **given)
 
@@ -385,14 +385,14 @@ def test_a_single_observation_is_sampled_for_as_a_batch_is() -> None:
     assert (action.shape, log_prob.shape) == ((ACT,), ())
 
 
-def test_gsde_of_choices_is_refused() -> None:
+def test_sac_refuses_use_sde_with_discrete_actions() -> None:
     with pytest.raises(
         ConfigError, match=r"algo\.use_sde=true needs Box actions, CartPole-v1 has .*out$"
     ):
         SAC("CartPole-v1", use_sde=True)
 
 
-def test_a_loss_that_is_not_finite_stops_the_run_and_is_named() -> None:
+def test_sac_stops_at_an_infinite_loss_and_names_the_minibatch() -> None:
     data = batches(2)
     data.rewards[1, 3] = torch.inf
     with pytest.raises(NonFiniteError, match="loss/critic is inf in minibatch 1"):

@@ -90,12 +90,14 @@ def test_orthogonal_layers_are_made_where_they_are_asked_for(kind: Any, options:
         (SAC, {**VECTORS, "use_sde": True}, "actor.log_std"),
     ],
 )  # fmt: skip
-def test_deviations_begin_where_they_are_told_to(kind: Any, options: Any, name: str) -> None:
+def test_log_std_init_sets_the_initial_log_std_of_every_policy(
+    kind: Any, options: Any, name: str
+) -> None:
     parameters = dict(kind(**options, log_std_init=-1.25).policy.named_parameters())
     assert (parameters[name] == -1.25).all()
 
 
-def test_parts_of_value_networks_arrive() -> None:
+def test_n_critics_and_noisy_sigma_reach_the_value_networks() -> None:
     assert SAC(**VECTORS, n_critics=3, net_arch=(4,)).policy.critic.weights[0].shape == (3, 4, 4)
     assert SAC(**CHOICES, n_critics=3, net_arch=(4,)).policy.critic.weights[0].shape == (3, 4, 4)
     noisy = dict(
@@ -154,7 +156,7 @@ class Askew(gym.Env[Any, Any]):
     ("kind", "options"),
     [(SAC, {}), (SAC, {"use_sde": True}), (TD3, {}), (DDPG, {})],
 )
-def test_what_is_predicted_is_in_the_environments_units(kind: Any, options: Any) -> None:
+def test_predict_scales_actions_to_the_bounds_of_the_environment(kind: Any, options: Any) -> None:
     algorithm = kind(Askew, seed=2, net_arch=(16,), buffer_size=100, **options)
     obs = np.random.default_rng(0).uniform(-1, 1, (20, 3)).astype(np.float32)
     with torch.no_grad():
@@ -198,7 +200,7 @@ def test_rewards_are_normalised_with_the_discount_and_the_window_of_the_run() ->
                         "rms_prop_eps": 1e-5, "net_arch": (64, 64)}),
     ],
 )  # fmt: skip
-def test_what_is_not_said_is_as_in_stable_baselines3(
+def test_default_hyperparameters_equal_those_of_stable_baselines3(
     kind: Any, options: Any, defaults: Any
 ) -> None:
     algo = kind(**options).config.algo

@@ -102,7 +102,7 @@ def test_the_actor_is_improved_by_the_first_critic_alone() -> None:
     assert not torch.equal(moved[0], vector(policy().actor))
 
 
-def test_without_delay_noise_and_second_critic_it_is_ddpg() -> None:
+def test_td3_without_delay_noise_and_second_critic_equals_ddpg() -> None:
     same: dict[str, Any] = {"learning_starts": 20, "batch_size": 8, "net_arch": (8,), "seed": 3}
     one = TD3("Pendulum-v1", n_critics=1, policy_delay=1, target_noise=0.0, **same)
     other = DDPG("Pendulum-v1", **same)
@@ -133,7 +133,7 @@ def test_exploration_adds_noise_of_its_size_within_the_bounds_and_playing_has_no
     assert (sampled == best).all()
 
 
-def test_what_is_learned_does_not_depend_on_how_many_batches_come_at_once() -> None:
+def test_td3_learns_the_same_weights_however_batches_are_grouped() -> None:
     data, results = batches(4), []
     for parts in ([slice(0, 4)], [slice(0, 1), slice(1, 3), slice(3, 4)]):
         made = learner()
@@ -146,7 +146,7 @@ def test_what_is_learned_does_not_depend_on_how_many_batches_come_at_once() -> N
 
 
 @pytest.mark.parametrize("facade", [TD3, DDPG])
-def test_choices_are_refused_by_name(facade: Any) -> None:
+def test_td3_and_ddpg_refuse_discrete_actions_by_name(facade: Any) -> None:
     told = (
         rf"^{facade.name} needs Box actions, CartPole-v1 has Discrete\(2\); use algo=ppo, "
         "recurrent_ppo, a2c, dqn, rainbow or sac$"

@@ -356,7 +356,7 @@ WRONG: dict[str, tuple[Callable[[], Any], type[RloxError], str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_is_wrong_is_named_with_what_was_expected(case: str) -> None:
+def test_text_algorithms_refuse_wrong_rewards_models_and_prompts_by_name(case: str) -> None:
     act, kind, said = WRONG[case]
     with pytest.raises(kind) as raised:
         act()

@@ -59,7 +59,7 @@ def paid_after(algorithm: Any, steps: int = 60) -> float:
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_what_is_paid_for_becomes_likely_and_with_the_sign_turned_round_unlikely(name: str) -> None:
+def test_text_algorithms_make_rewarded_tokens_likely_and_punished_ones_unlikely(name: str) -> None:
     assert paid_after(WRITERS[name](low)) > 0.85
     assert paid_after(WRITERS[name](high)) < 0.1
 

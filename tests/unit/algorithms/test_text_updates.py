@@ -301,7 +301,7 @@ def learned(kind: Any, options: dict[str, Any]) -> Tensor:
 
 
 @pytest.mark.parametrize(("kind", "key"), CHANGES, ids=lambda of: getattr(of, "__name__", of))
-def test_every_option_reaches_what_is_learned(kind: Any, key: str) -> None:
+def test_every_option_of_a_text_algorithm_changes_the_learned_weights(kind: Any, key: str) -> None:
     same = learned(kind, {})
     assert torch.equal(same, learned(kind, {}))
     other = OTHERWISE[kind][key]
@@ -317,7 +317,7 @@ def test_the_loss_is_what_is_told_of_the_policy_and_the_weighed_kl() -> None:
     assert metrics["kl"] > 0.01
 
 
-def test_what_a_batch_was_is_told_beside_its_loss() -> None:
+def test_grpo_reports_zero_std_lengths_truncation_and_samples_of_a_batch() -> None:
     same = GRPO(Words(0), None, **{**OPTIONS, "reward_fn": lambda rows, _: [1.0] * len(rows)})
     metrics = same.train_step(PROMPTS)
     assert metrics["reward/zero_std"] == 1.0

@@ -151,7 +151,7 @@ def ale(monkeypatch) -> Any:
     return both
 
 
-def test_what_an_engine_pays_is_noted_when_a_game_is_over_and_not_at_a_lost_life(ale):
+def test_the_score_recorder_notes_vector_env_scores_at_game_over_only(ale):
     envs, others = ale.AtariVectorEnv(), ale.AtariVectorEnv()
     with scores.paid() as found:
         for paid in ([1.0, 4.0], [0.0, 7.0], [2.0, 0.0], [5.0, 5.0]):
@@ -162,7 +162,7 @@ def test_what_an_engine_pays_is_noted_when_a_game_is_over_and_not_at_a_lost_life
     assert found == [3.0, 11.0]
 
 
-def test_what_the_environment_pays_is_noted_when_a_game_ends_and_not_of_one_given_up(ale):
+def test_the_score_recorder_notes_finished_games_and_skips_abandoned_ones(ale):
     one, other = ale.AtariEnv(), ale.AtariEnv()
     with scores.paid() as found:
         for env in (one, other):
@@ -282,7 +282,7 @@ def test_the_first_update_of_a_value_network_comes_after_a_fiftieth_of_the_run()
     assert Work("ppo", "ALE/Pong-v5", 50_000).settings == {}
 
 
-def test_what_is_noted_of_a_run_is_its_training_and_what_its_buffer_holds():
+def test_the_benchmark_watch_notes_training_times_and_buffer_size():
     from rlox.algorithms import DQN
 
     watch = Watch()

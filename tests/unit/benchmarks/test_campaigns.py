@@ -57,7 +57,7 @@ def test_off_policy_control_has_four_legs_and_ten_five_and_three_seeds():
 
 
 @pytest.mark.parametrize("campaign", ALL.values(), ids=list(ALL))
-def test_the_committed_figures_follow_from_the_committed_runs(campaign):
+def test_committed_campaign_figures_follow_from_the_committed_runs(campaign):
     expected, legs = campaign.folder / "expected.json", campaign.complete()
     if not expected.exists():
         assert legs == []
@@ -101,7 +101,7 @@ def test_a_leg_counts_once_every_seed_of_both_systems_is_there(campaign):
     assert [run["returns"][0] for run in runs["sb3"]] == [10.0, 11.0]
 
 
-def test_a_run_that_is_there_is_kept(campaign, monkeypatch):
+def test_a_campaign_does_not_repeat_a_run_with_an_existing_result(campaign, monkeypatch):
     path = campaign.path(LEG, "rlox", 0)
     path.write_text("kept")
     monkeypatch.setattr(classic_control, "python", None)
@@ -161,7 +161,7 @@ def test_a_result_names_the_commit_of_the_checkout_and_none_outside_of_one(monke
     assert children.commit() == {}
 
 
-def test_what_a_failed_child_said_is_told():
+def test_a_failed_child_process_ends_the_campaign_with_its_stderr_and_code():
     with pytest.raises(SystemExit, match=r"(?s)ended with 3:\nthe reason"):
         children.python("-c", "import sys; print('the reason', file=sys.stderr); sys.exit(3)")
 

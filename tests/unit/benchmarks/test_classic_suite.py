@@ -91,7 +91,7 @@ def rewrite(path: Path, **changed: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changed))
 
 
-def test_the_legs_are_those_of_the_preset():
+def test_the_classic_suite_and_its_comparison_plan_the_legs_of_the_preset():
     found = {leg.name: (leg.algo, leg.env, leg.steps) for leg in SUITE.legs}
     assert found == PLAN
     assert {leg.seeds for leg in SUITE.legs} == {10}
@@ -225,7 +225,7 @@ def test_only_legs_of_the_same_algorithm_environment_and_steps_are_taken():
     }  # fmt: skip
 
 
-def test_the_committed_figures_follow_from_the_committed_runs():
+def test_committed_classic_suite_figures_follow_from_the_committed_runs():
     suite, comparison = SUITE.complete(), COMPARISON.complete()
     for folder, legs, document, render in (
         (SUITE.folder, suite, suite_report.summarize(suite), suite_report.render),

@@ -90,14 +90,14 @@ def test_rlox_itself_may_not_be_missing(tmp_path, capsys, monkeypatch):
     ("rows", "gate", "status"),
     [("P1", True, 0), ("P2", True, 1), ("P2", False, 0), ("P1,P2", True, 1)],
 )
-def test_the_gate_decides_the_exit_status(rows, gate, status, tmp_path, capsys):
+def test_the_benchmark_gate_exits_with_1_if_a_peer_is_faster(rows, gate, status, tmp_path, capsys):
     argv = ["--rows", rows, "--out", str(tmp_path), *(["--gate"] if gate else [])]
     assert run(ROWS, "test", "about", argv) == status
     assert ("a peer is faster" in capsys.readouterr().out) is ("P2" in rows)
 
 
 @pytest.mark.parametrize("argv", [["--rows", "P1,P7"], ["--repeats", "3"]])
-def test_a_wrong_argument_is_explained(argv, capsys):
+def test_the_benchmark_command_explains_unknown_rows_and_few_repeats(argv, capsys):
     with pytest.raises(SystemExit, match="2"):
         run(ROWS, "test", "about", argv)
     message = capsys.readouterr().err

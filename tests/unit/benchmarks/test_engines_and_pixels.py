@@ -25,7 +25,7 @@ PIXELS = [leg for leg in CAMPAIGN.legs if leg.name.endswith("_pixels")]
 CELLS = gym.spaces.Box(0, 255, (3, 7, 7), np.uint8)
 
 
-def test_the_legs_and_their_seeds():
+def test_the_engines_and_pixels_campaign_plans_five_legs_with_fixed_seeds():
     plan = {name: (leg.env, leg.algo, leg.steps, leg.seeds) for name, leg in LEGS.items()}
     assert plan == {
         "PPO_MiniGrid-DoorKey-5x5-v0": ("MiniGrid-DoorKey-5x5-v0", "ppo", 100_000, 5),
@@ -42,7 +42,7 @@ def test_the_legs_and_their_seeds():
 
 
 @pytest.mark.parametrize("leg", PIXELS, ids=lambda leg: leg.name)
-def test_both_systems_have_the_same_settings_of_pixels_and_they_are_a_run(leg):
+def test_rlox_and_sb3_share_valid_settings_in_the_pixel_legs(leg):
     ours, theirs = (system.settings for system in leg.systems)
     assert ours is theirs
     tree = {
@@ -55,7 +55,7 @@ def test_both_systems_have_the_same_settings_of_pixels_and_they_are_a_run(leg):
     assert sb3._learner(leg.algo, ours)[1] == "CnnPolicy"
 
 
-def test_the_other_legs_have_a_preset():
+def test_every_leg_without_pixels_has_a_tuned_preset_file():
     for leg in LEGS.values():
         path = classic_control.ROOT / "conf" / "tuned" / leg.algo / f"{leg.env}.yaml"
         assert leg in PIXELS or path.is_file()
@@ -75,7 +75,7 @@ def test_the_peers_small_network_says_what_ours_says_with_the_same_weights():
     assert theirs.features_dim == ours.features == 128
 
 
-def test_both_policies_begin_with_orthogonal_layers_of_the_same_size():
+def test_rlox_and_sb3_pixel_policies_start_with_layers_of_equal_norms():
     from stable_baselines3.common.policies import ActorCriticCnnPolicy
 
     settings = engines_and_pixels.PPO_PIXELS["algo"]

@@ -113,7 +113,7 @@ def noisy(ratio: float) -> Passes:
     return [([ratio * f] * ROUNDS, [1.0] * ROUNDS) for f in (1, 3, 1, 3, 2)]
 
 
-def test_what_is_too_noisy_to_show_half_as_much_again_is_said_to_be():
+def test_the_gate_calls_a_case_noisy_if_its_tolerance_hides_a_slowdown():
     verdict = judge(case(noisy(1.0)), base(steady(2.0)), FLOOR, {})
     assert verdict.state == NOISY
     assert verdict.tolerance > 0.4
@@ -164,7 +164,7 @@ def test_waiting_is_no_work_whose_instructions_could_be_counted():
     assert (verdict.state, verdict.clock) == (SLOWER, "wall")
 
 
-def test_what_only_waits_is_found_by_the_clock():
+def test_the_gate_finds_a_slowdown_that_only_wall_time_shows():
     found = case(steady(1.0))
     found.passes["wall"] = steady(1.5)
     verdict = judge(found, base(steady(1.0)), FLOOR, {})

@@ -29,7 +29,7 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return asked
 
 
-def test_start_up_is_not_counted(commands):
+def test_instruction_counts_subtract_the_start_up_of_the_process(commands):
     counted = count("one/f64/1024", 1024)
     assert counted.per_element == 5.0
     assert counted.instructions == counted.runs * PER_RUN
@@ -63,6 +63,6 @@ def test_output_without_a_count_is_an_error():
         ("git no-such-command", "git no-such-command:\n"),
     ],
 )
-def test_a_tool_that_fails_is_named(command, message):
+def test_the_instruction_counter_names_a_tool_that_fails_or_is_missing(command, message):
     with pytest.raises(CountError, match=message):
         shell(command)

@@ -12,7 +12,7 @@ def test_the_ratio_is_the_peers_median_over_ours():
     assert ratio.value == 3.0  # 6 / 2
 
 
-def test_equal_samples_leave_no_doubt():
+def test_the_interval_of_a_ratio_of_constant_samples_has_no_width():
     ratio = ratio_of_medians([2.0] * 7, [6.0] * 7)
     assert (ratio.low, ratio.value, ratio.high) == (3.0, 3.0, 3.0)
 
@@ -35,7 +35,7 @@ def test_one_interrupted_round_does_not_move_the_ratio(outlier):
     assert (ratio.value, ratio.low, ratio.high) == (2.0, 2.0, 2.0)
 
 
-def test_the_same_samples_give_the_same_interval():
+def test_ratio_of_medians_gives_equal_intervals_for_equal_samples():
     ours, peer = [1.0, 1.1, 1.2, 0.9, 1.3], [2.0, 2.5, 1.9, 2.2, 2.1]
     first, again = ratio_of_medians(ours, peer), ratio_of_medians(ours, peer)
     assert first == again

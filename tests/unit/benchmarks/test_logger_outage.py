@@ -42,7 +42,9 @@ def test_a_ratio_is_of_the_two_runs_of_a_pair() -> None:
         ({"rows twice": 1}, "a row is there twice"),
     ],
 )
-def test_a_promise_that_is_broken_is_told(wrong: dict[str, Any], told: str) -> None:
+def test_the_outage_campaign_names_each_promise_that_a_run_breaks(
+    wrong: dict[str, Any], told: str
+) -> None:
     assert missed(counts(**wrong)) == [told]
 
 
@@ -53,7 +55,9 @@ def test_the_table_has_a_line_for_each_outage() -> None:
     assert [line.count("|") for line in lines] == [9, 9, 9, 9]
 
 
-def test_an_outage_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_outage_campaign_refuses_an_unknown_outage_mode(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert parse(["--modes", "500,no such name"]).modes == ["500", "no such name"]
     with pytest.raises(SystemExit):
         parse(["--modes", "500,sulks"])

@@ -14,7 +14,7 @@ from helpers.benchmarks import PROTOCOL, case, fake
 HALVES = (0.010, 0.020, 0.030)  # median 0.020
 
 
-def test_medians_are_those_of_the_rounds():
+def test_measure_case_reports_the_median_of_the_measured_rounds():
     # one sample goes to the calibration, so the circle begins with the second
     measured = measure_case(case(fake("rlox", *HALVES), fake("peer", 0.05)), PROTOCOL).systems[0]
     assert measured.seconds == (0.020, 0.030, 0.010, 0.020, 0.030, 0.010, 0.020)
@@ -81,7 +81,7 @@ def test_a_system_declared_to_compute_something_else_is_timed():
     assert record.comparisons[0].ratio == pytest.approx(2)
 
 
-def test_every_system_is_closed():
+def test_measure_case_closes_every_system_after_measuring():
     journal: list[Any] = []
     systems = [fake(name, 0.01, journal=journal) for name in ("rlox", "a")]
     measure_case(case(*systems), PROTOCOL)

@@ -15,7 +15,7 @@ LEGS = {leg.name: leg for leg in CAMPAIGN.legs}
 CONF = Path(__file__).resolve().parents[3] / "conf"
 
 
-def test_the_legs_and_their_systems():
+def test_the_native_engine_campaign_plans_eight_legs_of_two_systems():
     pairs = {
         name: (leg.env, [s.name for s in leg.systems], leg.seeds) for name, leg in LEGS.items()
     }

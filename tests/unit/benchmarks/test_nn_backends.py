@@ -29,7 +29,7 @@ def multiplied(noted: Noted) -> float:
 
 
 @pytest.mark.parametrize("work", ["act", "critic", *ALGORITHMS])
-def test_products_are_those_that_torch_does(work: str):
+def test_counted_matrix_products_of_a_step_equal_those_torch_computes(work: str):
     steps = torch_steps.Steps(work, SMALL, arrays(work, SMALL), lambda loss: loss)
     steps.once()  # TD3's actor learns in every second one
     with Noted() as noted:
@@ -87,7 +87,7 @@ def test_the_four_rows_are_of_all_engines_and_their_numbers_are_compared():
 
 
 @pytest.mark.parametrize("algo", ["a2c", "td3"])
-def test_both_engines_learn_the_same_of_the_same_batch_from_the_same_weights(algo: str):
+def test_benchmarked_native_and_torch_steps_learn_the_same_weights(algo: str):
     env, width, rows = {"a2c": "CartPole-v1", "td3": "Pendulum-v1"}[algo], 8, 16
     bench.torch_run.cache_clear()
     native, own = (bench.learner(algo, env, width, rows, name) for name in ("native", "torch"))

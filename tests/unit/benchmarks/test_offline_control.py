@@ -35,7 +35,7 @@ def result(system: str, seed: int, score: float, digest: str | None = None, **mo
     offline_control.write(offline_legs.path_of(TINY, system, seed), of)
 
 
-def test_the_legs_are_those_of_the_claim() -> None:
+def test_the_offline_campaign_plans_the_legs_seeds_and_updates_it_claims() -> None:
     plan = {
         leg.name: (leg.seeds, {name: n // 1000 for name, n in leg.updates.items()}) for leg in LEGS
     }
@@ -52,7 +52,9 @@ def test_the_legs_are_those_of_the_claim() -> None:
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_what_is_asked_for_is_a_run(algorithm: str, cli: Cli) -> None:
+def test_the_offline_campaigns_arguments_compose_to_a_valid_rlox_train_run(
+    algorithm: str, cli: Cli
+) -> None:
     assert cli("dataset", "make", "data", "env=Pendulum-v1", "steps=300").code == 0
     given = offline_control.asked_of(LEGS[0], 3, algorithm, Path("data"))
     told = cli("train", *given, "dry_run=true")
@@ -103,7 +105,7 @@ def test_a_dataset_of_other_rows_stops_the_campaign_before_it_learns(folder: Pat
     assert known["digest"] == "other rows"
 
 
-def test_what_a_decision_transformer_follows_is_told_by_seed(folder: Path) -> None:
+def test_the_offline_report_lists_return_following_of_each_dt_seed(folder: Path) -> None:
     for seed in range(2):
         result("DT", seed, -300.0, follows=0.5 + 0.1 * seed)
     offline_report.report()

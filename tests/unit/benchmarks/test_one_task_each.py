@@ -35,7 +35,7 @@ def whole(solved: float, **systems: list[dict[str, Any]]) -> Whole:
     return Whole("a_leg", "A task", 2_000, systems, solved)
 
 
-def test_the_legs_their_systems_and_what_solves_them():
+def test_the_one_task_campaign_fixes_systems_steps_and_solved_scores():
     plan = {
         name: (leg.env, leg.steps, leg.solved, [system.name for system in leg.systems])
         for name, leg in LEGS.items()
@@ -70,7 +70,7 @@ def test_the_settings_of_every_system_are_a_run(leg: Leg, system: System):
     assert make_run(tree).algo.name == system.algo
 
 
-def test_what_is_compared_differs_in_one_thing():
+def test_systems_of_a_campaign_leg_differ_in_one_setting_only():
     for name in ("masked_PPO", "masked_DQN", "masked_PPO_Taxi"):
         with_masks, without, *peers = LEGS[name].systems
         assert with_masks.settings["env"] == {**without.settings["env"], "action_mask": "info"}

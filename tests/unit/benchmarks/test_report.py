@@ -21,7 +21,7 @@ def test_a_report_reads_back_as_it_was_written(tmp_path):
     assert read_report(tmp_path / "a" / "test.json") == written
 
 
-def test_the_fields_of_version_1(tmp_path):
+def test_a_benchmark_report_has_the_fields_of_schema_version_1(tmp_path):
     report(record()).write(tmp_path / "test.json")
     tree = json.loads((tmp_path / "test.json").read_text())
     assert tree["schema_version"] == 1
@@ -44,7 +44,7 @@ def test_the_fields_of_version_1(tmp_path):
         ({"cases": [{"row": "P1"}]}, "systems"),
     ],
 )
-def test_another_schema_is_refused(change, message, tmp_path):
+def test_read_report_refuses_reports_of_another_schema(change, message, tmp_path):
     path = tmp_path / "test.json"
     report(record()).write(path)
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
@@ -78,7 +78,7 @@ def test_the_table_names_ours_every_peer_the_ratio_the_goal_and_the_outcome():
 @pytest.mark.parametrize(
     ("own", "goal", "outcome"), [(0.01, 1.5, "met"), (0.01, 2.5, "missed"), (0.03, 1.5, "slower")]
 )
-def test_the_last_cell_says_what_came_of_the_goal(own, goal, outcome):
+def test_the_benchmark_table_ends_each_row_with_the_outcome_of_its_goal(own, goal, outcome):
     page = render(report(record(own=own, peer=0.02, goal=goal)))
     assert page.splitlines()[-3].endswith(f"| {outcome} |")
 
@@ -109,7 +109,7 @@ def test_the_gate_says_which_goal_was_missed_and_where_a_peer_is_faster():
     ]
 
 
-def test_there_is_one_picture_for_each_kind_of_work(tmp_path):
+def test_write_plots_writes_one_png_for_each_kind_of_work(tmp_path):
     files = write_plots(report(record(), record()), tmp_path)
     assert [f.name for f in files] == ["p0_counting.png"]
     assert files[0].read_bytes().startswith(b"\x89PNG")

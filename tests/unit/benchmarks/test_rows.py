@@ -40,12 +40,12 @@ def peers(row: str) -> set[str]:
     return {peer.name for case in run_all.ROWS[row](NOWHERE) for peer in case.peers}
 
 
-def test_gae_of_one_trajectory():
+def test_the_benchmark_of_one_gae_trajectory_has_its_goals_and_peers():
     assert goals("P1") == {(n, "rlox"): [1.3] for n in ("128", "2,048", "32,768")}
     assert peers("P1") == {"rlox 1.2.0", "TorchRL", "SB3", "NumPy loop"}
 
 
-def test_gae_of_many_environments():
+def test_the_benchmark_of_batched_gae_has_its_goals_and_peers():
     assert goals("P2") == {
         ("256 x 2,048", "rlox time-major, into"): [20.0],
         ("256 x 2,048", "rlox env-major"): [6.0],
@@ -86,12 +86,12 @@ def test_the_rollout_is_held_against_the_original_and_sb3_by_name():
     assert {g.against for g in case.ours[0].goals} == {peer.name for peer in case.peers}
 
 
-def test_v_trace():
+def test_the_benchmark_of_v_trace_has_its_goals_and_peers():
     assert goals("P3") == {("2,048", "rlox"): [2.0]}
     assert peers("P3") == {"rlox 1.2.0", "TorchRL"}
 
 
-def test_group_advantages():
+def test_the_benchmark_of_group_advantages_has_its_goals_and_peers():
     assert goals("P10") == {
         ("16 x 4", "rlox"): [1.5],
         ("256 x 16", "rlox"): [4.0],
@@ -100,7 +100,7 @@ def test_group_advantages():
     assert peers("P10") == {"rlox 1.2.0", "NumPy", "torch"}
 
 
-def test_token_kl_in_both_precisions():
+def test_the_benchmark_of_token_kl_has_its_goals_and_peers_by_precision():
     reached = {
         (case.work.split()[-1], case.size): case.ours[0].goals[0].minimum
         for case in run_all.ROWS["P11"](NOWHERE)
@@ -116,7 +116,7 @@ def test_token_kl_in_both_precisions():
     assert peers("P11") == {"rlox 1.2.0", "NumPy", "torch"}
 
 
-def test_token_kl_of_one_sequence_in_float64():
+def test_the_benchmark_of_float64_sequence_kl_has_its_goals_and_peers():
     cases = list(run_all.ROWS["P19"](NOWHERE))
     assert {(case.work.split()[0], case.size) for case in cases} == {
         (estimator, size) for estimator in ("exact", "k3") for size in ("128", "8,192", "65,536")
@@ -152,7 +152,7 @@ def test_sampling_of_images_is_held_against_a_bare_gather_then_against_peers():
     assert few.minimum == pytest.approx(1 / 1.2)
 
 
-def test_prioritized_sampling():
+def test_the_benchmark_of_prioritized_sampling_has_its_goals_and_peers():
     assert goals("P8") == {("256", "rlox"): [2.5]}
     assert peers("P8") == {"rlox 1.2.0", "TorchRL"}
 
@@ -172,7 +172,7 @@ def test_trls_advantages_divide_by_the_sample_deviation_and_a_little():
     np.testing.assert_allclose(answer()["advantages"], expected, atol=1e-6)
 
 
-def test_the_numpy_loop_is_gae():
+def test_the_numpy_loop_of_the_benchmarks_computes_gae_correctly():
     data = Rollout.draw(64, 1, np.float64)
     arrays = (data.rewards[:, 0], data.values[:-1, 0], data.dones[:, 0])
     expected = compute_gae(*arrays, 0.5, 0.9, 0.8)
@@ -188,7 +188,7 @@ def test_env_major_order_is_one_environment_after_the_other():
     sorted(p for p in BENCHMARKS.glob("bench_*.py") if p.stem not in APART),
     ids=lambda p: p.name,
 )
-def test_every_benchmark_is_part_of_the_whole(path):
+def test_run_all_imports_every_benchmark_module_of_the_suite(path):
     names = {
         node.id
         for node in ast.walk(ast.parse(Path(run_all.__file__).read_text()))

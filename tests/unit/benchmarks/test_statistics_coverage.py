@@ -35,7 +35,7 @@ def test_collapses_of_ten_runs_differ_nearly_always() -> None:
         assert said > 0.85
 
 
-def test_the_command_writes_what_it_shows(
+def test_the_statistics_coverage_command_writes_the_tables_it_prints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(statistics_coverage, "RESAMPLES", 20)

@@ -116,7 +116,7 @@ def as_if_it_took(path: Path, factor: float) -> None:
     path.write_text(json.dumps(tree))
 
 
-def test_what_became_slower_is_measured_again_and_named_and_the_exit_code_is_1(
+def test_rlox_bench_remeasures_and_names_slower_rows_and_exits_with_1(
     cli: Cli, tmp_path, monkeypatch
 ):
     looks: list[Any] = []
@@ -226,6 +226,6 @@ def test_a_slow_down_makes_three_calls_of_two():
     assert len(calls) == 15
 
 
-def test_what_is_printed_beside_json_is_passed_over():
+def test_the_bench_process_ignores_printed_lines_that_are_no_json():
     assert process._event("loading ...\n") == {}
     assert process._event('{"event": "x"}\n') == {"event": "x"}

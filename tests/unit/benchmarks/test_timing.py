@@ -37,7 +37,7 @@ def test_a_clock_that_stands_still_ends_the_search(monkeypatch):
     assert calibrate(FakeRunner("a", [0.0], 0, []), min_seconds=0.01) == 1000
 
 
-def test_where_a_sample_is_one_run_none_is_spent_on_finding_that_out():
+def test_interleave_runs_each_system_once_if_a_sample_is_one_run():
     journal: list[Any] = []
     runners = {name: FakeRunner(name, [0.5], 0, journal) for name in "ab"}
     samples = interleave(runners, Protocol(repeats=1, min_seconds=0.0))

@@ -31,7 +31,7 @@ def test_the_work_of_products_is_two_of_every_row_column_and_inner_place(
     assert seconds == 5 + 5
 
 
-def test_an_operand_lies_in_memory_as_it_did() -> None:
+def test_filled_operands_have_the_shape_and_strides_of_the_original() -> None:
     made = filled((4, 2, 3), (0, 3, 1))
     assert made.shape == (4, 2, 3)
     assert made.stride() == (0, 3, 1)
@@ -39,7 +39,9 @@ def test_an_operand_lies_in_memory_as_it_did() -> None:
 
 
 @pytest.mark.parametrize(("algo", "env"), [("a2c", "CartPole-v1"), ("td3", "Pendulum-v1")])
-def test_a_case_says_what_a_step_took(algo: str, env: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_update_profile_reports_steps_time_flops_and_operations(
+    algo: str, env: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(update_profile, "SECONDS", 1e-6)
     found = update_profile.measure(algo, env, 8, 16)
     assert found["steps"] == (1 if algo == "a2c" else 16)

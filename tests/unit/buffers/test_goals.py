@@ -75,7 +75,7 @@ def test_the_rows_drawn_are_those_of_a_batch_without_hindsight():
     )
 
 
-def test_what_hindsight_needs_is_asked_for():
+def test_hindsight_sampling_refuses_missing_columns_and_wrong_settings():
     flat = ReplayBuffer(10, 3, 1)
     flat.push([0, 0, 0], 0, 0, False, False)
     with pytest.raises(ConfigError, match="achieved_goal"):

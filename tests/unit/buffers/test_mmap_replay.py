@@ -39,7 +39,7 @@ def equal(left, right):
 
 
 @pytest.mark.parametrize("n_envs", [1, 7])
-def test_it_samples_what_a_buffer_in_memory_samples(tmp_path, n_envs):
+def test_a_memory_mapped_buffer_samples_the_rows_of_a_buffer_in_memory(tmp_path, n_envs):
     all_rows = rlox.MmapReplayBuffer(30, 700, cold_path=tmp_path / "cold", n_envs=n_envs, **SHAPE)
     expected = rlox.ReplayBuffer(700, n_envs=n_envs, **SHAPE)
     for steps in (range(5), range(5, 90), range(90, 800)):
@@ -230,7 +230,7 @@ def test_kept_rows_are_taken_over_and_refused_if_asked(tmp_path):
     assert not path.exists()
 
 
-def test_a_saved_state_comes_back_exactly(tmp_path):
+def test_a_loaded_memory_mapped_buffer_samples_exactly_as_before(tmp_path):
     buffer = rlox.MmapReplayBuffer(20, 300, cold_path=tmp_path / "cold", n_envs=2, **SHAPE)
     push(buffer, range(115), 2)
     buffer.sample(5)
@@ -311,7 +311,7 @@ def test_a_save_ends_beside_a_collector_that_never_rests_and_a_closing_loses_no_
     assert before <= len(again) <= sum(stored)
 
 
-def test_settings_that_make_no_sense_are_refused(tmp_path):
+def test_a_memory_mapped_buffer_refuses_invalid_sizes_and_cold_paths(tmp_path):
     for hot, total, settings in [
         (0, 10, SHAPE), (11, 10, SHAPE), (1, 2**40, SHAPE), (1, 10, {**SHAPE, "n_envs": 0}),
         (1, 10, {**SHAPE, "obs_dtyp": "uint8"}), (1, 10, {"obs_dim": 3}),

@@ -41,7 +41,7 @@ def test_a_batch_holds_rows_of_the_dataset():
     assert all(np.array_equal(batch[key], again[key]) for key in batch)
 
 
-def test_statistics_are_numpys():
+def test_offline_dataset_statistics_equal_those_of_numpy():
     obs, next_obs, actions, rewards, terminated, truncated = dataset()
     stats = rlox.OfflineDatasetBuffer(
         obs, next_obs, actions, rewards, terminated, truncated
@@ -115,7 +115,7 @@ def test_images_stay_bytes_and_are_not_normalised():
         buf.normalize(images)
 
 
-def test_what_does_not_fit_is_refused_by_name():
+def test_an_offline_dataset_refuses_wrong_shapes_sizes_and_nonfinite_columns():
     arrays = list(dataset())
     for at, bad, error in [
         (0, arrays[0][:-1], ShapeError), (1, arrays[1][:, :2], ShapeError),
@@ -159,7 +159,7 @@ def test_a_saved_dataset_is_written_once_and_samples_the_same_rows(tmp_path, nor
     assert again.n_episodes() == 4 and len(again) == N
 
 
-def test_what_another_dataset_or_buffer_saved_is_refused_and_changes_nothing(tmp_path):
+def test_an_offline_dataset_refuses_foreign_snapshots_and_stays_unchanged(tmp_path):
     arrays = dataset()
     plain = rlox.OfflineDatasetBuffer(*arrays)
     plain.save(tmp_path, "plain")

@@ -116,7 +116,7 @@ def test_the_priority_of_a_row_that_was_never_pushed_is_refused():
     assert buffer.max_priority == 1.0
 
 
-def test_what_is_no_priority_is_refused_and_changes_nothing():
+def test_a_prioritized_buffer_refuses_invalid_priorities_and_stays_unchanged():
     buffer = filled(10)
     before = buffer.sample(50, seed=1)
     for bad, error in [(-1.0, ConfigError), (1e101, ConfigError), (np.nan, NonFiniteError)]:

@@ -176,7 +176,7 @@ def test_extra_columns_are_pushed_sampled_and_written_back():
     assert buffer.gather([3])["rewards"].tolist() == [0.25]
 
 
-def test_what_was_never_pushed_is_not_taken_for_overwritten():
+def test_a_buffer_update_refuses_unpushed_rows_and_skips_overwritten_ones():
     buffer, _ = filled(100, 64)
     before = buffer.gather(np.arange(36, 100))
     negative = r"row 18446744073709551614 \(-2 as int64\) is not"
@@ -247,7 +247,7 @@ def test_caller_owned_outputs_are_filled_in_place(kind):
     np.testing.assert_array_equal(arrays["indices"], buffer.sample(20, 7)["indices"])
 
 
-def test_outputs_that_do_not_fit_are_refused():
+def test_a_replay_buffer_refuses_output_arrays_that_do_not_fit():
     buffer, _ = filled()
     good = buffer.sample(20, 1)
     shared = np.zeros((2, 20, 3), np.float32)
@@ -310,7 +310,7 @@ def test_a_cut_episode_is_not_joined_to_what_follows():
         ({"obs_space": 1}, UnknownNameError),
     ],
 )
-def test_settings_that_make_no_buffer_are_refused(settings, error):
+def test_a_replay_buffer_refuses_invalid_constructor_settings(settings, error):
     with pytest.raises(error):
         ReplayBuffer(**{"capacity": 10, "obs_dim": 3, "act_dim": 1, **settings})
 

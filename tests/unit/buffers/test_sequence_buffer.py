@@ -75,7 +75,7 @@ def test_windows_cross_ends_only_if_asked_and_say_where():
     assert (index[:, 0].min(), index[:, 0].max()) == (0, 8)
 
 
-def test_a_cut_begins_an_episode():
+def test_cut_episode_starts_a_new_episode_in_a_sequence_buffer():
     buffer, batch, _ = filled([6])
     buffer.cut_episode()
     push_batch(buffer, batch)
@@ -112,7 +112,7 @@ def test_a_saved_buffer_samples_the_same_windows_and_shares_segments(tmp_path):
         SequenceReplayBuffer(18, 1, 1).load(tmp_path)
 
 
-def test_requests_out_of_range_are_refused():
+def test_a_sequence_buffer_refuses_sample_sizes_out_of_range():
     empty = SequenceReplayBuffer(10, 1, 1)
     with pytest.raises(ConfigError, match="empty"):
         empty.sample(1, 1)

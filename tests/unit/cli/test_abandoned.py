@@ -59,7 +59,7 @@ def left(run: Path) -> tuple[bytes, ...]:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_it_is_abandoned_and_goes_on_from_the_last_checkpoint_as_if_it_had_never_stopped(
+def test_a_stop_inside_an_update_or_rollout_resumes_exactly_from_a_checkpoint(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     given, owner, method, at = PLACES[place]
@@ -101,7 +101,7 @@ def test_before_the_first_checkpoint_the_run_starts_again(
     assert "the run starts again" in again.out
 
 
-def test_what_ends_within_a_moment_is_finished_and_saved(
+def test_a_stopped_run_finishes_and_saves_an_update_that_ends_in_time(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stopping, "MOMENT", 600.0)

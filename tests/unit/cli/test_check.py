@@ -22,7 +22,9 @@ def test_of_a_sound_environment_the_spaces_and_the_algorithms_that_fit_are_shown
     assert "Pendulum-v1: nothing found (50 steps, 0 episodes, seed 0)" in result.out
 
 
-def test_an_error_is_explained_and_ends_it_with_1(cli: Cli, tmp_path: Path) -> None:
+def test_rlox_check_explains_an_environment_error_and_exits_with_1(
+    cli: Cli, tmp_path: Path
+) -> None:
     result = cli("check", f"{CHECKED}/observation-dtype-v0", "steps=30")
     assert result.code == 1
     assert "error    observation-dtype" in result.out
@@ -51,13 +53,13 @@ def test_a_check_names_the_step_that_hangs(cli: Cli, monkeypatch: pytest.MonkeyP
     assert "1 error (4 steps, " in result.out
 
 
-def test_what_an_error_ended_is_said_to_have_been_played(cli: Cli) -> None:
+def test_rlox_check_counts_the_steps_played_before_an_error(cli: Cli) -> None:
     result = cli("check", f"env={CHECKED}/step-exits-v0")
     assert result.code == 1
     assert "1 error (4 steps, 0 episodes, seed 0)" in result.out
 
 
-def test_what_no_algorithm_takes_is_an_error_and_said_once(cli: Cli) -> None:
+def test_rlox_check_reports_an_unsupported_environment_once_as_an_error(cli: Cli) -> None:
     result = cli("check", f"env={CHECKED}/mission-v0", "steps=20")
     assert result.code == 1
     assert "error    no-algorithm" in result.out
@@ -73,7 +75,7 @@ def test_wrappers_and_arguments_are_those_of_a_run(cli: Cli) -> None:
     assert "observations  Box(0, 1, (45,), int64)" in wrapped.out
 
 
-def test_what_is_wrong_with_the_command_line_ends_it_with_2(cli: Cli) -> None:
+def test_rlox_check_exits_with_2_for_wrong_env_kwargs(cli: Cli) -> None:
     result = cli("check", "env=CartPole-v1", "env.kwargs.gravity=3")
     assert (result.code, result.out) == (2, "")
     assert "env.kwargs do not fit" in result.err

@@ -11,13 +11,11 @@ from pathlib import Path
 import gymnasium as gym
 import pytest
 from helpers.cli import Cli
-from helpers.installed import EXAMPLE_POINTS, Install, install
+from helpers.installed import EXAMPLE_POINTS, Install
 from helpers.terminal import RLOX, Terminal
 
 from rlox.configs import ALGO_CONFIGS, LOGGER_CONFIGS
 from rlox_cli.suggestions import _gymnasium_ids, suggest
-
-__all__ = ["install"]  # a fixture
 
 SHELLS = {
     "bash": ("--norc", "--noprofile", "-i"),
@@ -70,7 +68,7 @@ READ = {
         ("train algo=nope algo.gamm", ["algo.gamma="]),
     ],
 )  # fmt: skip
-def test_what_may_come_next(
+def test_shell_completion_suggests_the_valid_next_words(
     line: str, expected: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -98,7 +96,7 @@ def test_run_folders_are_offered_where_one_is_named(cli: Cli, trained: Path) -> 
     assert suggest(["train", "run_root=el"]) == ["run_root=elsewhere/"]
 
 
-def test_what_plugins_offer_is_suggested_and_its_keys_once_it_is_named(
+def test_shell_completion_suggests_plugins_and_the_keys_of_a_named_plugin(
     install: Install, cli: Cli
 ) -> None:
     install(
@@ -119,7 +117,7 @@ def test_the_ids_that_are_read_are_those_that_gymnasium_registers() -> None:
     assert "CartPole-v1" in gym.registry
 
 
-def test_what_comes_next_is_found_without_what_takes_long_to_import() -> None:
+def test_shell_completion_imports_no_torch_hydra_numpy_or_gymnasium() -> None:
     code = (
         "import sys; from rlox_cli.main import main; "
         "main(['completion', 'zsh', 'words=train\\nenv=Cart\\n']); "
@@ -131,7 +129,11 @@ def test_what_comes_next_is_found_without_what_takes_long_to_import() -> None:
 
 @pytest.mark.parametrize(
     "shell",
-    ["bash", pytest.param("zsh", marks=pytest.mark.ci), pytest.param("fish", marks=pytest.mark.ci)],
+    [
+        "bash",
+        pytest.param("zsh", marks=pytest.mark.slow),
+        pytest.param("fish", marks=pytest.mark.slow),
+    ],
 )
 def test_tab_completes_in_a_real_shell(shell: str, tmp_path: Path) -> None:
     program = shutil.which(shell)

@@ -145,7 +145,7 @@ def test_a_switch_that_is_turned_off_displaces_what_the_preset_says_of_it(cli: C
     assert "algo.log_std_init=-2.0 without algo.use_sde" in refused.err
 
 
-def test_null_displaces_nothing(cli: Cli) -> None:
+def test_a_null_override_does_not_displace_an_alternative_key(cli: Cli) -> None:
     data = composed(cli, "algo=dqn", "buffer.memory=null", "algo.replay_ratio=null")
     assert (data["buffer"]["capacity"], data["algo"]["gradient_steps"]) == (100_000, 128)
 
@@ -196,7 +196,7 @@ def test_every_shipped_preset_is_a_valid_config(cli: Cli, name: str) -> None:
     assert plain(config.algo) != plain(PPOConfig())
 
 
-def test_two_loggers_are_both_kept(cli: Cli) -> None:
+def test_a_list_of_two_loggers_composes_both_of_them(cli: Cli) -> None:
     assert composed(cli, "logger=[csv,tensorboard]")["logger"] == {
         "csv": {"name": "csv"},
         "tensorboard": {"name": "tensorboard"},
@@ -204,7 +204,7 @@ def test_two_loggers_are_both_kept(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("override", ["logger=null", "logger=[]"])
-def test_no_logger_can_be_asked_for(cli: Cli, override: str) -> None:
+def test_a_null_or_empty_logger_composes_no_logger(cli: Cli, override: str) -> None:
     assert composed(cli, override)["logger"] == {}
 
 
@@ -246,7 +246,7 @@ def test_a_conf_folder_of_ones_own_adds_options(
     assert "did you mean 'seven'" in cli("train", *flags, "exp=sevn").err
 
 
-def test_hydras_own_views_work(cli: Cli) -> None:
+def test_hydras_info_help_and_config_views_print_their_output(cli: Cli) -> None:
     assert "env/CartPole-v1" in cli("train", "--info", "defaults").out
     assert cli("train", "--hydra-help").code == 0
     assert cli("train", "env=Acrobot-v1", "--cfg", "job", "-p", "env.id").out == "Acrobot-v1\n"

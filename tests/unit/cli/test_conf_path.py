@@ -49,7 +49,7 @@ def test_a_folder_on_the_command_line_wins_over_the_environment_and_both_over_wh
 
 @pytest.mark.parametrize("args", [("train", "--cfg", "job"), ("list", "algo"), ("doctor",)])
 @pytest.mark.parametrize(("name", "told"), [("nowhere", "no such folder"), ("file", "a file")])
-def test_what_is_no_folder_is_named_with_what_to_do(
+def test_commands_refuse_an_rlox_conf_path_entry_that_is_no_folder(
     cli: Cli, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch, args: tuple[str, ...], name: str, told: str,
 ) -> None:  # fmt: skip

@@ -100,7 +100,7 @@ WRONG = {
 }
 
 
-def test_what_a_killed_process_left_of_a_dataset_does_not_stop_the_next_one(
+def test_rlox_dataset_overwrites_a_folder_with_leftovers_of_a_killed_process(
     cli: Any, made: Path
 ) -> None:
     left = made / ".parts-abc"
@@ -134,7 +134,7 @@ def test_a_folder_with_other_files_than_minaris_is_never_replaced(
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_what_cannot_be_done_is_said_before_anything_is_written(
+def test_rlox_dataset_refuses_wrong_arguments_before_it_writes_a_file(
     cli: Any, made: Path, wrong: str
 ) -> None:
     Path("text").write_text("hello")
@@ -242,7 +242,7 @@ def test_a_decision_transformer_is_asked_for_another_return(cli: Any, made: Path
     assert "method=fqe plays no episodes: leave target_return out" in of_fqe.err
 
 
-def test_what_is_shown_of_a_dataset_with_nan_is_json_and_check_names_choices_below_0(
+def test_rlox_dataset_show_and_check_report_nan_rewards_in_strict_json(
     cli: Any,
 ) -> None:
     rows = {"observations": np.zeros((6, 2), "f4"), "actions": np.array([0, 1, -1, 0, 1, 1])}

@@ -12,13 +12,11 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from helpers.cli import Cli
-from helpers.installed import EXAMPLE_POINTS, Install, install
+from helpers.installed import EXAMPLE_POINTS, Install
 
 from rlox.policies import golden
 from rlox.runs.preflight import memory_limit
 from rlox_cli import diagnosis, requirements
-
-__all__ = ["install"]  # a fixture
 
 
 def lines(out: str, first: str) -> list[str]:
@@ -39,7 +37,7 @@ def test_a_healthy_machine_ends_with_0_in_80_columns(cli: Cli, install: Install)
     assert result.out.endswith("\nall that rlox needs is here and works\n")
 
 
-def test_the_known_state_is_gymnasiums() -> None:
+def test_the_cartpole_step_known_to_rlox_doctor_equals_gymnasiums() -> None:
     env = gym.make("CartPole-v1").unwrapped
     env.reset()
     env.state = np.zeros(4)  # type: ignore[attr-defined]
@@ -66,7 +64,7 @@ def test_an_engine_that_does_not_learn_what_torch_would_is_broken(
     assert result.out.endswith("\nbroken: engine\n")
 
 
-def test_what_rlox_needs_and_lacks_is_broken_and_what_an_extra_lacks_is_not(
+def test_rlox_doctor_calls_missing_dependencies_broken_but_not_missing_extras(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = {
@@ -109,7 +107,6 @@ def test_extras_that_are_newer_than_the_installation_are_told_with_what_refreshe
     assert told.endswith("pip install -e .")
 
 
-@pytest.mark.ci
 def test_a_broken_hydra_is_told_by_a_command_that_works_without_it(tmp_path: Path) -> None:
     (tmp_path / "hydra").mkdir()
     (tmp_path / "hydra/__init__.py").write_text("raise ImportError('half of it is missing')")
@@ -124,7 +121,7 @@ def test_a_broken_hydra_is_told_by_a_command_that_works_without_it(tmp_path: Pat
     assert ran.stderr == ""
 
 
-def test_runs_that_could_not_be_made_are_told(cli: Cli, tmp_path: Path) -> None:
+def test_rlox_doctor_reports_a_run_root_that_cannot_hold_folders(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     result = cli("doctor", "run_root=file/runs")
     assert (result.code, "is a file, runs are made in folders" in result.out) == (1, True)
@@ -146,7 +143,7 @@ def test_the_memory_and_cores_of_a_control_group_count(tmp_path: Path) -> None:
     assert diagnosis._quota(tmp_path) == "; its control group has the time of 1.5"
 
 
-def test_what_two_packages_of_an_extra_ask_for_is_listed_once(
+def test_rlox_doctor_lists_a_requirement_that_two_packages_share_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked = {

@@ -10,7 +10,7 @@ from helpers.cli import TINY, Cli
 
 
 @pytest.mark.skipif(find_spec("envpool") is None, reason="extra not installed: envpool")
-def test_what_only_envpool_has_is_found_and_needs_its_backend(cli: Cli) -> None:
+def test_an_environment_only_envpool_has_needs_env_backend_envpool(cli: Cli) -> None:
     given = ("train", "dry_run=true", "env=CheetahRun-v1")
     found = cli(*given, "env.backend=envpool")
     assert (found.code, found.err) == (0, "")
@@ -36,9 +36,7 @@ def test_a_pool_without_its_package_is_told_what_installs_it(cli: Cli) -> None:
     assert "pip install 'rlox[envpool]'" in refused.err
 
 
-def test_what_a_tuned_preset_puts_around_is_told_as_its_own_and_what_was_typed_is_not(
-    cli: Cli, tmp_path: Path
-) -> None:
+def test_a_refused_env_key_names_the_tuned_preset_that_set_it(cli: Cli, tmp_path: Path) -> None:
     preset = tmp_path / "conf" / "tuned" / "ppo" / "make_counting.yaml"
     preset.parent.mkdir(parents=True)
     preset.write_text("# @package _global_\nenv:\n  action_repeat: 2\n")

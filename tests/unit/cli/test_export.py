@@ -35,7 +35,7 @@ def test_the_policy_of_a_run_is_written_into_its_folder(cli: Cli, trained: Path)
     assert about == {**told, "sha256": about["sha256"]}
 
 
-def test_it_is_the_policy_of_the_checkpoint_that_is_named_and_goes_where_it_is_told(
+def test_rlox_export_writes_the_policy_of_the_named_checkpoint_to_the_out_folder(
     cli: Cli, tmp_path: Path
 ) -> None:
     assert cli("train", *TINY, "run_root=runs", "checkpoint.every=128").code == 0
@@ -53,7 +53,9 @@ def test_it_is_the_policy_of_the_checkpoint_that_is_named_and_goes_where_it_is_t
     assert not (run / "export").exists()
 
 
-def test_onnx_is_written_beside_it_and_told_how_close_it_is(cli: Cli, trained: Path) -> None:
+def test_rlox_export_writes_an_onnx_policy_and_its_numerical_difference(
+    cli: Cli, trained: Path
+) -> None:
     pytest.importorskip("onnx", reason="needs the extra onnx")
     pytest.importorskip("onnxruntime", reason="needs the extra onnx")
     assert cli("export", str(trained), "format=all").code == 0
@@ -65,7 +67,7 @@ def test_onnx_is_written_beside_it_and_told_how_close_it_is(cli: Cli, trained: P
     assert "policy.onnx" in result.out
 
 
-def test_without_onnx_the_line_that_installs_it_is_told(
+def test_rlox_export_without_onnx_names_the_command_that_installs_it(
     cli: Cli, trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = builtins.__import__
@@ -83,7 +85,7 @@ def test_without_onnx_the_line_that_installs_it_is_told(
     assert not (trained / "export").exists()
 
 
-def test_what_cannot_be_exported_is_refused_and_nothing_is_written(
+def test_rlox_export_refuses_a_recurrent_policy_and_writes_nothing(
     cli: Cli, tmp_path: Path
 ) -> None:
     recurrent = [option for option in TINY if "batch_size" not in option]

@@ -14,7 +14,7 @@ from helpers.factored import SPACES, env_id, require_form
 from rlox.algorithms import PPO
 
 
-@pytest.mark.parametrize("workers", ["sync", pytest.param("subprocess", marks=pytest.mark.ci)])
+@pytest.mark.parametrize("workers", ["sync", pytest.param("subprocess", marks=pytest.mark.slow)])
 def test_a_run_with_actions_of_several_parts_trains_goes_on_and_is_evaluated(
     workers: str, cli: Cli
 ) -> None:
@@ -56,7 +56,7 @@ def test_a_run_with_actions_of_several_parts_trains_goes_on_and_is_evaluated(
         ),
     ],
 )
-def test_what_no_algorithm_or_this_one_does_not_take_is_told_and_leaves_nothing(
+def test_rlox_train_refuses_action_spaces_that_the_algorithm_does_not_support(
     algo: str, space: str, told: str, cli: Cli
 ) -> None:
     refused = cli("train", f"algo={algo}", "tuned=null", f"env={env_id(space)}")

@@ -120,7 +120,7 @@ def test_help_says_what_an_algorithm_counts(cli: Cli) -> None:
     assert "algo=bc (key=default  meaning; counts updates" in out
 
 
-def test_what_is_composed_has_the_defaults_that_an_algorithm_brings_unless_they_are_given(
+def test_composed_configs_have_the_algorithms_defaults_unless_overridden(
     cli: Cli,
 ) -> None:
     assert "n_envs: 1" in cli("train", "algo=dqn", "tuned=null", "--cfg", "job").out

@@ -133,7 +133,7 @@ def test_progress_is_in_what_the_algorithm_counts_also_before_there_is_a_result(
     assert cli("list", "runs").out.splitlines()[1].split() == ["died", "1,000", "updates", str(run)]
 
 
-def test_the_runs_of_a_new_user_are_none(cli: Cli) -> None:
+def test_rlox_list_runs_reports_a_missing_run_root_folder(cli: Cli) -> None:
     result = cli("list", "runs")
     assert (result.code, result.err) == (2, "rlox list: run_root=runs: no such folder\n")
 

@@ -16,8 +16,8 @@ SOURCES = pytest.mark.parametrize(
     ("source", "env"),
     [
         ("info", BY_INFO),
-        pytest.param("method", BY_METHOD, marks=pytest.mark.ci),
-        pytest.param("observation", BY_OBSERVATION, marks=pytest.mark.ci),
+        pytest.param("method", BY_METHOD, marks=pytest.mark.slow),
+        pytest.param("observation", BY_OBSERVATION, marks=pytest.mark.slow),
     ],
 )
 

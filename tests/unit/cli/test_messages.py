@@ -57,7 +57,9 @@ TRAIN = {
 
 
 @pytest.mark.parametrize(("args", "told"), TRAIN.items(), ids=[" ".join(a) for a in TRAIN])
-def test_wrong_use_of_train_is_answered_so(cli: Cli, args: tuple[str, ...], told: str) -> None:
+def test_rlox_train_answers_wrong_arguments_with_the_exact_messages(
+    cli: Cli, args: tuple[str, ...], told: str
+) -> None:
     result = cli("train", *args)
     assert (result.code, result.err, result.out) == (2, f"rlox train: {told}\n", "")
 

@@ -44,7 +44,9 @@ def test_own_code_trains_and_its_returns_are_those_of_the_environment(own: Path)
     assert result["resume_grade"] == "exact"
 
 
-def test_what_a_run_folder_names_is_not_imported_unless_it_is_said(cli: Cli, own: Path) -> None:
+def test_resume_and_evaluate_refuse_code_named_by_a_run_folder_without_trust(
+    cli: Cli, own: Path
+) -> None:
     asked = (
         f"algo.policy={OWN}:small_net, env.wrappers={OWN}:TenthReward, "
         f"env.reward_wrappers={OWN}:TenthReward"
@@ -152,7 +154,7 @@ def test_a_wrapper_that_cannot_be_saved_makes_a_run_start_new_episodes(cli: Cli)
         ("trust=true", "trust=true: it goes with resume=RUN and rlox evaluate; what you type is trusted"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_own_code_is_said_by_key_and_name(
+def test_rlox_train_refuses_invalid_user_code_and_names_its_config_key(
     cli: Cli, given: str, told: str
 ) -> None:
     ended = cli("train", *TINY, given)
@@ -291,7 +293,9 @@ def test_a_limit_that_no_environment_has_reached_is_waited_for(
         ({"id": "helpers.own_code:nothing"}, None),
     ],
 )
-def test_a_limit_counts_actions(given: dict[str, Any], limit: int | None) -> None:
+def test_step_limit_converts_environment_steps_to_repeated_actions(
+    given: dict[str, Any], limit: int | None
+) -> None:
     assert step_limit(EnvConfig(**given)) == limit
 
 

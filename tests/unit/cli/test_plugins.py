@@ -13,14 +13,12 @@ from typing import Any
 import gymnasium as gym
 import pytest
 from helpers.cli import TINY, Cli, assert_explained, only_run
-from helpers.installed import EXAMPLE, EXAMPLE_POINTS, Install, install, write_package
+from helpers.installed import EXAMPLE, EXAMPLE_POINTS, Install, write_package
 
 from rlox import plugins
 from rlox.algorithms import ALGORITHMS
 from rlox.errors import ConfigError
 from rlox_cli.run_folder import read_config
-
-__all__ = ["install"]  # a fixture
 
 VPG = (
     "algo=vpg",
@@ -75,7 +73,9 @@ def test_an_algorithm_of_a_plugin_is_trained_resumed_evaluated_and_listed(
     assert "  algo.ent_coef=0.0 " in cli("train", "algo=vpg", "--help").out
 
 
-def test_it_is_the_same_from_python_and_from_a_checkpoint(install: Install, tmp_path: Path) -> None:
+def test_a_plugin_algorithm_trains_from_python_and_loads_from_a_checkpoint(
+    install: Install, tmp_path: Path
+) -> None:
     install("rlox-example", EXAMPLE_POINTS)
     vpg: Any = ALGORITHMS["vpg"]
     algorithm = vpg("CartPole-v1", n_envs=4, seed=0, n_steps=32)
@@ -160,7 +160,7 @@ def test_an_object_that_is_no_plugin_of_its_kind_is_refused_with_what_was_expect
     assert_explained(cli("train", key), expected, tmp_path)
 
 
-def test_what_rlox_has_itself_is_not_displaced_and_the_user_is_told(
+def test_a_plugin_cannot_replace_a_built_in_name_and_the_user_is_warned(
     cli: Cli, install: Install
 ) -> None:
     points = {
@@ -210,7 +210,6 @@ def test_an_environment_and_a_wrapper_of_a_plugin_are_used_by_their_names(
         gym.registry.pop("Coin-v0", None)
 
 
-@pytest.mark.ci
 def test_a_logger_of_a_plugin_has_each_row_once_also_after_resuming(
     cli: Cli, install: Install, tmp_path: Path
 ) -> None:
@@ -251,7 +250,7 @@ def test_files_of_two_plugins_or_of_rlox_are_not_mixed_up(
     assert "seed: 99" not in cli("train", "exp=classic_control", "--cfg", "job").out
 
 
-def test_what_lies_in_the_current_folder_is_not_installed(
+def test_a_package_in_the_current_folder_is_not_an_installed_plugin(
     cli: Cli, tmp_path: Path, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install("other", {"algo.other": "other:A"})

@@ -43,7 +43,7 @@ def names(path: Path) -> str:
 
 def playing(path: Path) -> Any:
     """A preset to train with: where its environment is slow in the longer tier, without its engine not."""
-    marks: list[Any] = [] if path.stem in native_env_ids() else [pytest.mark.ci]
+    marks: list[Any] = [] if path.stem in native_env_ids() else [pytest.mark.slow]
     for start, module in NEEDS.items():
         if path.stem.startswith(start):
             missing = find_spec(module) is None

@@ -184,7 +184,7 @@ def test_a_run_that_is_done_goes_on_to_a_larger_total(cli: Cli, trained: Path) -
     assert outcome(trained)[2:] == outcome(Path("whole"))[2:]
 
 
-def test_schedules_that_stretch_are_said_to(cli: Cli) -> None:
+def test_resume_says_that_schedules_stretch_with_a_larger_total(cli: Cli) -> None:
     assert cli("train", *TINY, "algo.anneal_lr=true", "hydra.run.dir=run").code == 0
     out = cli("train", "resume=run", "total_steps=1024").out
     assert "changed total_steps 256 -> 1,024 (schedules stretch)" in out
@@ -208,7 +208,9 @@ def test_a_run_that_stopped_at_its_score_goes_on_when_the_score_is_lifted(cli: C
 
 
 @pytest.mark.parametrize("name", ["a path with =", "{absolute}", "a link"])
-def test_a_run_is_found_by_any_path(cli: Cli, killed: Path, tmp_path: Path, name: str) -> None:
+def test_resume_finds_a_run_by_an_odd_absolute_or_linked_path(
+    cli: Cli, killed: Path, tmp_path: Path, name: str
+) -> None:
     name = name.format(absolute=tmp_path / "run")
     if name == "a link":
         (tmp_path / name).symlink_to(tmp_path / "run", target_is_directory=True)

@@ -66,7 +66,7 @@ def assert_refused(result: Result, hint: str) -> None:
 
 
 @pytest.mark.parametrize(("override", "hint"), [*FROZEN, *WRONG])
-def test_what_a_resumed_run_may_not_change_is_refused(
+def test_resume_refuses_frozen_or_invalid_overrides_and_leaves_the_folder(
     cli: Cli, trained: Path, override: str, hint: str
 ) -> None:
     before = tree(trained)

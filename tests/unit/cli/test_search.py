@@ -38,7 +38,6 @@ def score_of(run: Path) -> float:
     return float(json.loads((run / "result.json").read_text())["score"])
 
 
-@pytest.mark.ci
 def test_a_trial_is_the_mean_of_its_seeds_and_the_best_a_command_line(
     cli: Cli, tmp_path: Path
 ) -> None:
@@ -85,7 +84,6 @@ def test_a_trial_that_fails_is_told_with_its_reason_and_the_search_goes_on(
     assert again.code == 1 and len(trials(tmp_path / "place")) == 4  # they count
 
 
-@pytest.mark.ci
 def test_a_run_that_is_worse_is_pruned_and_not_done(cli: Cli, tmp_path: Path) -> None:
     # the pruner sees rates of 1e-3 first and then, from the second trial on, others
     more = (
@@ -118,7 +116,6 @@ def test_a_run_that_is_worse_is_pruned_and_not_done(cli: Cli, tmp_path: Path) ->
     assert not list(place.glob("*.attempt1"))
 
 
-@pytest.mark.ci
 def test_a_pruned_run_can_be_taken_to_its_end(cli: Cli, tmp_path: Path) -> None:
     more = (RATE, "eval.every=64", "search.n_startup_trials=1", "search.warmup=0")
     assert cli(*SEARCH, *more, "search.n_trials=4").code == 0
@@ -127,7 +124,6 @@ def test_a_pruned_run_can_be_taken_to_its_end(cli: Cli, tmp_path: Path) -> None:
     assert read_status(run)["status"] == "done" and score_of(run) > 0
 
 
-@pytest.mark.ci
 def test_a_search_that_is_stopped_says_how_to_go_on_and_does(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,7 +153,6 @@ def test_a_search_that_is_stopped_says_how_to_go_on_and_does(
     assert len(list(tmp_path.glob("place/*/result.json"))) == 3
 
 
-@pytest.mark.ci
 def test_more_trials_go_on_and_another_search_is_refused(cli: Cli, tmp_path: Path) -> None:
     assert cli(*SEARCH, RATE, "search.n_trials=1").code == 0
     assert cli(*SEARCH, RATE, "search.n_trials=2").code == 0
@@ -210,7 +205,6 @@ def test_a_search_and_a_sweep_do_not_share_a_folder(
     assert sorted(set(left)) == sorted(name for name in there if "." in name)
 
 
-@pytest.mark.ci
 def test_the_same_values_twice_are_trained_once(cli: Cli, tmp_path: Path) -> None:
     result = cli(*SEARCH, "algo.gamma=choice(0.9)", "search.n_trials=3", "search.n_jobs=2")
     assert result.code == 0, result.err

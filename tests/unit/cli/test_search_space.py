@@ -69,7 +69,7 @@ def test_a_job_has_what_is_given_what_is_chosen_and_a_seed() -> None:
     ]  # fmt: skip
 
 
-def test_what_is_typed_takes_the_place_of_what_a_file_says() -> None:
+def test_a_later_override_of_a_search_dimension_fixes_its_value() -> None:
     space = space_of("a=interval(0,1)", "b=interval(0,1)", "a=0.5")
     assert [d.name for d in space.dimensions] == ["b"]
     assert space.fixed == ("a=0.5",)
@@ -92,7 +92,9 @@ def test_what_is_typed_takes_the_place_of_what_a_file_says() -> None:
         ("k=1", "varies nothing"),
     ],
 )
-def test_what_makes_no_dimension_is_refused_by_name(override: str, said: str) -> None:
+def test_the_search_space_refuses_overrides_that_make_no_dimension(
+    override: str, said: str
+) -> None:
     with pytest.raises(ConfigError, match=said):
         space_of(override)
 
@@ -130,7 +132,7 @@ def test_words_of_a_search_are_spelt_for_hydra(words: list[str], expected: list[
         (["search=auto", "algo=ppo,a2c"], "name the space"),
     ],
 )
-def test_words_that_contradict_are_refused(words: list[str], said: str) -> None:
+def test_the_search_refuses_misspelled_and_conflicting_options(words: list[str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         spelt(words, [CONF])
 
@@ -192,7 +194,6 @@ def test_whole_numbers_are_known_by_the_key(cli: Cli) -> None:
     assert "algo.n_epochs=1 " in result.out
 
 
-@pytest.mark.ci
 @pytest.mark.parametrize("name", group_options("search", [CONF]))
 def test_each_space_that_is_shipped_fits_its_algorithm(cli: Cli, tmp_path: Path, name: str) -> None:
     task = "Pendulum-v1" if name in ("sac", "td3", "ddpg") else "CartPole-v1"

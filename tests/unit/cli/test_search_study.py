@@ -46,7 +46,7 @@ def found(folder: Path) -> list[tuple[Any, ...]]:
     return [(t.state, t.params, t.value, t.intermediate_values) for t in counted(study)]
 
 
-@pytest.mark.parametrize("jobs", [1, pytest.param(3, marks=pytest.mark.ci)])
+@pytest.mark.parametrize("jobs", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_study_that_was_killed_while_asking_asks_what_it_would_have(
     tmp_path: Path, jobs: int
 ) -> None:
@@ -66,7 +66,6 @@ def test_a_study_that_was_killed_while_asking_asks_what_it_would_have(
     assert again == [trial.number for trial in asked]
 
 
-@pytest.mark.ci
 def test_a_study_that_was_killed_between_telling_two_trials_keeps_its_batches(
     tmp_path: Path,
 ) -> None:
@@ -106,7 +105,7 @@ def test_trials_that_the_killed_runner_left_count_as_none(tmp_path: Path) -> Non
     assert mine.ask(0, SPACE, lying=False).params == trial.params
 
 
-def test_a_trial_that_failed_counts(tmp_path: Path) -> None:
+def test_a_failed_trial_advances_the_search_to_the_next_position(tmp_path: Path) -> None:
     mine = optimizer(tmp_path / "s")
     mine.tell(mine.ask(0, SPACE, lying=False), "FAIL", None, [])
     assert mine.due(1) == [1]
@@ -127,7 +126,6 @@ def test_batches_begin_at_multiples_of_their_size(tmp_path: Path) -> None:
     assert mine.due(3) == [1, 2]
 
 
-@pytest.mark.ci
 def test_the_study_of_a_folder_that_was_renamed_goes_on(tmp_path: Path) -> None:
     go_on(tmp_path / "s", batches=2)
     (tmp_path / "s").rename(tmp_path / "t")

@@ -104,7 +104,7 @@ def test_a_detour_to_the_environment_is_refused(cli: Cli, asked: str) -> None:
     )
 
 
-def test_what_is_interpolated_from_the_configuration_itself_is_written_as_it_is(cli: Cli) -> None:
+def test_the_saved_config_contains_resolved_interpolations_of_config_keys(cli: Cli) -> None:
     ended = cli("train", *TINY, "env=Locked-v0", ASKED[0], "env.kwargs.more=${seed}")
     assert ended.code == 0, ended.err
     assert GIVEN[-1] == (SECRET, 0)

@@ -32,7 +32,7 @@ def swallowing(real: Any, otherwise: Exception | None) -> Any:
 
 @pytest.mark.parametrize("otherwise", [AttributeError("no such node"), None])
 @pytest.mark.parametrize("place", [(validate, "run_config"), (rlox.build, "build")])
-def test_before_a_run_begins_nothing_is_begun(
+def test_a_signal_before_the_run_stops_rlox_train_without_a_folder(
     cli: Cli, tmp_path: Path, monkeypatch: Any, place: tuple[Any, str], otherwise: Exception | None
 ) -> None:
     owner, name = place
@@ -55,7 +55,7 @@ def test_a_run_that_has_begun_is_killed_and_can_be_resumed(
 
 
 @pytest.mark.parametrize("command", [("list", "algo"), ("evaluate", "nowhere")])
-def test_what_fails_after_it_was_stopped_is_not_told_as_a_failure(
+def test_a_command_reports_stopped_and_not_the_error_after_a_signal(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr("rlox_cli.main._require_folder", swallowing(None, ValueError("half made")))
@@ -63,7 +63,7 @@ def test_what_fails_after_it_was_stopped_is_not_told_as_a_failure(
     assert (result.code, result.err) == (129, f"rlox {command[0]}: stopped\n")
 
 
-def test_a_command_that_was_not_stopped_fails_as_it_does() -> None:
+def test_signals_passes_on_errors_and_raises_interrupted_on_sigterm() -> None:
     with pytest.raises(ValueError, match="its own"), Signals():
         raise ValueError("its own")
     with pytest.raises(Interrupted), Signals():

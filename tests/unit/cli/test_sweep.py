@@ -278,7 +278,7 @@ def test_a_job_is_what_it_does_and_not_where() -> None:
     assert identity(config) != identity(make_run({"seed": 2}))
 
 
-def test_job_names_are_safe() -> None:
+def test_job_slug_makes_short_folder_names_without_special_characters() -> None:
     assert job_slug(["env=CartPole-v1", "seed=1"]) == "env-CartPole-v1_seed-1"
     assert job_slug([]) == "defaults"
     assert job_slug(["env=a/b,c d"]) == "env-a-b-c-d"

@@ -131,7 +131,6 @@ def numbers(sweep: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.ci
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_engine_has_the_numbers_of_one_process_and_the_truth_of_every_job(
     engine: str, alone: Path, cli: Cli, tmp_path: Path
@@ -160,7 +159,6 @@ def test_an_engine_has_the_numbers_of_one_process_and_the_truth_of_every_job(
     assert "started" not in again.out
 
 
-@pytest.mark.ci
 @pytest.mark.parametrize(
     ("engine", "number"),
     [("joblib", signal.SIGKILL), ("submitit_local", signal.SIGINT), ("joblib", signal.SIGINT)],
@@ -189,7 +187,6 @@ def test_runs_are_saved_when_their_sweep_is_stopped_or_killed(
         assert "0 of 2 jobs done" in out and "to go on: rlox sweep " in out
 
 
-@pytest.mark.ci
 def test_a_preempted_slurm_job_is_saved_queued_again_and_ends_as_one_that_never_was(
     tmp_path: Path, slurm: Path
 ) -> None:

@@ -32,12 +32,14 @@ from .test_sweep import PLACE, job_names
         {"run_root": "elsewhere"},
     ],
 )
-def test_what_changes_no_result_makes_no_other_job(aside: dict[str, Any]) -> None:
+def test_loggers_threads_names_and_run_roots_do_not_change_a_jobs_identity(
+    aside: dict[str, Any],
+) -> None:
     assert identity.identity(make_run(aside)) == identity.identity(make_run({}))
 
 
 @pytest.mark.parametrize("other", [{"torch_threads": 2}, {"device": "cuda"}, {"total_steps": 5}])
-def test_what_may_change_a_result_makes_another_job(other: dict[str, Any]) -> None:
+def test_torch_threads_device_and_total_steps_change_a_jobs_identity(other: dict[str, Any]) -> None:
     assert identity.identity(make_run(other)) != identity.identity(make_run({}))
 
 

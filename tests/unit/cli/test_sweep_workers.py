@@ -124,20 +124,20 @@ def test_a_number_of_workers_that_is_none_is_explained(
     assert "expected" in result.err
 
 
-def test_names_near_it_lead_to_it(cli: Cli, tmp_path: Path) -> None:
+def test_misspelled_worker_options_get_a_hint_at_sweep_workers(cli: Cli, tmp_path: Path) -> None:
     for wrong in ("sweep.worker=2", "workers=2", "n_jobs=2", "--workers=2"):
         assert_explained(cli("sweep", "seed=1,2", wrong), "sweep.workers", tmp_path)
 
 
 @pytest.mark.parametrize("command", ["train", "sweep"])
-def test_the_help_has_it(cli: Cli, command: str) -> None:
+def test_the_help_of_train_and_sweep_describes_sweep_workers(cli: Cli, command: str) -> None:
     out = " ".join(cli(command, "--help").out.split())
     assert (
         "sweep.workers=1 processes that do jobs side by side, on this machine; in [1, 1024]" in out
     )
 
 
-def test_it_is_no_key_of_a_job(cli: Cli) -> None:
+def test_sweep_workers_is_not_a_key_of_a_jobs_config(cli: Cli) -> None:
     result = cli("sweep", "--cfg", "job", "sweep.workers=3")
     assert (result.code, "sweep" in result.out) == (0, False)
 
@@ -357,7 +357,7 @@ def test_a_job_that_another_sweep_has_claimed_is_left_to_it(cli: Cli, tmp_path: 
     assert list((tmp_path / "sweep").iterdir()) == []
 
 
-def test_whoever_loses_the_race_for_an_interrupted_job_leaves_it_to_the_other(
+def test_a_sweep_that_loses_the_race_for_a_job_leaves_it_to_the_winner(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, _ = begun(tmp_path / "sweep", 1)

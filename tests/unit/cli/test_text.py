@@ -121,7 +121,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("line", REFUSED)
-def test_what_does_not_fit_is_said_before_anything_is_made(
+def test_rlox_train_refuses_wrong_text_settings_before_it_makes_a_folder(
     line: str, cli: Cli, tmp_path: Path
 ) -> None:
     ran = cli("train", *line.split())
@@ -142,7 +142,9 @@ def test_a_run_goes_on_without_the_folder_that_its_model_came_from(
     assert json.loads((tmp_path / "run" / "result.json").read_text())["samples"] == 32
 
 
-def test_what_plays_environments_refuses_a_model_of_text(cli: Cli, tmp_path: Path) -> None:
+def test_commands_that_need_an_environment_refuse_runs_of_language_models(
+    cli: Cli, tmp_path: Path
+) -> None:
     assert cli(*SFT, "total_steps=8", "eval.episodes=4", "hydra.run.dir=run").code == 0
     for command in (
         ("export", "run", "format=onnx"),
@@ -172,7 +174,7 @@ def test_what_plays_environments_refuses_a_model_of_text(cli: Cli, tmp_path: Pat
         ("train -m algo=sft env=text/copy seed=0,1", "a sweep in 2 processes (WORLD_SIZE) at once"),
     ],
 )
-def test_what_processes_do_not_share_is_refused(
+def test_rlox_train_refuses_runs_that_several_processes_cannot_share(
     line: str, said: str, cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for name, value in {

@@ -107,7 +107,7 @@ def test_a_task_is_learned_by_a_model_with_a_tokenizer(cli: Cli, files: Path) ->
 
 
 @pytest.mark.parametrize("adapters", [False, True])
-def test_what_was_learned_is_a_folder_that_transformers_loads(
+def test_rlox_export_writes_a_trained_model_that_transformers_loads(
     adapters: bool, cli: Cli, files: Path
 ) -> None:
     import torch
@@ -192,7 +192,7 @@ def test_rewards_have_columns_by_name_as_trl_hands_them_over(cli: Cli, files: Pa
     assert result["episodes"] and all(worth % 2 == 1 for worth in result["episodes"])
 
 
-def test_what_a_run_is_about_is_found_where_it_is_now(cli: Cli, files: Path) -> None:
+def test_evaluate_resume_and_export_accept_moved_models_and_datasets(cli: Cli, files: Path) -> None:
     given = ("algo=sft", "env=text", "dataset=chat.jsonl", "model=model", *SMALL)
     assert cli("train", *given, "hydra.run.dir=run").code == 0
     score = json.loads((files / "run" / "result.json").read_text())["episodes"]
@@ -260,7 +260,9 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("line", REFUSED)
-def test_what_does_not_fit_a_file_is_told(line: str, cli: Cli, files: Path) -> None:
+def test_rlox_train_refuses_text_files_models_and_rewards_that_do_not_fit(
+    line: str, cli: Cli, files: Path
+) -> None:
     (files / "wanting.py").write_text(
         "def wants(completions, prompts, colour): ...\n"
         "def nan(completions, prompts): return [float('nan')] * len(completions)\n"

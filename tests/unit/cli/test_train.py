@@ -340,7 +340,7 @@ def test_a_terminal_that_goes_away_is_one_signal_however_often_it_says_so(then: 
     assert (done.returncode, done.stdout) == (0, "saved 1\n")
 
 
-def test_nohup_is_heard() -> None:
+def test_a_run_under_nohup_ignores_the_hangup_signal() -> None:
     script = (
         "import os, signal\n"
         "from rlox_cli.signals import Signals\n"
@@ -369,7 +369,7 @@ def test_a_run_that_fails_after_a_checkpoint_says_how_to_go_on(cli: Cli, tmp_pat
     assert result.err.splitlines()[-1] == f"  to go on: rlox resume {run}"
 
 
-def test_durations_are_readable() -> None:
+def test_the_progress_bar_formats_durations_as_hours_minutes_seconds() -> None:
     shown = [progress.duration(s) for s in (None, float("inf"), 42.0, 725.0, 11_240.0)]
     assert shown == ["-:--", "-:--", "0:42", "12:05", "3:07:20"]
 

@@ -153,5 +153,7 @@ def test_a_sweep_takes_variants_as_values(cli: Cli, own: Path, monkeypatch: Any)
         ("algo/ppo", None),
     ],
 )
-def test_what_is_there_or_of_nothing_known_stands_for_nothing(path: str, found: str | None) -> None:
+def test_stands_for_resolves_only_variants_of_options_that_exist(
+    path: str, found: str | None
+) -> None:
     assert stands_for(path, [CONF]) == found

@@ -18,7 +18,7 @@ NAMES = (
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_path_is_what_was_typed(name: str) -> None:
+def test_quoted_path_overrides_keep_the_typed_text(name: str) -> None:
     (override,) = quoted([f"run={name}"], frozenset({"run"}), several=False)
     assert OverridesParser.create().parse_override(override).value() == name
 
@@ -38,11 +38,15 @@ def test_a_path_is_what_was_typed(name: str) -> None:
         ("run=${oc.env:HOME}/é", False, "run='${oc.env:HOME}/é'"),
     ],
 )
-def test_what_hydra_has_a_meaning_for_keeps_it(override: str, several: bool, expected: str) -> None:
+def test_quoting_of_path_overrides_keeps_hydra_syntax_that_has_a_meaning(
+    override: str, several: bool, expected: str
+) -> None:
     assert list(quoted([override], frozenset({"run"}), several)) == [expected]
 
 
-def test_home_is_written_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_quoting_expands_a_tilde_in_a_path_to_the_home_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert list(quoted(["run=~/é"], frozenset({"run"}), False)) == [f"run='{tmp_path}/é'"]
 

@@ -48,7 +48,7 @@ TOLD = {
 
 
 @pytest.mark.parametrize(("given", "told"), TOLD.items(), ids=[" ".join(g) for g in TOLD])
-def test_what_has_no_effect_or_another_one_is_said_with_the_remedy(
+def test_rlox_train_warns_of_settings_without_the_intended_effect(
     cli: Cli, given: tuple[str, ...], told: str
 ) -> None:
     tiny = TINY if "algo=dqn" not in given else ("tuned=null",)
@@ -63,7 +63,9 @@ def test_what_has_no_effect_or_another_one_is_said_with_the_remedy(
         ("total_steps=64",), ("stop.minutes=1",),
     ],
 )  # fmt: skip
-def test_what_is_meant_is_not_warned_of(cli: Cli, given: tuple[str, ...]) -> None:
+def test_rlox_train_prints_no_warning_for_sensible_settings(
+    cli: Cli, given: tuple[str, ...]
+) -> None:
     result = cli("train", *TINY, *given, "dry_run=true")
     assert (result.code, result.err) == (0, "")
 

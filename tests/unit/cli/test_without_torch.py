@@ -43,6 +43,34 @@ def rlox(folder: Path, *arguments: str) -> str:
     return done.stdout + done.stderr
 
 
+def only_run(folder: Path) -> Path:
+    (run,) = (path.parent for path in folder.rglob("result.json"))
+    return run
+
+
+def finished(run: Path, env_steps: int) -> None:
+    """Assert that the run has learned in `env_steps` steps, and played two episodes for its score."""
+    result = json.loads((run / "result.json").read_text())
+    assert result["status"] == "done"
+    assert env_steps <= result["env_steps"] < env_steps + 3  # of up to three environments at once
+    assert result["updates"] > 0
+    played(result["score"], result["episodes"], 2)
+
+
+def played(score: float, returns: list[float], episodes: int) -> None:
+    """Assert that `score` is the mean of so many returns, each of which CartPole or Pendulum can give."""
+    assert len(returns) == episodes
+    assert all(1.0 <= r <= 500.0 or 200 * -16.3 < r < 0.0 for r in returns), returns
+    assert score == pytest.approx(sum(returns) / episodes)
+
+
+def evaluated(run: Path, folder: Path) -> None:
+    """Assert that `rlox evaluate` plays three episodes without torch and writes what they returned."""
+    rlox(folder, "evaluate", str(run), "episodes=3")
+    found = json.loads((run / "eval" / "last.json").read_text())
+    played(found["mean"], found["episodes"], 3)
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -65,26 +93,31 @@ def rlox(folder: Path, *arguments: str) -> str:
     ],
 )  # fmt: skip
 def test_a_run_imports_no_torch(options: tuple[str, ...], tmp_path: Path) -> None:
-    said = rlox(tmp_path, "train", *QUICK, *options, "algo.backend=native")
-    assert "score" in said or "mean return of the last" in said
+    rlox(tmp_path, "train", *QUICK, *options, "algo.backend=native")
+    (total,) = (int(o.partition("=")[2]) for o in options if o.startswith("total_steps="))
+    finished(only_run(tmp_path), total)
 
 
 def test_a_resume_and_an_evaluation_import_no_torch(tmp_path: Path) -> None:
     said = rlox(tmp_path, "train", *PPO, *QUICK, "env=CartPole-v1", "algo.backend=auto")
     assert "backend native" in said
-    (run,) = (path.parent for path in tmp_path.rglob("result.json"))
-    assert "score" in rlox(tmp_path, "train", f"resume={run}", "total_steps=512")
-    assert "score" in rlox(tmp_path, "evaluate", str(run), "episodes=3")
+    run = only_run(tmp_path)
+    rlox(tmp_path, "train", f"resume={run}", "total_steps=512")
+    finished(run, 512)
+    evaluated(run, tmp_path)
 
 
 @pytest.mark.parametrize("options", [DQN, SAC, TD3], ids=["dqn", "sac", "td3"])
-def test_so_do_those_of_replayed_transitions(options: tuple[str, ...], tmp_path: Path) -> None:
+def test_dqn_sac_and_td3_resume_evaluate_and_begin_from_a_run_without_torch(
+    options: tuple[str, ...], tmp_path: Path
+) -> None:
     assert "backend native" in rlox(tmp_path, "train", *QUICK, *options, "algo.backend=auto")
-    (run,) = (path.parent for path in tmp_path.rglob("result.json"))
+    run = only_run(tmp_path)
     rlox(tmp_path, "train", f"resume={run}", "total_steps=192")
-    assert json.loads((run / "result.json").read_text())["env_steps"] == 192
-    assert "score" in rlox(tmp_path, "evaluate", str(run), "episodes=3")
+    finished(run, 192)
+    evaluated(run, tmp_path)
     rlox(tmp_path, "train", *QUICK, *options, f"init_from={run}", "run_root=begun")
+    finished(only_run(tmp_path / "begun"), 128)
 
 
 def test_a_run_of_torchs_engine_says_that_there_is_none(tmp_path: Path) -> None:

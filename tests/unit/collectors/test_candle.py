@@ -122,7 +122,7 @@ def test_log_probs_and_values_are_those_of_the_torch_policy_with_the_same_weight
 # Whose weights a batch is of
 
 
-def test_what_is_received_does_not_depend_on_the_timing() -> None:
+def test_the_background_collector_returns_the_same_batches_at_any_timing() -> None:
     def run(pause: float) -> list[Batch]:
         collector, batches = made(), []
         for seed in range(4):
@@ -291,7 +291,7 @@ def test_after_stop_batches_are_refused_and_weights_can_be_read() -> None:
             call()
 
 
-def test_what_goes_wrong_in_the_thread_comes_out_of_recv_and_collecting_can_go_on(
+def test_recv_raises_the_error_of_the_collector_thread_and_then_continues(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     collector, untouched = made(), made()

@@ -90,7 +90,9 @@ def test_a_configuration_survives_being_written_as_plain_data() -> None:
         ({"stop": {"minutes": 0}}, "stop.minutes=0"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_named_with_its_remedy(tree: dict[str, Any], told: str) -> None:
+def test_make_run_refuses_invalid_keys_and_values_and_names_the_remedy(
+    tree: dict[str, Any], told: str
+) -> None:
     with pytest.raises(ConfigError, match=told):
         make_run({"algo": {"name": "ppo"}, **tree})
 
@@ -188,7 +190,7 @@ def test_integral_floats_and_integers_convert_to_the_fields_type() -> None:
     assert type(made.stop.score) is float
 
 
-def test_configurations_are_frozen() -> None:
+def test_config_dataclasses_refuse_assignment_to_their_fields() -> None:
     with pytest.raises(FrozenInstanceError):
         EnvConfig().n_envs = 2  # type: ignore[misc]
 

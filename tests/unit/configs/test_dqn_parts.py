@@ -37,7 +37,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("algo", "told"), REFUSED)
-def test_what_belongs_to_a_part_that_is_not_there_is_refused(
+def test_dqn_refuses_settings_of_components_that_are_switched_off(
     algo: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(ConfigError, match=told):
@@ -55,7 +55,7 @@ def test_what_belongs_to_a_part_that_is_not_there_is_refused(
         {"name": "rainbow", "distribution": "none", "loss": "mse"},
     ],
 )
-def test_it_is_taken_where_the_part_is(algo: dict[str, Any]) -> None:
+def test_dqn_accepts_settings_of_components_that_are_switched_on(algo: dict[str, Any]) -> None:
     made = plain(run(**algo))["algo"]
     assert made == made | algo
 

@@ -47,7 +47,9 @@ def test_defaults_are_those_of_the_published_implementation() -> None:
         ({"n_lstm_layers": 0}, "n_lstm_layers"),
     ],
 )
-def test_what_it_cannot_do_is_refused(options: dict[str, Any], message: str) -> None:
+def test_recurrent_ppo_refuses_unsupported_settings_and_names_the_remedy(
+    options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         run(**options)
 

@@ -75,7 +75,9 @@ EXPECTED = (
         ),
     ],
 )  # fmt: skip
-def test_what_is_no_schedule_is_refused_with_what_one_is(given: Any, told: str) -> None:
+def test_an_invalid_learning_rate_schedule_is_refused_with_an_explanation(
+    given: Any, told: str
+) -> None:
     with pytest.raises(ConfigError) as raised:
         ppo_with(given)
     assert str(raised.value) == told
@@ -114,7 +116,7 @@ def test_epsilon_follows_its_schedule() -> None:
     assert [epsilon(config, over) for over in (0, 0.25, 0.5, 1)] == pytest.approx([1, 0.6, 0.2, 0])
 
 
-def test_epsilon_is_said_once() -> None:
+def test_dqn_refuses_exploration_eps_together_with_final_eps() -> None:
     data = {"name": "dqn", "exploration_eps": "lin_1", "exploration_final_eps": 0.2}
     with pytest.raises(ConfigError) as raised:
         make_run({"algo": data})
@@ -123,7 +125,7 @@ def test_epsilon_is_said_once() -> None:
     )
 
 
-def test_what_anneals_is_not_scheduled_as_well() -> None:
+def test_ppo_refuses_anneal_lr_together_with_a_learning_rate_schedule() -> None:
     with pytest.raises(ConfigError) as raised:
         PPO(learning_rate="lin_3e-4", anneal_lr=True)
     assert str(raised.value) == (
@@ -174,7 +176,7 @@ def test_a_schedule_that_gives_what_is_no_step_size_stops_the_run_by_name(value:
     )
 
 
-def test_numbers_of_numpy_are_numbers() -> None:
+def test_schedules_accept_numpy_numbers_and_arrays_as_values() -> None:
     config = ppo_with(np.float32(0.5))
     assert config.learning_rate == 0.5
     assert ppo_with(np.array([[0, 1.0], [1, 0.5]])).at("learning_rate", 0.5) == 0.75

@@ -57,7 +57,7 @@ def test_dones_are_terminations_and_last_value_follows_the_last_step(rollout):
     np.testing.assert_allclose(returns, expected[1], atol=1e-12)
 
 
-def test_numbers_worked_out_by_hand():
+def test_gae_equals_advantages_and_returns_computed_by_hand():
     advantages, returns = core.compute_gae(
         [1.0, 2.0, 3.0], [1.0, 1.0, 1.0], [0, 1, 0], last_value=8.0, gamma=0.5, lam=0.5
     )
@@ -65,7 +65,7 @@ def test_numbers_worked_out_by_hand():
     np.testing.assert_array_equal(returns, [1.75, 2.0, 7.0])
 
 
-def test_the_printed_example_runs_by_keyword():
+def test_compute_gae_accepts_the_documented_keyword_arguments():
     advantages, returns = core.compute_gae(
         rewards=np.array([1.0, 1.0, 1.0, 0.0]),
         values=np.array([2.5, 2.0, 1.0, 0.0]),
@@ -78,7 +78,7 @@ def test_the_printed_example_runs_by_keyword():
     np.testing.assert_allclose(advantages[2:], [0.0, 0.0])
 
 
-def test_truncation_bootstraps_the_final_observation_and_cuts_the_trace():
+def test_compute_gae_bootstraps_at_truncation_and_cuts_the_trace():
     advantages, _ = core.compute_gae(
         [1.0, 1.0],
         [1.0, 1.0],
@@ -99,7 +99,7 @@ def test_lambda_1_gives_discounted_returns():
 
 
 # Chains of rows and of blocks of steps round in different places, so not to the bit.
-def test_all_layouts_agree_up_to_rounding(rollout):
+def test_batched_and_time_major_gae_agree_up_to_rounding(rollout):
     advantages, returns = core.compute_gae_time_major(*rollout)
     rewards, values, next_values, terminated, truncated = map(flat, rollout)
     batched = core.compute_gae_batched(
@@ -177,7 +177,7 @@ def test_batched_without_last_values_bootstraps_from_zero(rollout):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_the_result_has_the_precision_of_the_input(rollout, dtype):
+def test_gae_results_have_the_float_precision_of_their_input(rollout, dtype):
     grid = [array.astype(dtype) for array in rollout[:3]]
     column = [array[:, 0] for array in grid]
     for pair in (
@@ -213,7 +213,7 @@ def test_the_float32_name_takes_any_precision_and_returns_float32(rollout):
     ],
     ids=["list", "strided", "reversed", "big-endian", "tensor"],
 )
-def test_any_array_like_gives_the_result_of_a_plain_array(rollout, convert):
+def test_compute_gae_accepts_any_array_like_with_equal_results(rollout, convert):
     rewards, values, dones = (rollout[i][:, 2].astype(np.float64) for i in (0, 1, 3))
     plain = core.compute_gae(rewards, values, dones, 0.5)
     other = core.compute_gae(convert(rewards), convert(values), convert(dones), 0.5)
@@ -234,7 +234,7 @@ def test_flags_may_have_any_real_dtype(rollout, dtype):
     np.testing.assert_array_equal(plain, mixed)
 
 
-def test_fortran_order_is_understood(rollout):
+def test_time_major_gae_accepts_arrays_in_fortran_order(rollout):
     other = core.compute_gae_time_major(*(np.asfortranarray(array) for array in rollout))
     np.testing.assert_array_equal(core.compute_gae_time_major(*rollout), other)
 
@@ -366,12 +366,12 @@ ROW = np.zeros(4)
         ),
     ],
 )
-def test_wrong_arguments_are_named(error, match, call):
+def test_gae_functions_refuse_wrong_arguments_by_name(error, match, call):
     with pytest.raises(error, match=match):
         call()
 
 
-def test_empty_rollouts_give_empty_results():
+def test_gae_functions_return_empty_arrays_for_empty_rollouts():
     assert core.compute_gae([], [], [])[0].shape == (0,)
     assert core.compute_gae_batched([], [], [], n_steps=4)[0].shape == (0,)
     empty = np.zeros((0, 3))

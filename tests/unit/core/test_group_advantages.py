@@ -64,7 +64,7 @@ def test_scale_batch_is_the_population_deviation_of_all_rewards_by_default():
     np.testing.assert_allclose(got, centred / REWARDS.std(), atol=1e-13)
 
 
-def test_scale_none_only_centres():
+def test_group_advantages_with_scale_none_only_subtract_the_mean():
     got = core.compute_batch_group_advantages([1.0, 3.0, 5.0, 9.0], 2, scale="none")
     np.testing.assert_array_equal(got, [-1.0, 1.0, -2.0, 2.0])
     np.testing.assert_array_equal(core.compute_group_advantages([1, 3], scale="none"), [-1.0, 1.0])
@@ -117,12 +117,12 @@ def test_shape_and_precision_are_those_of_the_input():
     ],
     ids=["list", "fortran", "strided", "big-endian", "tensor"],
 )
-def test_any_array_like_gives_the_result_of_a_plain_array(convert):
+def test_group_advantages_accept_any_array_like_with_equal_results(convert):
     plain = core.compute_batch_group_advantages(REWARDS)
     np.testing.assert_array_equal(core.compute_batch_group_advantages(convert(REWARDS)), plain)
 
 
-def test_nothing_in_gives_nothing_out():
+def test_group_advantages_of_empty_rewards_are_empty():
     assert core.compute_group_advantages([]).shape == (0,)
     assert core.compute_batch_group_advantages([], 4).shape == (0,)
     assert core.compute_batch_group_advantages(np.zeros((0, 4))).shape == (0, 4)
@@ -147,11 +147,11 @@ def test_nothing_in_gives_nothing_out():
         (NonFiniteError, "inf at flat index 0", lambda f: f([np.inf, 1, 2, 3], 2, scale="batch")),
     ],
 )
-def test_wrong_arguments_are_named(error, match, call):
+def test_group_advantages_refuse_wrong_arguments_by_name(error, match, call):
     with pytest.raises(error, match=match):
         call(core.compute_batch_group_advantages)
 
 
-def test_one_group_is_one_dimensional():
+def test_compute_group_advantages_refuses_two_dimensional_rewards():
     with pytest.raises(ShapeError, match=r"expected \(G\)"):
         core.compute_group_advantages(REWARDS)

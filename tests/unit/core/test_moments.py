@@ -33,14 +33,14 @@ def test_merged_parts_have_the_moments_of_the_concatenation(offset):
         assert_equals_numpy(total, np.concatenate(parts))
 
 
-def test_a_large_batch_equals_numpy():
+def test_running_stats_of_a_large_batch_equal_numpy():
     rows = np.random.default_rng(1).normal(3.0, 2.0, size=(100_000, 3))
     stats = RunningStatsVec(3)
     stats.batch_update(rows)
     assert_equals_numpy(stats, rows)
 
 
-def test_numbers_worked_out_by_hand():
+def test_running_stats_equal_a_mean_and_variance_computed_by_hand():
     stats = RunningStats()
     stats.batch_update([1.0, 2.0])
     stats.update(6)
@@ -69,7 +69,7 @@ def test_normalizing_standardises_and_keeps_the_precision(dtype):
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_what_is_not_finite_is_refused_and_changes_nothing(bad):
+def test_running_stats_refuse_nonfinite_values_and_stay_unchanged(bad):
     scalar, vector = RunningStats(), RunningStatsVec(2)
     scalar.batch_update([1.0, 2.0])
     vector.batch_update([[1.0, 2.0], [3.0, 5.0]])
@@ -143,7 +143,7 @@ def test_a_wrong_state_is_refused_and_changes_nothing(changed, match):
         (ConfigError, "clip", lambda: RunningStats().normalize(1.0, clip=-1.0)),
     ],
 )
-def test_wrong_arguments_are_named(error, match, call):
+def test_running_stats_refuse_wrong_arguments_by_name(error, match, call):
     with pytest.raises(error, match=match):
         call()
 
@@ -154,7 +154,7 @@ def test_a_first_number_of_any_size_is_taken_in() -> None:
     assert (stats.mean, stats.var) == (1e308, 0.0)
 
 
-def test_counts_never_wrap_around() -> None:
+def test_running_stats_refuse_a_merge_that_overflows_their_count() -> None:
     stats = RunningStats()
     stats.batch_update([1.0, 2.0])
     for _ in range(52):

@@ -124,7 +124,7 @@ def test_counts_and_metrics_are_those_of_all_minibatches() -> None:
         ({"advantages": np.full(ROWS, np.nan)}, NonFiniteError, "policy loss by minibatch is NaN"),
     ],
 )
-def test_what_does_not_fit_is_refused_by_name_and_nothing_is_learned(
+def test_the_ppo_engine_refuses_invalid_arguments_and_changes_no_parameter(
     changes: dict[str, Any], error: type[RloxError], says: str
 ) -> None:
     given = arguments(**changes)

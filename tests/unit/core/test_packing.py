@@ -46,7 +46,7 @@ def test_packing_is_first_fit_decreasing_and_stable(n):
     assert [array.dtype for array in got] == [np.int64, np.bool_, np.int64]
 
 
-def test_a_case_worked_out_by_hand():
+def test_packing_places_four_sequences_as_computed_by_hand():
     packed, masks, positions = core.pack_sequences([3, 5, 1, 2], 6)
     np.testing.assert_array_equal(packed, [[1, 1, 1, 1, 1, 2], [0, 0, 0, 3, 3, -1]])
     np.testing.assert_array_equal(masks, [[True] * 6, [True] * 5 + [False]])
@@ -54,7 +54,7 @@ def test_a_case_worked_out_by_hand():
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int32, np.uint64])
-def test_lengths_may_be_any_integers(dtype):
+def test_packing_accepts_lengths_of_any_integer_dtype_or_list(dtype):
     lengths = RNG.integers(1, 9, 20)
     plain = core.pack_sequences(lengths, 8)
     for other in (lengths.astype(dtype), lengths.tolist(), torch.tensor(lengths)):
@@ -141,7 +141,7 @@ def test_token_arrays_may_be_lists_tensors_and_of_any_integer_dtype():
         (ConfigError, "sequence 0", lambda: core.unpack_sequences([[1]], [[1]])),
     ],
 )
-def test_what_cannot_be_packed_is_named(error, match, call):
+def test_packing_refuses_invalid_lengths_and_shapes_by_name(error, match, call):
     with pytest.raises(error, match=match):
         call()
 
@@ -171,7 +171,7 @@ def test_a_pair_tells_lengths_and_tokens():
     assert repr(p) == "DPOPair(prompt_len=3, chosen_len=4, rejected_len=2)"
 
 
-def test_pairs_are_values():
+def test_preference_pairs_compare_by_value_and_are_immutable():
     p = pair()
     assert p == pair()
     assert hash(p) == hash(pair())
@@ -193,6 +193,6 @@ def test_pairs_are_values():
         (ShapeError, r"expected \(T\)", ([1], [[2]], [3])),
     ],
 )
-def test_tokens_that_are_none_are_refused(error, match, tokens):
+def test_a_preference_pair_refuses_empty_and_invalid_tokens_by_name(error, match, tokens):
     with pytest.raises(error, match=match):
         core.DPOPair(*tokens)

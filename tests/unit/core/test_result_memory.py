@@ -23,7 +23,7 @@ def test_a_result_keeps_its_numbers_while_later_calls_reuse_freed_memory():
     np.testing.assert_array_equal(view, expected)
 
 
-def test_freed_memory_is_used_again():
+def test_large_results_reuse_the_memory_of_freed_arrays():
     addresses = set()
     for index in range(50):
         addresses.add(Stream(3, "again", index).uniform(LARGE).ctypes.data)

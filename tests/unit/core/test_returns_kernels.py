@@ -32,7 +32,7 @@ def lambda_return(rewards, next_values, terminated, ends, gamma, lam, start):
 
 
 @pytest.mark.parametrize(("dtype", "close"), [(np.float32, 2e-5), (np.float64, 1e-11)])
-def test_random_rollouts_equal_the_definitions(dtype, close):
+def test_n_step_and_lambda_returns_equal_their_definitions_on_random_rollouts(dtype, close):
     rng = np.random.default_rng(0)
     for case in range(300):
         steps, n_envs = case % 32 + 1, case % 3
@@ -60,7 +60,7 @@ def test_random_rollouts_equal_the_definitions(dtype, close):
             np.testing.assert_allclose(mixed.reshape(steps, -1)[:, env], expected, atol=close)
 
 
-def test_returns_worked_out_by_hand():
+def test_n_step_and_lambda_returns_equal_numbers_computed_by_hand():
     rewards, next_values = [1.0, 2.0, 3.0, 4.0], [8.0, 4.0, 2.0, np.nan]
     flags = {"terminated": [0, 0, 0, 1], "truncated": [0, 1, 0, 0]}
     windows = core.compute_n_step_returns(rewards, next_values, 2, 0.5, **flags)
@@ -120,13 +120,13 @@ ROW = np.zeros(4)
         (ConfigError, "lam", lambda: core.compute_lambda_returns(ROW, ROW, 0.9, 2.0, dones=ROW)),
     ],
 )
-def test_wrong_arguments_are_named(error, match, call):
+def test_return_kernels_refuse_wrong_arguments_by_name(error, match, call):
     with pytest.raises(error, match=match):
         call()
 
 
 @pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0)])
-def test_empty_rollouts_give_empty_results(shape):
+def test_return_kernels_return_empty_arrays_for_empty_rollouts(shape):
     empty = np.zeros(shape)
     assert core.compute_n_step_returns(empty, empty, 3, dones=empty).shape == shape
     assert core.compute_lambda_returns(empty, empty, dones=empty).shape == shape

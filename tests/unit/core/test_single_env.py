@@ -26,7 +26,7 @@ def test_every_native_environment_has_a_class():
 
 
 @pytest.mark.parametrize("env_id", sorted(CLASSES))
-def test_its_episodes_are_those_of_row_0_of_a_batch(env_id):
+def test_a_single_env_plays_the_episodes_of_row_0_of_a_vec_env(env_id):
     env, vec = CLASSES[env_id](seed=42), rlox.VecEnv(1, 42, env_id)
     rng = np.random.default_rng(0)
     np.testing.assert_array_equal(env.reset(), vec.reset_all()[0])
@@ -127,7 +127,7 @@ def test_a_restored_snapshot_continues_bit_for_bit(env_id):
 
 
 @pytest.mark.parametrize("change", [{"episode": 3}, {"env_id": "Pendulum-v1"}, {"n_envs": 2}])
-def test_a_snapshot_that_does_not_fit_changes_nothing(change):
+def test_a_single_env_refuses_a_foreign_snapshot_and_stays_unchanged(change):
     env = rlox.CartPole(1)
     env.reset()
     before = env.snapshot()

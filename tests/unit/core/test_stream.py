@@ -56,7 +56,7 @@ def test_seed_name_and_index_each_give_another_stream():
     assert all(0 <= stream_seed(*key) < 2**63 for key in keys)
 
 
-def test_numpy_integers_are_seeds():
+def test_stream_seed_accepts_numpy_integers_as_seeds():
     assert stream_seed(np.int64(5), "x", np.uint8(1)) == stream_seed(5, "x", 1)
 
 
@@ -72,7 +72,7 @@ def test_numpy_integers_are_seeds():
         ("position is -4", lambda: setattr(Stream(1, "a"), "position", -4)),
     ],
 )
-def test_numbers_out_of_range_are_named(match, call):
+def test_random_streams_refuse_seeds_counts_and_positions_out_of_range(match, call):
     with pytest.raises(ConfigError, match=match):
         call()
 

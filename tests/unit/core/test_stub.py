@@ -35,7 +35,7 @@ def test_every_public_callable_has_a_signature_and_a_doc(name):
             assert getattr(member, attribute).__doc__, f"{name}.{attribute}"
 
 
-def test_the_readme_example_runs():
+def test_the_python_examples_of_the_rust_readme_run():
     text = (RUST / "README.md").read_text(encoding="utf-8")
     examples = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert examples

@@ -39,7 +39,7 @@ def k3_exactly(d):
     return float(sum(x**n / factorial(n) for n in range(2, 26)))
 
 
-def test_the_golden_sequence():
+def test_the_token_kl_of_the_golden_sequence_equals_the_formulas():
     policy, reference = [-1.2, -0.8, -1.5, -0.3], [-1.0, -0.9, -1.4, -0.5]
     exact = sum(np.exp(p) * (p - q) for p, q in zip(policy, reference, strict=True))
     k3 = sum(np.exp(q - p) - (q - p) - 1 for p, q in zip(policy, reference, strict=True))
@@ -58,7 +58,7 @@ def test_each_estimator_equals_numpy_per_sequence(name):
         assert core.compute_token_kl(p, q, estimator=name) == kl
 
 
-def test_k3_has_the_sign_of_trl():
+def test_the_k3_estimator_has_the_argument_order_of_trl():
     per_token = trl_per_token_kl(torch.tensor(LOG_Q), torch.tensor(LOG_P))
     got = core.compute_batch_token_kl_schulman(LOG_P, LOG_Q)
     np.testing.assert_allclose(got, per_token.sum(dim=1), rtol=1e-12)
@@ -106,7 +106,7 @@ def test_k2_and_k3_are_never_negative_and_vanish_for_equal_policies():
 @pytest.mark.parametrize("name", DEFINITIONS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("reduction", ["sum", "mean"])
-def test_what_is_masked_out_never_matters(name, dtype, reduction):
+def test_the_token_kl_ignores_values_of_masked_tokens(name, dtype, reduction):
     p, q = LOG_P.astype(dtype), LOG_Q.astype(dtype)
     kept = {"estimator": name, "mask": MASK, "reduction": reduction}
     clean = core.compute_batch_token_kl(p, q, **kept)
@@ -158,12 +158,12 @@ def test_a_sequence_without_tokens_gives_zero():
     ],
 )
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_limits_are_as_documented(name, log_p, log_q, expected, dtype):
+def test_the_token_kl_of_infinite_log_probs_is_as_documented(name, log_p, log_q, expected, dtype):
     arrays = np.array([log_p], dtype), np.array([log_q], dtype)
     np.testing.assert_equal(core.compute_token_kl(*arrays, estimator=name), expected)
 
 
-def test_the_result_has_the_precision_of_the_input():
+def test_the_token_kl_has_the_float_precision_of_its_input():
     p, q = LOG_P.astype(np.float32), LOG_Q.astype(np.float32)
     single = core.compute_batch_token_kl_schulman(p, q)
     assert single.dtype == np.float32
@@ -184,7 +184,7 @@ def test_the_result_has_the_precision_of_the_input():
     ],
     ids=["list", "fortran", "strided", "big-endian", "tensor"],
 )
-def test_any_array_like_gives_the_result_of_a_plain_array(convert):
+def test_the_token_kl_accepts_any_array_like_with_equal_results(convert):
     plain = core.compute_batch_token_kl_schulman(LOG_P, LOG_Q)
     other = core.compute_batch_token_kl_schulman(convert(LOG_P), convert(LOG_Q))
     np.testing.assert_array_equal(other, plain)
@@ -231,6 +231,6 @@ GRID = np.zeros((2, 2))
         ),
     ],
 )
-def test_wrong_arguments_are_named(error, match, call):
+def test_the_token_kl_refuses_wrong_arguments_by_name(error, match, call):
     with pytest.raises(error, match=match):
         call()

@@ -171,7 +171,7 @@ def test_bad_actions_are_refused_before_anything_is_stepped(env_id, error, match
         (3, [False] * 3),
     ],
 )
-def test_outputs_that_do_not_fit_are_refused(position, bad):
+def test_step_into_refuses_output_arrays_that_do_not_fit(position, bad):
     vec = VecEnv(3)
     out = list(outputs(vec))
     out[position] = bad
@@ -268,7 +268,7 @@ def test_every_leaf_of_a_snapshot_changes_the_continuation(leaf):
         (ConfigError, {"elapsed": [0, -1]}),
     ],
 )
-def test_a_snapshot_that_does_not_fit_changes_nothing(error, change):
+def test_a_vec_env_refuses_an_invalid_snapshot_and_stays_unchanged(error, change):
     vec = VecEnv(2)
     before = vec.snapshot()
     with pytest.raises(error):
@@ -307,7 +307,7 @@ def test_set_state_sets_state_and_optionally_the_step_counts():
         (ConfigError, "seed is 4", lambda _: VecEnv(1, 4, seeds=[1])),
     ],
 )
-def test_wrong_arguments_are_named(error, match, call):
+def test_a_vec_env_refuses_wrong_arguments_by_name(error, match, call):
     with pytest.raises(error, match=match):
         call(VecEnv(2))
 
@@ -328,7 +328,7 @@ def test_shards_of_no_environments_are_refused() -> None:
 
 @pytest.mark.parametrize("precision", ["f64", "f32"])
 @pytest.mark.parametrize("env_id", IDS)
-def test_how_the_work_is_cut_up_changes_nothing(env_id, precision) -> None:
+def test_shard_sizes_do_not_change_the_steps_of_a_vec_env(env_id, precision) -> None:
     plain = VecEnv(150, 2, env_id, precision=precision)
     cuts = [(2, 1), (64, 1), (65, 2**20), (100, 1)]
     others = [

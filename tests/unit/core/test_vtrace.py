@@ -56,7 +56,7 @@ def call(log_rhos, rewards, values, next_values, terminated, truncated, setting)
 
 
 @pytest.mark.parametrize(("dtype", "close"), [(np.float32, 1e-4), (np.float64, 1e-9)])
-def test_random_rollouts_equal_equation_1(dtype, close):
+def test_compute_vtrace_equals_equation_1_on_random_rollouts(dtype, close):
     rng = np.random.default_rng(0)
     for case in range(500):
         steps, n = case % 64 + 1, case % 4
@@ -74,7 +74,7 @@ def test_random_rollouts_equal_equation_1(dtype, close):
                 np.testing.assert_allclose(got, expected, atol=close * scale)
 
 
-def test_a_trajectory_worked_out_by_hand():
+def test_compute_vtrace_equals_a_trajectory_computed_by_hand():
     vs, pg = core.compute_vtrace(
         np.log([2.0, 0.5]), [1.0, 2.0], [1.0, 1.0], [0, 0], 4.0, 0.5, 1.0, 1.0
     )
@@ -109,7 +109,7 @@ def test_dones_and_a_bootstrap_value_are_the_exact_form_without_truncation(shape
     np.testing.assert_array_equal(result, floats)
 
 
-def test_nothing_beyond_an_end_is_read():
+def test_compute_vtrace_reads_no_values_beyond_the_end_of_an_episode():
     result = core.compute_vtrace(
         [0.0, 0.0, 0.0], [1.0, np.nan, 1.0], [0.5] * 3, [1, 0, 0], 0.0, 0.9
     )
@@ -147,13 +147,13 @@ GRID = np.zeros((4, 2))
         (ConfigError, "lam", (ROW, ROW, ROW, ROW, 0.0), {"lam": 1.5}),
     ],
 )
-def test_wrong_arguments_are_named(error, match, args, options):
+def test_compute_vtrace_refuses_wrong_arguments_by_name(error, match, args, options):
     with pytest.raises(error, match=match):
         core.compute_vtrace(*args, **options)
 
 
 @pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0)])
-def test_empty_rollouts_give_empty_results(shape):
+def test_compute_vtrace_returns_empty_arrays_for_empty_rollouts(shape):
     empty = np.zeros(shape)
     last = 0.0 if len(shape) == 1 else np.zeros(shape[1])
     assert core.compute_vtrace(empty, empty, empty, empty, last)[0].shape == shape

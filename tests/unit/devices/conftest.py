@@ -82,8 +82,8 @@ def _gpu(name: str) -> Any:
 
 
 PLACES = [_gpu(name) for name in ("cpu", "pretended", "cuda")]
-WHERE_A_HOST_WAITS = PLACES[1:]
-WHERE_GENERATORS_ARE = [PLACES[0], PLACES[2]]
+OTHER_DEVICES = PLACES[1:]
+WHERE_GENERATORS_ARE = PLACES[2:]
 
 
 @pytest.fixture(params=PLACES)

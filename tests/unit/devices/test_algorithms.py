@@ -18,7 +18,7 @@ from rlox.runs.tree import pack
 from rlox.training.learner import UpdateNoise
 from rlox.types import NO_UPDATE, Clock, Rollout, Update
 
-from .conftest import STEP, WHERE_A_HOST_WAITS, WHERE_GENERATORS_ARE, Place
+from .conftest import OTHER_DEVICES, STEP, WHERE_GENERATORS_ARE, Place
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*from a non-meta parameter:UserWarning")
 
@@ -80,6 +80,7 @@ def between(waits: list[str]) -> list[str]:
     return [found for found in waits[steps[0] : steps[-1]] if found != STEP]
 
 
+@pytest.mark.parametrize("place", OTHER_DEVICES, indirect=True)
 @pytest.mark.parametrize(("name", "case"), CASES)
 def test_three_updates_on_a_device_are_those_of_the_cpu(place: Place, name: str, case: str) -> None:
     spec = SPECS[name]
@@ -107,7 +108,7 @@ def test_three_updates_on_a_device_are_those_of_the_cpu(place: Place, name: str,
             assert apart <= RELATIVE * np.linalg.norm(array), path
 
 
-@pytest.mark.parametrize("place", WHERE_A_HOST_WAITS, indirect=True)
+@pytest.mark.parametrize("place", OTHER_DEVICES, indirect=True)
 @pytest.mark.parametrize(("name", "case"), CASES)
 def test_the_host_waits_for_nothing_between_the_steps_of_an_update(
     place: Place, name: str, case: str
@@ -121,7 +122,7 @@ def test_the_host_waits_for_nothing_between_the_steps_of_an_update(
     assert between(waits) == []
 
 
-@pytest.mark.parametrize("place", WHERE_A_HOST_WAITS, indirect=True)
+@pytest.mark.parametrize("place", OTHER_DEVICES, indirect=True)
 def test_a_limit_of_the_kl_divergence_is_read_before_each_step(place: Place) -> None:
     spec = SPECS["ppo"]
     here, there = spec.make("discrete"), place.make(spec, "discrete", target_kl=10.0)
@@ -131,8 +132,9 @@ def test_a_limit_of_the_kl_divergence_is_read_before_each_step(place: Place) -> 
     assert len(between(waits)) == waits.count(STEP) - 1 > 0
 
 
+@pytest.mark.parametrize("place", OTHER_DEVICES, indirect=True)
 @pytest.mark.parametrize(("name", "case"), FIRST)
-def test_what_was_saved_on_a_device_goes_on_elsewhere_and_comes_back(
+def test_a_checkpoint_of_another_device_resumes_on_the_cpu_and_back(
     place: Place, name: str, case: str, tmp_path: Path
 ) -> None:
     spec, total, short = SPECS[name], SPECS[name].total // 6, SHORT.get(name, {})

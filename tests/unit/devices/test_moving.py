@@ -21,7 +21,7 @@ from rlox.losses import project_atoms
 from rlox.networks import Recurrence
 from rlox.types import FinalObs, Rollout, Transitions
 
-from .conftest import WHERE_A_HOST_WAITS, Place
+from .conftest import OTHER_DEVICES, Place
 
 PRETENDED = pytest.mark.parametrize("place", ["pretended"], indirect=True)
 WAITS: dict[str, Callable[[Tensor], Any]] = {
@@ -43,9 +43,9 @@ def transitions() -> Transitions:
     return Transitions(rows, numbers, numbers, rows, numbers, np.zeros((2, 3), np.uint64))
 
 
-@pytest.mark.parametrize("place", WHERE_A_HOST_WAITS, indirect=True)
+@pytest.mark.parametrize("place", OTHER_DEVICES, indirect=True)
 @pytest.mark.parametrize("kind", WAITS)
-def test_what_makes_the_host_wait_is_found(place: Place, kind: str) -> None:
+def test_the_watcher_detects_operations_that_make_the_host_wait(place: Place, kind: str) -> None:
     there = moved(torch.ones(2, 3), place.device)
     with place.watched() as waits:
         WAITS[kind](there)
@@ -63,7 +63,7 @@ def test_numbers_of_the_cpu_do_not_mix_with_those_of_a_device(place: Place) -> N
     assert torch.equal((there * 2).cpu(), torch.full((2, 3), 2.0))
 
 
-def test_what_is_moved_does_not_follow_what_it_was_made_of(place: Place) -> None:
+def test_moved_tensors_are_copies_unless_on_the_same_device(place: Place) -> None:
     here = torch.arange(3.0)
     with place.watched() as waits:
         there = moved(here, place.device)

@@ -47,7 +47,7 @@ def test_every_row_of_each_part_belongs_to_one_process(size: int, parts: int) ->
         assert {len(rows) for rows in steps} == {12 // parts // size}
 
 
-def test_what_cannot_be_shared_evenly_is_refused_and_one_alone_has_all() -> None:
+def test_a_process_group_refuses_uneven_batches_and_a_lone_process_keeps_all() -> None:
     assert ALONE.rows(7, 3).tolist() == list(range(7))
     with pytest.raises(
         ConfigError, match="10 prompts in a batch of 3 steps for 2 processes: expected"

@@ -41,7 +41,7 @@ def any_rows(codec: ActionCodec, n: int) -> np.ndarray[Any, Any]:
 
 
 @pytest.mark.parametrize("name", TAKEN)
-def test_what_an_environment_is_given_is_of_its_space_by_form_and_dtype(name: str) -> None:
+def test_decoded_actions_have_the_structure_and_dtype_of_the_action_space(name: str) -> None:
     codec = ActionCodec.of(SPACES[name])
     given = codec.each(codec.to_env(any_rows(codec, 20)))
     assert len(given) == 20

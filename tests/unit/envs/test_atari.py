@@ -163,7 +163,7 @@ def test_a_game_that_ends_in_the_frame_behind_a_lost_life_is_over_with_all_that_
     assert env.step(0)[1] == 10.0  # of its own frames 1 to 5
 
 
-def test_what_a_game_paid_that_ended_while_it_began_is_not_paid_in_the_next_one() -> None:
+def test_atari_drops_the_rewards_of_a_game_that_ends_during_the_reset() -> None:
     for seed in range(20):
         env = played(Game(deaths=(3,)), noop_max=5)
         env.reset(seed=seed)
@@ -209,7 +209,7 @@ def test_the_score_that_is_told_is_of_whole_games_in_rewards_that_are_not_clippe
     assert raw.step(0)[1] == 8.0
 
 
-def test_what_the_preprocessing_decides_is_not_said_twice() -> None:
+def test_atari_preprocessing_refuses_a_frameskip_in_env_kwargs() -> None:
     with pytest.raises(ConfigError, match=r"frameskip.*set env.atari.frame_skip"):
         ale_arguments(EnvConfig("ALE/Pong-v5", kwargs={"frameskip": 2}))
     plain = EnvConfig("ALE/Pong-v5", kwargs={"frameskip": 2}, atari=AtariConfig(preprocess=False))
@@ -249,7 +249,7 @@ def test_three_engines_show_the_same_frames_of_a_game_of_pong() -> None:
 
 @extra("ale_py")
 @pytest.mark.parametrize("backend", ["gymnasium", "ale"])
-def test_a_limit_counts_frames(backend: str) -> None:
+def test_max_episode_steps_of_an_atari_game_counts_frames(backend: str) -> None:
     env = single_factory(pong(backend, max_episode_steps=40))()
     env.reset(seed=0)
     steps = 1

@@ -80,7 +80,7 @@ def test_bytes_that_are_no_machine_are_an_error() -> None:
 
 @extra("minigrid")
 @pytest.mark.parametrize("env_id", GRIDS)
-def test_grids_go_on_bit_for_bit(env_id: str) -> None:
+def test_a_restored_minigrid_environment_continues_bit_for_bit(env_id: str) -> None:
     goes_on(EnvConfig(env_id, wrappers=("minigrid_image",)), 300)
 
 

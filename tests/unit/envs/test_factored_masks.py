@@ -46,7 +46,7 @@ def test_the_mask_of_a_binary_part_is_of_zero_and_one_of_each() -> None:
 
 @pytest.mark.parametrize("facade", [PPO, A2C])
 @pytest.mark.parametrize("name", ["MultiDiscreteGrid", "MultiBinary", "Nested"])
-def test_nothing_barred_is_ever_done(facade: Any, name: str) -> None:
+def test_ppo_and_a2c_never_take_a_masked_action_of_several_parts(facade: Any, name: str) -> None:
     """The environment raises at it."""
     made = facade(lambda: Barred(name, parts=True), n_envs=4, n_steps=16, action_mask="info")
     made.train(256)

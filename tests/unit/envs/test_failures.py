@@ -132,7 +132,7 @@ def test_a_result_of_another_length_in_a_worker_is_told_so_too() -> None:
     assert FIVE in said(FourValues, workers="subprocess", max_restarts=0)
 
 
-def test_what_an_environment_takes_apart_itself_is_its_own_affair() -> None:
+def test_an_unpacking_error_inside_an_environment_is_reported_unchanged() -> None:
     assert "must return" not in said(UnpacksItsOwn)
     assert "not enough values to unpack (expected 2, got 1)" in said(UnpacksItsOwn)
 
@@ -167,11 +167,13 @@ def test_the_text_of_an_exception_is_one_line() -> None:
     ],
 )
 @pytest.mark.parametrize("registered", [True, False], ids=["by id", "an object"])
-def test_what_lacks_a_space_is_told_which(kind: Any, told: str, registered: bool) -> None:
+def test_an_environment_without_a_valid_space_is_refused_with_its_name(
+    kind: Any, told: str, registered: bool
+) -> None:
     assert told in said(kind, None if registered else kind)
 
 
-def test_what_is_no_environment_is_not_blamed_on_its_arguments() -> None:
+def test_the_error_for_a_non_environment_does_not_blame_its_kwargs() -> None:
     told = said(NoEnv)
     assert "NoEnv, expected a gymnasium.Env; derive its class from gymnasium.Env" in told
     assert "kwargs" not in told

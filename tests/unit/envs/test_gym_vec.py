@@ -135,7 +135,7 @@ def test_box_actions_are_clipped_per_dimension_and_unbounded_ones_are_not() -> N
 
 
 @pytest.mark.parametrize("actions", [[0], [0, 0, 0], [[0, 0]] * 2])
-def test_a_wrong_number_of_actions_is_an_error(actions: list[Any]) -> None:
+def test_a_gym_vector_env_refuses_a_wrong_number_of_actions(actions: list[Any]) -> None:
     vec = GymVecEnv(Countdown, 2)
     vec.reset_all()
     with pytest.raises(ShapeError, match=r"expected \(2,\)"):

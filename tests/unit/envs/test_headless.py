@@ -47,7 +47,7 @@ def installed(monkeypatch: pytest.MonkeyPatch, *libraries: str) -> None:
         (("libOSMesa.so.6",), "osmesa"),
     ],
 )
-def test_what_draws_without_a_window_is_chosen(
+def test_choose_mujoco_gl_selects_an_installed_headless_renderer(
     libraries: tuple[str, ...], chosen: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installed(monkeypatch, *libraries)
@@ -55,7 +55,7 @@ def test_what_draws_without_a_window_is_chosen(
     assert os.environ["MUJOCO_GL"] == chosen
 
 
-def test_where_nothing_draws_it_is_said_with_what_to_install(
+def test_choose_mujoco_gl_names_the_package_if_no_renderer_is_installed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     installed(monkeypatch)
@@ -66,7 +66,7 @@ def test_where_nothing_draws_it_is_said_with_what_to_install(
 @pytest.mark.parametrize(
     ("variable", "value"), [("DISPLAY", ":0"), ("WAYLAND_DISPLAY", "wayland-0")]
 )
-def test_a_display_is_left_to_gymnasium(
+def test_choose_mujoco_gl_sets_nothing_if_there_is_a_display(
     variable: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installed(monkeypatch)
@@ -75,14 +75,18 @@ def test_a_display_is_left_to_gymnasium(
     assert "MUJOCO_GL" not in os.environ
 
 
-def test_what_the_user_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_choose_mujoco_gl_keeps_the_renderer_that_the_user_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     installed(monkeypatch, "libEGL.so.1")
     monkeypatch.setenv("MUJOCO_GL", "osmesa")
     headless.choose_mujoco_gl(HOPPER)
     assert os.environ["MUJOCO_GL"] == "osmesa"
 
 
-def test_other_environments_are_none_of_its_business(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_choose_mujoco_gl_sets_nothing_for_other_environments(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     installed(monkeypatch)
     headless.choose_mujoco_gl("gymnasium.envs.classic_control.cartpole:CartPoleEnv")
     headless.choose_mujoco_gl(lambda: None)

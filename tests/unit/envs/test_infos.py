@@ -161,7 +161,7 @@ def test_episodes_of_environments_without_goals_have_no_success(source: Any) -> 
     ("told", "success"),
     [(True, True), (np.float32(0), False), (np.bool_(True), True), (1, True), (None, None)],
 )
-def test_success_is_told_as_a_flag_or_a_number(told: Any, success: bool | None) -> None:
+def test_an_episode_reads_is_success_as_a_flag_or_a_number(told: Any, success: bool | None) -> None:
     assert Episode(0, 0, 0.0, 1, {"is_success": told}).success is success
 
 

@@ -113,7 +113,7 @@ def test_masks_are_found_through_wrappers_and_choices_may_start_anywhere() -> No
         assert [row[6:].tolist() for row in rows] == [open_doors(row[:6]) for row in rows]
 
 
-def test_another_key_is_found_by_its_name() -> None:
+def test_action_mask_key_names_the_info_entry_of_the_mask() -> None:
     class Renamed(Masked):
         def _info(self) -> dict[str, Any]:
             return {"legal": super()._info()["action_mask"]}
@@ -137,7 +137,7 @@ def test_a_saved_vector_goes_on_with_the_masks_it_would_have_had() -> None:
         assert np.array_equal(rows, other)
 
 
-def test_a_mask_is_not_standardised() -> None:
+def test_observation_normalization_leaves_action_masks_unchanged() -> None:
     codec = vec_of(options("info"), "info").observations
     normalizer = observation_normalizer(codec)
     rng = np.random.default_rng(0)

@@ -94,6 +94,6 @@ def test_a_reward_that_is_no_number_is_refused(reward: Any, scale: float) -> Non
         vec.step_into(np.zeros(1, np.int64), obs, rewards, ends[0], ends[1])
 
 
-def test_a_reward_is_any_real_number() -> None:
+def test_reward_of_accepts_every_type_of_real_number() -> None:
     given = (1, True, 1.0, np.float32(1), np.int64(1), np.bool_(True), np.array(1.0))
     assert [reward_of(reward) for reward in given] == [1.0] * len(given)

@@ -145,7 +145,7 @@ def test_scaled_rewards_are_clipped_at_10_and_sums_at_what_as_many_come_to() -> 
         np.testing.assert_allclose(rewards, wanted, rtol=1e-6)
 
 
-def test_both_normalisers_equal_stable_baselines3_step_by_step() -> None:
+def test_observation_and_reward_normalizers_equal_stable_baselines3() -> None:
     peer = pytest.importorskip(
         "stable_baselines3.common.vec_env", reason="stable-baselines3 is an optional peer"
     )

@@ -61,7 +61,7 @@ def test_an_option_that_a_key_says_is_refused_with_that_key(
 
 
 @pytest.mark.parametrize("backend", ENGINES)
-def test_other_options_are_those_of_the_engine(backend: str) -> None:
+def test_pool_environments_pass_other_kwargs_on_to_their_engine(backend: str) -> None:
     vec = make_vec(config(backend, full_action_space=True, num_threads=1), 0)
     assert vec.action_space.n == 18  # type: ignore[attr-defined]
     assert vec.observations.frames == 4
@@ -69,7 +69,7 @@ def test_other_options_are_those_of_the_engine(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", ENGINES[:1])
-def test_what_says_how_a_pool_steps_is_refused_outside_of_games_too(backend: str) -> None:
+def test_envpool_refuses_kwargs_that_control_its_stepping_or_seeds(backend: str) -> None:
     for option in ("batch_size", "max_episode_steps", "env_seed"):
         with pytest.raises(ConfigError, match=f"env.kwargs.{option} with env.backend=envpool"):
             make_vec(config(backend, "CartPole-v1", **{option: 1}), 0)

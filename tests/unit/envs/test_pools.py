@@ -99,7 +99,7 @@ def test_gymnasiums_ids_of_games_are_those_of_the_pool_and_whole_games_are_told(
         ),
     ],
 )
-def test_what_a_pool_cannot_do_is_told(
+def test_envpool_refuses_unknown_ids_and_unsupported_options_by_name(
     keys: dict[str, Any], error: type[Exception], told: str
 ) -> None:
     with pytest.raises(error, match=told):
@@ -127,7 +127,7 @@ def test_ales_own_engine_plays_games_only() -> None:
 
 
 @pytest.mark.parametrize("backend", ["envpool", "ale"])
-def test_an_object_is_in_no_pool(backend: str) -> None:
+def test_envpool_and_ale_refuse_an_environment_object_without_an_id(backend: str) -> None:
     given = make(EnvConfig, {"id": "env", "n_envs": 1, "backend": backend})
     with pytest.raises(ConfigError, match=f"env.backend={backend} needs an environment id"):
         make_vec(given, 0, lambda: gym.make("CartPole-v1"))

@@ -247,12 +247,14 @@ def test_chosen_parts_of_observations_come_before_the_wrappers_and_keep_the_mask
         ({"record_every": 1}, Countdown, "expected 'rgb_array'"),
     ],
 )
-def test_a_setting_that_does_not_fit_is_told(keys: dict[str, Any], source: Any, told: str) -> None:
+def test_make_vec_refuses_env_settings_that_do_not_fit_by_name(
+    keys: dict[str, Any], source: Any, told: str
+) -> None:
     with pytest.raises(ConfigError, match=told):
         make_vec(EnvConfig("Mine", n_envs=1, **keys), 0, source)
 
 
-def test_what_gymnasium_is_told_twice_is_an_error() -> None:
+def test_max_episode_steps_in_both_the_config_and_kwargs_is_an_error() -> None:
     config = EnvConfig("Pendulum-v1", max_episode_steps=5, kwargs={"max_episode_steps": 9})
     with pytest.raises(ConfigError, match="say the same; leave one of them out"):
         single_factory(config)()

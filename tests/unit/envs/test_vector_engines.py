@@ -343,7 +343,7 @@ def fewer(num_envs: int) -> Any:
         (make_counting, {"kwargs": {"size": 3}}, ConfigError, "unexpected keyword argument 'size'"),
     ],
 )
-def test_what_does_not_fit_is_told(
+def test_make_vec_refuses_vector_environments_that_do_not_fit_by_name(
     source: Any, config: dict[str, Any], error: type[Exception], told: str
 ) -> None:
     with pytest.raises(error, match=told):

@@ -21,7 +21,7 @@ KEPT = {
 
 
 @pytest.mark.parametrize("env_id", KEPT)
-def test_what_is_left_are_the_positions_of_the_same_episode(env_id: str) -> None:
+def test_hide_velocities_keeps_the_positions_and_changes_nothing_else(env_id: str) -> None:
     hidden, plain = HideVelocities(gym.make(env_id)), gym.make(env_id)
     seen, whole = hidden.reset(seed=3)[0], plain.reset(seed=3)[0]
     plain.action_space.seed(0)
@@ -33,7 +33,7 @@ def test_what_is_left_are_the_positions_of_the_same_episode(env_id: str) -> None
         assert told[:3] == expected[:3]
 
 
-def test_it_is_a_wrapper_by_name() -> None:
+def test_make_vec_accepts_hide_velocities_as_a_named_wrapper() -> None:
     env = make_vec(EnvConfig(id="CartPole-v1", n_envs=2, wrappers=("hide_velocities",)), 0, None)
     assert env.observations.dim == 2
     assert env.resume_grade == "exact"  # it keeps nothing from one observation to the next

@@ -196,7 +196,7 @@ def test_an_error_names_the_place_of_a_hang_and_the_way_a_process_ended(vecs: An
             play.step()
 
 
-def test_what_fails_when_it_is_made_or_first_reset_is_an_error_at_once(vecs: Any) -> None:
+def test_workers_report_a_failing_constructor_or_first_reset_at_once(vecs: Any) -> None:
     with pytest.raises(
         EnvError, match=r"(?s)copy 0\) raised KeyError in __init__: 'map'.*Traceback"
     ):
@@ -321,7 +321,7 @@ def test_a_template_with_threads_is_not_forked(vecs: Any) -> None:
 
 
 @pytest.mark.parametrize("session", [False, pytest.param(True, marks=LINUX)])
-def test_what_environments_have_started_ends_with_their_process(vecs: Any, session: bool) -> None:
+def test_processes_that_environments_start_end_with_their_worker(vecs: Any, session: bool) -> None:
     play = Play(vecs(partial(Parent, "kill", SEED + 1, session)))
     children = [int(pid) for pid in play.obs[:, 1]]
     play.steps(5)

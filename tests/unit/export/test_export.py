@@ -206,6 +206,6 @@ def test_a_squashed_policys_actions_reach_from_bound_to_bound(cases: Any) -> Non
     )
 
 
-def test_the_same_policy_gives_the_same_bytes(cases: Any) -> None:
+def test_exporting_a_policy_twice_gives_identical_safetensors_bytes(cases: Any) -> None:
     policy = cases["ppo_gsde", True].policy
     assert safetensors_bytes(policy) == safetensors_bytes(policy)

@@ -84,7 +84,7 @@ REFUSED: dict[str, tuple[Callable[[], Algorithm], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_it_is_refused_by_the_name_of_what_a_file_cannot_have(name: str) -> None:
+def test_export_refuses_policies_that_a_weights_file_cannot_express(name: str) -> None:
     make, said = REFUSED[name]
     with pytest.raises(ConfigError) as raised:
         exported(make())
@@ -104,7 +104,7 @@ def test_a_hook_and_a_method_that_the_layers_do_not_show_are_noticed() -> None:
         exported(changed)
 
 
-def test_other_layers_in_a_built_in_policy_are_refused() -> None:
+def test_export_refuses_a_built_in_policy_with_replaced_layers() -> None:
     from torch import nn
 
     for changed in (nn.GELU(), nn.ELU(0.5), nn.Identity()):

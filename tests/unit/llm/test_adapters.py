@@ -134,7 +134,7 @@ def test_a_run_begins_with_adapters_of_another_and_is_held_to_them(
     assert torch.equal(logits(grpo.learner.reference.module), held)
 
 
-def test_peft_loads_what_is_saved(tmp_path: Path) -> None:
+def test_peft_loads_saved_lora_adapters_with_equal_logits(tmp_path: Path) -> None:
     import peft
 
     made = folder(tmp_path / "model")
@@ -199,6 +199,6 @@ def test_a_server_is_given_adapters_alone(base: Path) -> None:
         ),
     ],
 )
-def test_adapters_that_cannot_be_are_told(given: dict[str, object], told: str) -> None:
+def test_sft_refuses_invalid_lora_settings_by_name(given: dict[str, object], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         SFT("tiny", task="copy", **given)  # type: ignore[arg-type]

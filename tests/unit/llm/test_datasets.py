@@ -97,7 +97,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("line", WRONG)
-def test_a_line_that_is_none_is_told_by_its_number(line: str, tmp_path: Path) -> None:
+def test_a_text_dataset_names_the_number_of_a_malformed_line(line: str, tmp_path: Path) -> None:
     path = tmp_path / "d.jsonl"
     path.write_text(f'{{"prompt": "a"}}\n{line}\n')
     with pytest.raises(ConfigError) as told:
@@ -105,7 +105,9 @@ def test_a_line_that_is_none_is_told_by_its_number(line: str, tmp_path: Path) ->
     assert f"dataset={path}, {WRONG[line]}" in str(told.value)
 
 
-def test_what_is_no_file_of_rows_or_too_long_is_told(tmp_path: Path, codec: Tokenizer) -> None:
+def test_a_text_dataset_refuses_missing_empty_and_too_long_rows_by_name(
+    tmp_path: Path, codec: Tokenizer
+) -> None:
     with pytest.raises(ConfigError, match=r"dataset=.*nowhere: No such file"):
         TextDataset(tmp_path / "nowhere", Bytes())
     with pytest.raises(ConfigError, match="has no rows, expected JSON objects, one a line"):
@@ -168,7 +170,7 @@ def test_answers_are_right_by_their_text_in_whatever_tokens(codec: Tokenizer) ->
 
 
 @pytest.mark.parametrize("text", ["abc", "für 5 €", "日本"])
-def test_bytes_say_every_text(text: str) -> None:
+def test_the_byte_tokenizer_decodes_every_text_that_it_encodes(text: str) -> None:
     codec = Bytes()
     ids = codec.encode(text, end=True)
     assert codec.decode(ids) == text

@@ -106,7 +106,7 @@ def test_log_probabilities_are_those_that_learning_computes() -> None:
         torch.testing.assert_close(found.log_probs[row, :length], expected[0], rtol=1e-4, atol=1e-5)
 
 
-def test_what_was_written_can_be_learned_from() -> None:
+def test_generated_completions_can_be_backpropagated_through() -> None:
     """Its tensors are like any others, and what a module keeps while it writes is, too."""
     model = TextModel(llama())
     found = completions(model, PROMPTS, HOW, numbers(4, 9))
@@ -309,7 +309,7 @@ def test_a_way_of_drawing_that_there_is_not_is_refused(given: dict[str, Any], to
         Sampling(**given)
 
 
-def test_what_cannot_be_completed_is_told() -> None:
+def test_generation_refuses_invalid_prompts_uniforms_logits_and_tokens() -> None:
     model = TextModel(llama())
     with pytest.raises(ShapeError, match=r"uniforms None, expected \[4, 9\]"):
         completions(model, PROMPTS, HOW, None)
@@ -332,7 +332,7 @@ def test_what_cannot_be_completed_is_told() -> None:
             completions(two, [torch.tensor([0])], replace(HOW, **wrong_token), numbers(1, 9))
 
 
-def test_models_that_say_something_else_are_told() -> None:
+def test_a_text_model_refuses_modules_that_return_no_valid_logits() -> None:
     class Odd(nn.Module):
         def forward(self, ids: Tensor) -> Any:
             return ids if ids.shape[1] > 1 else {"logits": None}

@@ -56,7 +56,7 @@ MODELS = {"llama": llama, "qwen": lambda: qwen(13).eval()}
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("way", ["packing", "twice", "both"])
-def test_another_way_gives_the_same_numbers_and_gradients(name: str, way: str) -> None:
+def test_packing_and_recomputation_give_equal_log_probs_and_gradients(name: str, way: str) -> None:
     module = MODELS[name]()
     asked = {"packing": way != "twice", "twice": way != "packing"}
     plain, other = TextModel(module), TextModel(module, **asked)

@@ -100,7 +100,7 @@ def test_weights_are_read_from_safetensors_only_and_code_of_a_folder_is_not(
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_tokenizer_that_is_none_is_told(tmp_path: Path) -> None:
+def test_the_tokenizer_refuses_a_folder_without_a_valid_tokenizer_json(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"expected a folder with tokenizer.json"):
         Tokenizer(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{")

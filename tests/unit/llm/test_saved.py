@@ -21,7 +21,9 @@ IDS = torch.arange(200).unsqueeze(0) % 11
 
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_what_is_saved_is_read_again(tied: bool, dtype: torch.dtype, tmp_path: Path) -> None:
+def test_load_llama_restores_the_size_and_logits_that_save_llama_wrote(
+    tied: bool, dtype: torch.dtype, tmp_path: Path
+) -> None:
     model = Llama(replace(SIZE, tie_word_embeddings=tied, rope_theta=500.0)).to(dtype)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -89,7 +91,7 @@ def test_tokens_that_end_and_pad_are_told_to_others(tmp_path: Path) -> None:
         load_llama(tmp_path)  # as many as ask, where nothing is said
 
 
-def test_a_folder_without_a_model_is_told(tmp_path: Path) -> None:
+def test_load_llama_refuses_a_folder_without_a_valid_model(tmp_path: Path) -> None:
     with pytest.raises(
         CheckpointError, match=r"is no model with config.json and model.safetensors"
     ):

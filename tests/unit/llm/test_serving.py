@@ -327,7 +327,7 @@ def test_a_server_that_does_not_load_says_why(tmp_path: Path) -> None:
             server.load(tmp_path / "nothing", *args)
 
 
-def test_what_cannot_be_asked_is_refused_before_it_is() -> None:
+def test_a_generation_server_refuses_invalid_requests_before_sending() -> None:
     with pytest.raises(
         UnknownNameError, match="server 'vlm': expected one of vllm, sglang, tgi; did you"
     ):

@@ -28,7 +28,9 @@ def llama(shared: int, **more: Any) -> Llama:
 @torch.no_grad()
 @pytest.mark.parametrize("shared", [4, 2])
 @pytest.mark.parametrize("padded", [torch.zeros_like(PADDED), PADDED], ids=["whole", "padded"])
-def test_logits_are_those_of_the_forward(shared: int, padded: torch.Tensor) -> None:
+def test_decoding_token_by_token_gives_the_logits_of_the_forward_pass(
+    shared: int, padded: torch.Tensor
+) -> None:
     model = llama(shared, tie_word_embeddings=shared == 2)
     mask = torch.arange(6) >= padded.unsqueeze(1)
     positions = (mask.long().cumsum(1) - 1).clamp(min=0)

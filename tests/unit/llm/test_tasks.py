@@ -78,7 +78,7 @@ def test_a_text_ends_at_its_end_and_padding_is_nothing() -> None:
         Characters("aa")
 
 
-def test_a_task_that_there_is_not_is_told() -> None:
+def test_an_unknown_text_task_is_refused_with_the_known_names() -> None:
     with pytest.raises(
         UnknownNameError, match="unknown task 'sums', expected one of arithmetic, copy"
     ):

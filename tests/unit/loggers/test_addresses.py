@@ -115,7 +115,7 @@ REFUSED = (
         (ValueError(""), None, "the store in the run folder fails: ValueError"),
     ],
 )
-def test_what_mlflow_raises_is_a_line_that_names_the_store_and_what_to_do(
+def test_an_mlflow_error_becomes_one_line_naming_the_store_and_the_remedy(
     error: Exception, address: str | None, said: str
 ) -> None:
     class Sink:

@@ -51,11 +51,11 @@ def test_every_answer_but_a_failure_of_the_server_will_do() -> None:
 @pytest.mark.parametrize(
     "address", ["sqlite:///mlflow.db", "postgresql://nowhere.invalid/db", "http://h:port"]
 )
-def test_what_is_not_asked_by_http_is_left_to_the_library(address: str) -> None:
+def test_require_answer_accepts_addresses_that_are_not_http(address: str) -> None:
     assert require_answer("mlflow", address) is None
 
 
-def test_what_answers_without_http_or_tls_is_left_to_the_library() -> None:
+def test_require_answer_accepts_a_server_that_does_not_speak_tls() -> None:
     with WandbServer().serving() as server:
         assert require_answer("wandb", server.url.replace("http:", "https:")) is None
 

@@ -12,7 +12,7 @@ import torch
 from gymnasium import spaces
 from helpers.envs import Spaces
 from torch import Tensor
-from torch.nn import functional
+from torch.nn import Conv2d, Linear, functional
 
 from rlox.algorithms import DQN, PPO, SAC
 from rlox.algorithms.encoding import encoding_of
@@ -241,10 +241,9 @@ def test_a_shared_encoder_learns_from_actor_and_critic_and_others_from_their_own
     env = seeing(image((7, 7, 3)), spaces.Discrete(3))
     both = PPO(env, n_envs=1, n_steps=8, batch_size=8).policy
     apart = PPO(env, n_envs=1, n_steps=8, batch_size=8, share_encoder=False).policy
-    rows, taken = (
-        torch.randint(0, 256, (6, 147), dtype=torch.uint8),
-        torch.zeros(6, dtype=torch.long),
-    )
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randint(0, 256, (6, 147), dtype=torch.uint8, generator=generator)
+    taken = torch.zeros(6, dtype=torch.long)
     nothing, some = torch.zeros(6), torch.ones(6)
 
     def moved(policy: Any, encoder: Any, *slopes: Tensor) -> bool:
@@ -266,14 +265,13 @@ def test_on_policy_encoders_are_orthogonal_as_ppo_has_them() -> None:
     policy: Any = PPO(
         seeing(image((7, 7, 3)), spaces.Discrete(3)), n_envs=1, n_steps=8, batch_size=8
     ).policy
-    for layer in policy.encoder.nets[0]:
-        if hasattr(layer, "weight"):
-            flat = layer.weight.detach().flatten(1)
-            small = flat if flat.shape[0] <= flat.shape[1] else flat.T
-            torch.testing.assert_close(
-                small @ small.T, 2.0 * torch.eye(len(small)), atol=1e-4, rtol=0
-            )
-            assert not layer.bias.abs().sum()
+    layers = [layer for layer in policy.encoder.nets[0] if isinstance(layer, Conv2d | Linear)]
+    assert [type(layer) for layer in layers] == [Conv2d, Conv2d, Conv2d, Linear]
+    for layer in layers:
+        flat = layer.weight.detach().flatten(1)
+        small = flat if flat.shape[0] <= flat.shape[1] else flat.T
+        torch.testing.assert_close(small @ small.T, 2.0 * torch.eye(len(small)), atol=1e-4, rtol=0)
+        assert not layer.bias.abs().sum()
 
 
 def test_target_networks_and_critics_have_their_encoders() -> None:

@@ -23,11 +23,21 @@ def starts(seed: int = 0) -> NDArray[np.bool_]:
     return is_first
 
 
+def drawing(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
 def made(kind: str, layers: int, seed: int = 0) -> tuple[Recurrence, Tensor, Tensor]:
     """Layers in float64, inputs `[T*N, INPUTS]` and states."""
-    torch.manual_seed(seed)
-    rnn = Recurrence(kind, INPUTS, HIDDEN, layers).double()
-    return rnn, torch.randn(T * N, INPUTS).double(), torch.randn(N, rnn.state_size).double()
+    rnn, generator = Recurrence(kind, INPUTS, HIDDEN, layers).double(), drawing(seed)
+    with torch.no_grad():
+        for parameter in rnn.parameters():
+            parameter.uniform_(-(HIDDEN**-0.5), HIDDEN**-0.5, generator=generator)  # as torch does
+    x, state = (
+        torch.randn(rows, size, generator=generator).double()
+        for rows, size in ((T * N, INPUTS), (N, rnn.state_size))
+    )
+    return rnn, x, state
 
 
 def stepped(
@@ -59,7 +69,7 @@ def test_a_pass_over_sequences_equals_single_steps(kind: str, layers: int) -> No
 @pytest.mark.parametrize(("kind", "layers"), KINDS)
 def test_gradients_flow_as_through_single_steps(kind: str, layers: int) -> None:
     rnn, x, state = made(kind, layers)
-    weights = torch.randn(T * N, HIDDEN).double()
+    weights = torch.randn(T * N, HIDDEN, generator=drawing(1)).double()
     gradients = [
         torch.autograd.grad((outputs * weights).sum(), list(rnn.parameters()))
         for outputs in (rnn(x, state, cut(starts()))[0], stepped(rnn, x, state, starts())[0])
@@ -100,7 +110,7 @@ def test_a_state_is_forgotten_where_an_episode_begins_in_the_first_row() -> None
     assert torch.equal(*outputs)
 
 
-def test_the_pieces_of_two_short_sequences_by_hand() -> None:
+def test_cutting_two_short_sequences_gives_the_pieces_computed_by_hand() -> None:
     """Sequence 0: rows 0, 2, 4 and 6 in one piece; sequence 1: row 1, then 3 and 5, then 7."""
     is_first = np.array([[0, 1], [0, 1], [0, 0], [0, 1]], np.bool_)
     pieces = cut(is_first)
@@ -114,10 +124,15 @@ def test_the_pieces_of_two_short_sequences_by_hand() -> None:
 
 def test_weights_begin_orthogonal_with_gain_one_and_biases_at_zero() -> None:
     rnn = Recurrence("lstm", 3, 8, 2)
+    with torch.no_grad():
+        for parameter in rnn.parameters():
+            parameter.fill_(0.5)
     rnn.orthogonal_init()
-    for name, parameter in rnn.rnn.named_parameters():
-        if name.startswith("bias"):
-            assert not parameter.any()
-        else:  # taller than wide: its columns are orthonormal
-            product = parameter.T @ parameter
-            torch.testing.assert_close(product, torch.eye(len(product)), rtol=0, atol=1e-5)
+    named = dict(rnn.rnn.named_parameters())
+    weights = [named[f"weight_{of}_l{layer}"] for layer in (0, 1) for of in ("ih", "hh")]
+    biases = [named[f"bias_{of}_l{layer}"] for layer in (0, 1) for of in ("ih", "hh")]
+    assert len(named) == len(weights) + len(biases)
+    for weight in weights:  # taller than wide: its columns are orthonormal
+        product = weight.T @ weight
+        torch.testing.assert_close(product, torch.eye(len(product)), rtol=0, atol=1e-5)
+    assert not any(bias.any() for bias in biases)

@@ -161,7 +161,7 @@ POLICIES: dict[str, Callable[[], ActorCritic]] = {
 
 @pytest.mark.parametrize("spread", [False, True])
 @pytest.mark.parametrize("kind", POLICIES)
-def test_what_is_scored_has_autograds_values_and_gradients(kind: str, spread: bool) -> None:
+def test_scored_policies_have_the_values_and_gradients_of_autograd(kind: str, spread: bool) -> None:
     policy, obs = large(POLICIES[kind]()), draws(B, OBS, seed=9)
     choices = isinstance(policy, DiscretePolicy)
     actions = torch.arange(B) % 5 if choices else draws(B, ACT, seed=5)

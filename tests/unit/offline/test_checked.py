@@ -83,7 +83,7 @@ def test_numbers_that_are_none_are_found_by_column_and_row(name: str, bad: float
     assert found.message.startswith(f"{name} is NaN or infinite in 1 rows, the first is row 9")
 
 
-def test_what_is_no_number_in_both_is_not_another_observation_besides() -> None:
+def test_a_nan_in_both_observations_is_reported_as_not_finite_only() -> None:
     given = columns()
     given["obs"][4] = given["next_obs"][3] = np.nan
     assert [code for code, _ in codes(given)] == ["not_finite", "not_finite"]
@@ -101,7 +101,7 @@ def test_one_transition_and_rows_larger_than_a_block_are_checked(
     assert "the first is row 3" in found.message
 
 
-def test_both_flags_constant_actions_and_no_end_are_warned_of() -> None:
+def test_the_dataset_check_warns_of_double_ends_constant_actions_and_no_end() -> None:
     given = columns()
     given["truncated"][9] = True
     assert codes(given) == [("both_ends", "warning")]
@@ -116,7 +116,7 @@ def test_both_flags_constant_actions_and_no_end_are_warned_of() -> None:
     assert codes(given) == [("no_end", "warning")]
 
 
-def test_what_a_dataset_says_of_its_environment_is_text_that_nothing_is_made_of() -> None:
+def test_the_dataset_check_ignores_malformed_environment_specs() -> None:
     for odd in ("{", "[]", "3", None, json.dumps({"max_episode_steps": "20"})):
         assert codes(columns((20, 5, 6, 7)), spec=odd) == []
 

@@ -38,7 +38,7 @@ def arrays(found: Dataset) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("form", SUFFIX)
-def test_what_is_written_is_read_again_with_what_was_known_of_it(
+def test_an_exported_dataset_converts_back_with_equal_rows_and_metadata(
     form: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(file_columns, "AT_ONCE", 4_000)  # several blocks
@@ -100,7 +100,7 @@ def test_without_next_observations_a_step_leads_to_the_next_row_and_those_cut_of
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 3, 7])
-def test_where_blocks_are_cut_changes_nothing(
+def test_the_block_size_does_not_change_the_converted_transitions(
     at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from rlox.offline.foreign.transitions import transitions
@@ -230,7 +230,9 @@ WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_what_is_no_dataset_is_refused_with_what_is_wrong(wrong: str, tmp_path: Path) -> None:
+def test_converting_a_malformed_hdf5_dataset_is_refused_with_the_reason(
+    wrong: str, tmp_path: Path
+) -> None:
     changes, kind, said = WRONG[wrong]
     given = {n: c for n, c in (raw() | changes).items() if c is not None}
     with pytest.raises(kind, match=said):

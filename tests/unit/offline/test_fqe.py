@@ -145,7 +145,7 @@ def test_fewer_episodes_give_a_wider_interval() -> None:
     assert few[1] - few[0] > 2.0 * (many[1] - many[0])
 
 
-def test_what_does_not_fit_the_policy_is_refused() -> None:
+def test_fitted_q_refuses_policies_that_do_not_fit_the_dataset() -> None:
     algorithm = PPO("CartPole-v1", n_envs=1, net_arch=(8,))
     with pytest.raises(ShapeError, match="observations of 5 numbers, the policy 4"):
         fitted_q(algorithm.parts.actor, chain(3), Fitting(updates=1))
@@ -198,7 +198,7 @@ def test_goals_are_within_what_any_policy_can_be_worth() -> None:
     assert _bounds(torch.tensor([1.0, 2.0]), 1.0) == (1.0, np.inf)
 
 
-def test_a_value_that_still_moves_is_told() -> None:
+def test_fitted_q_reports_if_its_value_has_not_settled() -> None:
     columns, policy = chain(), np.ones(STATES, np.int64)
     player = actor(lambda rows: policy[rows.argmax(1)], spaces.Discrete(2))
     how = Fitting(GAMMA, 60, learning_rate=0.1, tau=0.02, net_arch=(), members=19)

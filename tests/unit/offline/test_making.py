@@ -260,7 +260,7 @@ def test_rows_grow_over_blocks_and_keep_their_types() -> None:
     assert columns["c"].shape == (BLOCK + 3, 2)
 
 
-def test_episodes_or_steps_are_asked_for() -> None:
+def test_recording_a_dataset_needs_either_episodes_or_steps() -> None:
     algorithm = PPO("CartPole-v1", n_envs=1, net_arch=(8,))
     made = record(algorithm, steps=30)
     assert len(made.columns["rewards"]) >= 30

@@ -62,7 +62,7 @@ def test_log_probability_and_entropy_are_sums_over_the_factors_by_hand() -> None
 
 
 @pytest.mark.parametrize(("choices", "vector"), SHAPES)
-def test_they_are_those_of_torchs_distributions(choices: Any, vector: int) -> None:
+def test_log_probs_and_entropies_equal_torchs_distributions(choices: Any, vector: int) -> None:
     head = FactoredHead(choices, vector, log_std_init=-0.3)
     outputs, actions = some(head, 64)
     assert actions.shape == (64, len(choices) + vector)
@@ -187,7 +187,7 @@ def test_with_masks_each_factor_is_over_what_it_allows(choices: Any, vector: int
         assert (wide.flatten(1)[:, head.places] <= masks).all()
 
 
-def test_what_is_forbidden_moves_no_parameter() -> None:
+def test_masked_choices_give_their_output_weights_no_gradient() -> None:
     policy = MaskedFactoredPolicy(1, (2, 2), 0, (4,), ortho_init=False)
     obs = torch.tensor([[0.3, 1.0, 0.0, 1.0, 1.0]]).expand(8, -1)  # of the first choice only 0
     with torch.no_grad():

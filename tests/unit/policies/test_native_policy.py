@@ -55,7 +55,7 @@ def test_the_module_has_the_names_the_shapes_and_the_memory_of_the_vector(kind: 
 
 
 @OF_KINDS
-def test_what_it_does_best_is_what_its_module_says(kind: str) -> None:
+def test_greedy_actions_of_a_native_ppo_policy_equal_its_torch_modules(kind: str) -> None:
     run = made(kind)
     run.train(180)
     collector = run.collector
@@ -95,7 +95,7 @@ def by_sharing(policy: Any, numbers: torch.Tensor) -> None:
         (by_sharing, "torch"),
     ],
 )  # fmt: skip
-def test_memory_that_its_parameters_are_given_is_taken_over(
+def test_native_ppo_plays_and_trains_with_weights_assigned_by_the_user(
     change: Any, backend: str, tmp_path: Path
 ) -> None:
     run = made("choices", backend=backend)
@@ -138,7 +138,7 @@ def flat(policy: Any) -> Any:
         ),
     ],
 )
-def test_what_its_module_became_is_played_saved_and_not_learned_over(
+def test_a_changed_module_of_native_ppo_plays_and_saves_but_cannot_train(
     change: Any, says: str, tmp_path: Path
 ) -> None:
     run = made("choices")
@@ -174,7 +174,7 @@ class Mine(DiscretePolicy):
         return self.actor(obs).argmin(-1)
 
 
-def test_what_was_refused_left_no_part_of_an_update(tmp_path: Path) -> None:
+def test_a_refused_native_update_leaves_the_run_unchanged(tmp_path: Path) -> None:
     run, whole = made("choices"), made("choices")
     run.train(60)
     handle = run.policy.actor.register_forward_hook(lambda *_: None)
@@ -215,7 +215,7 @@ def test_a_hook_on_its_module_is_called_where_it_plays() -> None:
     assert heard
 
 
-def test_a_method_of_its_module_is_asked_where_it_plays() -> None:
+def test_native_ppo_predicts_with_a_mode_method_that_the_user_replaced() -> None:
     run = made("choices")
     best = run.predict(np.ones(4, np.float32))
     run.policy.mode = lambda obs: run.policy.logits(obs).argmin(-1)

@@ -43,7 +43,7 @@ def observations(run: Any, count: int) -> Any:
 
 
 @OF_KINDS
-def test_it_begins_with_the_names_the_shapes_and_the_numbers_of_torchs_module(kind: str) -> None:
+def test_a_native_off_policy_learner_starts_with_the_state_of_its_torch_twin(kind: str) -> None:
     native, torchs = made(kind), made(kind, "torch")
     found, expected = native.learner.native.state_dict(), torchs.policy.state_dict()
     assert list(found) == list(expected)
@@ -80,7 +80,7 @@ def test_the_module_has_the_memory_of_the_vectors(kind: str) -> None:
 
 
 @OF_KINDS
-def test_what_it_does_best_is_what_its_module_says(kind: str) -> None:
+def test_greedy_actions_of_a_native_off_policy_run_equal_its_torch_modules(kind: str) -> None:
     run = made(kind)
     run.train(160)
     obs = observations(run, 64)
@@ -93,7 +93,9 @@ def test_what_it_does_best_is_what_its_module_says(kind: str) -> None:
 
 
 @OF_KINDS
-def test_memory_that_its_parameters_are_given_is_taken_over(kind: str, tmp_path: Path) -> None:
+def test_native_off_policy_runs_train_from_weights_assigned_by_the_user(
+    kind: str, tmp_path: Path
+) -> None:
     run = made(kind)
     run.train(80)
     size = sum(p.numel() for p in run.policy.parameters())
@@ -146,7 +148,7 @@ CHANGES: list[tuple[str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("kind", "change", "says"), CHANGES)
-def test_what_its_module_became_is_played_saved_and_not_learned_over(
+def test_a_changed_module_of_a_native_off_policy_run_plays_but_cannot_train(
     kind: str, change: Any, says: str, tmp_path: Path
 ) -> None:
     run = made(kind)
@@ -243,7 +245,7 @@ def test_somebody_may_ask_for_actions_while_it_trains(kind: str) -> None:
     ("kind", "asked"),
     [("values", lambda p: p), ("squashed", lambda p: p), ("squashed", lambda p: p.actor)],
 )
-def test_a_method_of_its_module_is_asked_where_it_plays(kind: str, asked: Any) -> None:
+def test_native_off_policy_runs_predict_with_a_replaced_mode_method(kind: str, asked: Any) -> None:
     run = made(kind)
     obs = observations(run, 5)
     before = run.predict(obs)

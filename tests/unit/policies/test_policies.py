@@ -46,7 +46,7 @@ def test_discrete_log_probabilities_and_entropies_equal_torchs_categorical() -> 
 def test_gaussian_log_probabilities_and_entropies_equal_torchs_normal() -> None:
     policy, obs = ContinuousPolicy(3, 2), observations(64)
     spread(policy)
-    actions = torch.randn(64, 2)
+    actions = torch.randn(64, 2, generator=torch.Generator().manual_seed(2))
     reference = Normal(policy.actor(obs), policy.log_std.exp())
     log_prob, entropy, value = policy.evaluate_actions(obs, actions)
     assert torch.allclose(log_prob, reference.log_prob(actions).sum(-1), atol=1e-5)
@@ -61,7 +61,7 @@ def test_gsde_agrees_with_stable_baselines3_in_density_entropy_and_gradient() ->
     )
     policy, obs = SDEPolicy(3, 2, log_std_init=-0.5), observations(64)
     spread(policy)
-    actions = torch.randn(64, 2)
+    actions = torch.randn(64, 2, generator=torch.Generator().manual_seed(2))
     log_prob, entropy, _ = policy.evaluate_actions(obs, actions)
     (log_prob.sum() + entropy.sum()).backward()
     ours = [

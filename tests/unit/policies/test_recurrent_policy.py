@@ -19,24 +19,25 @@ CRITICS = ["own", "shared", "none"]
 
 
 def policy(critic: str = "own", head: Head | None = None, **options: Any) -> RecurrentActorCritic:
-    torch.manual_seed(1)
     made = RecurrentActorCritic(
         OBS, head or CategoricalHead(3), "lstm", 4, critic=critic, **options
     )
+    generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in made.parameters():
-            parameter.copy_(torch.randn(parameter.shape) * 0.7)
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.7)
     return made
 
 
 def sequences(made: RecurrentActorCritic) -> tuple[Tensor, Tensor, Any]:
-    is_first = np.zeros((T, N), np.bool_)
+    is_first, generator = np.zeros((T, N), np.bool_), torch.Generator().manual_seed(2)
     is_first[3, 0] = is_first[5, 2] = True
-    return torch.randn(T * N, OBS), torch.randn(N, made.state_size), cut(is_first)
+    obs = torch.randn(T * N, OBS, generator=generator)
+    return obs, torch.randn(N, made.state_size, generator=generator), cut(is_first)
 
 
 @pytest.mark.parametrize("critic", CRITICS)
-def test_what_is_replayed_is_what_was_said_step_by_step(critic: str) -> None:
+def test_replaying_a_sequence_gives_the_outputs_of_acting_step_by_step(critic: str) -> None:
     made = policy(critic)
     obs, state, _ = sequences(made)
     said = made.replay(obs, state, cut(np.zeros((T, N), np.bool_)))
@@ -122,8 +123,9 @@ def test_initial_weights_are_orthogonal_with_the_gains_of_ppo() -> None:
 
 
 def test_choices_have_the_probabilities_and_entropy_of_a_softmax() -> None:
-    head, logits = CategoricalHead(4), torch.randn(7, 4)
-    actions = torch.randint(4, (7,))
+    head, generator = CategoricalHead(4), torch.Generator().manual_seed(0)
+    logits = torch.randn(7, 4, generator=generator)
+    actions = torch.randint(4, (7,), generator=generator)
     log_prob, entropy = head.score(logits, actions)
     reference = Categorical(logits=logits)
     torch.testing.assert_close(log_prob, reference.log_prob(actions))
@@ -132,8 +134,8 @@ def test_choices_have_the_probabilities_and_entropy_of_a_softmax() -> None:
 
 
 def test_vectors_have_the_density_and_entropy_of_independent_normals() -> None:
-    head, means = GaussianHead(2, -0.5), torch.randn(7, 2)
-    actions = torch.randn(7, 2)
+    head, generator = GaussianHead(2, -0.5), torch.Generator().manual_seed(0)
+    means, actions = torch.randn(2, 7, 2, generator=generator)
     log_prob, entropy = head.score(means, actions)
     reference = Normal(means, torch.full((2,), -0.5).exp())
     torch.testing.assert_close(log_prob, reference.log_prob(actions).sum(-1))
@@ -142,7 +144,7 @@ def test_vectors_have_the_density_and_entropy_of_independent_normals() -> None:
 
 
 @pytest.mark.parametrize("how", ["sample", "explorer"])
-def test_draws_follow_the_distribution(how: str) -> None:
+def test_actions_sampled_from_recurrent_heads_follow_their_distribution(how: str) -> None:
     """20,000 draws; frequencies within 5 standard deviations, moments within 0.05."""
     rows, generator = 20_000, torch.Generator().manual_seed(0)
 

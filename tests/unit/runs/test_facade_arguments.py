@@ -34,7 +34,7 @@ RECURRENT: dict[str, Any] = {"n_steps": 8, "batch_size": 8, "lstm_hidden_size": 
 
 
 @pytest.mark.parametrize("facade", [PPO, A2C, DQN])
-def test_the_environment_goes_by_both_names(facade: Any) -> None:
+def test_algorithms_accept_the_environment_as_env_or_env_id(facade: Any) -> None:
     for made in (facade("Acrobot-v1"), facade(env_id="Acrobot-v1"), facade(env="Acrobot-v1")):
         assert made.env_id == "Acrobot-v1"
     with pytest.raises(ConfigError, match=r"^env and env_id are two names of the same argument"):
@@ -101,7 +101,7 @@ def test_the_habit_of_naming_a_policy_first_is_answered() -> None:
     )
 
 
-def test_one_callback_needs_no_list() -> None:
+def test_ppo_accepts_a_single_callback_without_a_list() -> None:
     class Counting(Callback):
         rollouts = 0
 
@@ -142,14 +142,14 @@ class Half:
         ),
     ],
 )
-def test_what_is_no_callback_or_logger_is_refused_when_it_is_given(
+def test_ppo_refuses_objects_that_are_no_callback_or_logger(
     argument: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(ConfigError, match=f"^{re.escape(told)}$"):
         PPO(**argument, **SMALL)
 
 
-def test_what_it_is_and_where_it_stands_is_shown() -> None:
+def test_the_repr_of_an_algorithm_shows_its_environment_seed_and_progress() -> None:
     algorithm = PPO("Acrobot-v1", seed=7, **SMALL)
     algorithm.train(20)
     assert repr(algorithm) == "PPO('Acrobot-v1', seed=7, at 24 of 24 env_steps)"

@@ -107,7 +107,7 @@ class Blind(gym.Wrapper[Any, Any, Any, Any]):
 gym.register("Blind-v0", Blind)
 
 
-def test_what_cannot_be_drawn_says_so_by_name() -> None:
+def test_an_environment_that_cannot_render_raises_an_error_with_its_name() -> None:
     with pytest.raises(
         EnvError, match=r"CartPole.* raised RuntimeError: no GPU to draw with .*render"
     ):

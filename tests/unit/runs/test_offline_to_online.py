@@ -89,7 +89,9 @@ WRONG: dict[str, tuple[Any, dict[str, Any], Any, dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_what_would_be_another_function_is_refused(wrong: str, tmp_path: Path) -> None:
+def test_online_training_refuses_an_offline_start_with_other_preprocessing(
+    wrong: str, tmp_path: Path
+) -> None:
     kind, options, online, more, said = WRONG[wrong]
     rng = np.random.default_rng(0)
     obs, ends = rng.normal(size=(9, 3)).astype("f4"), np.arange(8) % 4 == 3
@@ -103,7 +105,7 @@ def test_what_would_be_another_function_is_refused(wrong: str, tmp_path: Path) -
         online("Pendulum-v1", init_from=tmp_path / "a", **ONLINE, **more)
 
 
-def test_scaled_rewards_go_on_scaled(tmp_path: Path) -> None:
+def test_td3_continues_from_td3_bc_with_the_same_reward_scale(tmp_path: Path) -> None:
     trained(TD3BC, tmp_path / "a", standardize_obs=False, scale_rewards="0.1")
     online = TD3("Pendulum-v1", init_from=tmp_path / "a", reward_scale=0.1, **ONLINE)
     online.train(40)
@@ -174,7 +176,7 @@ APART: dict[str, tuple[Any, dict[str, Any], Any, dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("apart", APART)
-def test_what_would_be_another_function_on_a_dataset_is_refused_by_the_algorithms_own_settings(
+def test_offline_training_refuses_a_start_with_other_dataset_scaling(
     apart: str, tmp_path: Path
 ) -> None:
     kind, options, here, more, said = APART[apart]

@@ -170,7 +170,7 @@ def test_ctrl_c_ends_training_between_updates_and_nothing_is_lost(tmp_path: Path
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_what_is_saved_after_half_an_update_is_warned_of(tmp_path: Path) -> None:
+def test_saving_after_an_interrupted_update_warns_the_user(tmp_path: Path) -> None:
     algorithm = PPO("CartPole-v1", backend="torch", **SMALL)
     terms, steps = algorithm.learner._terms, iter(range(2))
 
@@ -224,13 +224,15 @@ def test_a_callback_stops_training_by_whatever_is_false(told: Any) -> None:
                         "did you mean 'n_steps'?"),
     ],
 )  # fmt: skip
-def test_what_would_be_lost_later_is_refused_at_once(options: dict[str, Any], told: str) -> None:
+def test_ppo_refuses_unsavable_and_unknown_arguments_at_construction(
+    options: dict[str, Any], told: str
+) -> None:
     with pytest.raises(ConfigError) as raised:
         PPO("CartPole-v1", **options, **SMALL)
     assert str(raised.value) == told
 
 
-def test_numbers_of_numpy_are_arguments(tmp_path: Path) -> None:
+def test_a_checkpoint_stores_numpy_numbers_of_wrapper_arguments(tmp_path: Path) -> None:
     given = [{"name": PATH, "part": np.float32(0.5)}]
     algorithm = PPO("CartPole-v1", reward_wrappers=given, **SMALL)
     algorithm.save(tmp_path / "saved")
@@ -288,7 +290,7 @@ def test_callbacks_take_whole_numbers(given: Any) -> None:
             make()
 
 
-def test_what_a_checkpoint_is_given_is_checked_as_what_a_constructor_is(tmp_path: Path) -> None:
+def test_from_checkpoint_validates_its_arguments_like_the_constructor(tmp_path: Path) -> None:
     PPO("CartPole-v1", **SMALL).save(tmp_path / "saved")
     for given, told in (
         ({"wrappers": ["rescale"]}, "env.wrappers\\[0\\]=rescale: expected one of"),

@@ -55,7 +55,9 @@ def test_on_a_wide_one_there_are_a_bar_the_return_and_the_speed_too(
     assert len(line) <= columns
 
 
-def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_progress_bar_prints_no_colors_if_no_color_is_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     color = re.compile(r"\x1b\[(?:\d+;)*(?:3[0-8]|9[0-7])[;m]")
     assert color.search(raw(monkeypatch, 60))
     plain = raw(monkeypatch, 60, NO_COLOR="1")

@@ -219,7 +219,9 @@ def test_a_buffer_that_does_not_fit_is_refused_before_the_start_but_not_for_play
 
 
 @pytest.mark.parametrize(("memory", "least"), [("100kB", 2000), ("1MiB", 20_000), ("5e5", 10_000)])
-def test_a_capacity_in_bytes_is_kept(memory: str, least: int) -> None:
+def test_a_replay_buffer_fills_but_never_exceeds_its_memory_in_bytes(
+    memory: str, least: int
+) -> None:
     algorithm: Any = build(config(buffer={"name": "prioritized", "memory": memory}))
     memory_of = algorithm.source.memory
     given = {"100kB": 100_000, "1MiB": 1 << 20, "5e5": 500_000}[memory]

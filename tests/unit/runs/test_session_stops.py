@@ -101,7 +101,7 @@ def test_a_stop_requested_during_an_evaluation_cuts_it_short_and_logs_none(tmp_p
 @pytest.mark.parametrize(
     "stop", [{"stop": {"score": 1.0}, "eval": {"every": 128, "episodes": 1}}, {}]
 )
-def test_what_the_last_row_holds_is_not_counted_again_by_a_resumed_run(
+def test_a_stopped_session_saves_no_metrics_that_its_last_row_already_holds(
     stop: dict[str, Any], tmp_path: Path
 ) -> None:
     made = algorithm(checkpoint={"every": 64}, log={"every": 320}, **stop)

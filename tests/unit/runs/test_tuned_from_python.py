@@ -28,7 +28,7 @@ FACADES: dict[str, Any] = {
 NATIVE = [name for name in tuned_names() if name.split("/")[1] in native_env_ids()]
 
 
-def test_the_names_are_those_of_the_command_line() -> None:
+def test_tuned_names_lists_the_presets_of_the_command_line() -> None:
     assert list(tuned_names()) == [n for n in group_options("tuned", [CONF]) if n != "null"]
 
 
@@ -44,7 +44,7 @@ def test_a_tuned_algorithm_has_the_configuration_of_the_command_line(cli: Cli, n
     assert found == {k: v for k, v in wanted.items() if k != "total_steps"}
 
 
-def test_what_is_given_wins_and_displaces_the_other_way_to_say_it() -> None:
+def test_arguments_of_dqn_tuned_override_the_preset_and_equivalent_keys() -> None:
     made = DQN.tuned("CartPole-v1", replay_ratio=0.25, memory="20MB", learning_rate=1e-4)
     algo, buffer = made.config.algo, made.config.buffer
     assert (algo.replay_ratio, algo.gradient_steps, algo.learning_rate) == (0.25, 1, 1e-4)

@@ -59,7 +59,7 @@ def test_weights_and_moments_of_observations_are_taken_over_and_nothing_else(
     assert not same(weights(begun), weights(trained))
 
 
-def test_both_networks_of_a_q_learner_begin_with_the_weights(tmp_path: Path) -> None:
+def test_init_from_copies_the_weights_into_the_q_network_and_its_target(tmp_path: Path) -> None:
     options: dict[str, Any] = {"net_arch": (8,), "learning_starts": 8, "buffer_size": 64}
     trained = DQN("CartPole-v1", seed=1, **options)
     trained.train(64)
@@ -108,7 +108,9 @@ def test_a_run_that_was_begun_so_goes_on_without_the_folder(saved: Path, tmp_pat
         ),
     ],
 )
-def test_what_does_not_fit_is_named(saved: Path, options: dict[str, Any], told: str) -> None:
+def test_init_from_refuses_other_network_shapes_and_settings_by_name(
+    saved: Path, options: dict[str, Any], told: str
+) -> None:
     with pytest.raises(ConfigError) as raised:
         PPO(**{"env_id": "CartPole-v1", "normalize_obs": True, "init_from": saved, **options})
     assert str(raised.value) == f"init_from={saved}: {told}"

@@ -176,7 +176,7 @@ def everything(algorithm: DQN) -> dict[str, bytes]:
         (lambda: made(prioritized=True), ConfigError, "unknown key 'buffer.hindsight'"),
     ],
 )
-def test_what_hindsight_cannot_do_is_refused_by_name(
+def test_dqn_refuses_unsupported_hindsight_settings_by_name(
     call: Any, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):

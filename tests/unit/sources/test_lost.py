@@ -201,7 +201,7 @@ def test_a_rollout_of_normalised_rewards_has_lost_steps_left_out() -> None:
     assert collector.reward_normalizer.moments.count == pytest.approx(1e-4 + 6 * N)
 
 
-def test_what_was_lost_is_told_once_also_when_a_save_comes_between() -> None:
+def test_lost_episodes_are_reported_once_also_after_a_restore() -> None:
     tracker, again = EpisodeTracker(3), EpisodeTracker(3)
     tracker.lose(np.array([0, 2]), 1)
     again.restore(tracker.state())
@@ -211,7 +211,7 @@ def test_what_was_lost_is_told_once_also_when_a_save_comes_between() -> None:
     assert set(tracker.state()) == {"returns", "lengths"}
 
 
-def test_the_totals_are_of_the_whole_run() -> None:
+def test_failure_totals_count_the_whole_run_also_after_a_restore() -> None:
     recent, again = RecentEpisodes(), RecentEpisodes()
     assert recent.failures == {}
     recent.add(Progress(1, (), 2, 1))

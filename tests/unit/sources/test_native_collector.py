@@ -85,7 +85,7 @@ def test_a_rollout_in_one_call_has_the_bits_of_one_that_is_stepped_by_hand(
 
 
 @EACH
-def test_what_is_said_of_actions_and_states_is_what_torch_says_of_them(
+def test_native_rollouts_have_torchs_log_probs_values_and_bootstraps(
     settings: dict[str, Any],
 ) -> None:
     run = made(settings)
@@ -222,7 +222,7 @@ def engine_of_four() -> tuple[OnPolicyEngine, NDArray[np.float32]]:
     return engine, np.zeros(len(engine), np.float32)
 
 
-def test_what_does_not_fit_is_refused_by_name() -> None:
+def test_the_native_rollout_policy_refuses_invalid_arrays_by_name() -> None:
     engine, vector = engine_of_four()
     policy = RolloutPolicy(engine)
     obs, columns = (

@@ -147,6 +147,6 @@ def test_a_run_that_reads_its_dataset_as_it_goes_learns_the_same_bits(
         np.testing.assert_array_equal(one, other)
 
 
-def test_how_much_is_held_in_memory_is_a_size() -> None:
+def test_iql_refuses_a_buffer_memory_that_is_no_size() -> None:
     with pytest.raises(ConfigError, match=r"buffer\.memory=some"):
         IQL(Path("data"), obs_dim=3, act_dim=2, memory="some")

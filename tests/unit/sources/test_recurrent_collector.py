@@ -234,7 +234,7 @@ def test_how_many_rows_are_scored_at_once_changes_nothing(
         np.testing.assert_allclose(left, memory, atol=5e-6)
 
 
-def test_what_is_left_of_a_rollout_does_not_change_with_the_next() -> None:
+def test_the_next_rollout_does_not_overwrite_states_of_the_previous_one() -> None:
     collector, _ = scripted(2)
     rollout = collector.collect(policy(), T)
     assert rollout.first_state is not None

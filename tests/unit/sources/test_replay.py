@@ -88,7 +88,7 @@ def model_of(script: Any, n_steps: int) -> Model:
 
 
 @pytest.mark.parametrize("n_envs", [1, 3])
-def test_what_is_stored_is_what_happened_and_an_episodes_last_observation_is_its_own(
+def test_the_replay_source_stores_true_transitions_and_final_observations(
     n_envs: int,
 ) -> None:
     script = random_script(np.random.default_rng(0), 60, n_envs)

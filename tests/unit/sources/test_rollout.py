@@ -59,7 +59,7 @@ def small(n: int = 10, **more: Any) -> Rollout:
     )  # fmt: skip
 
 
-def test_row_t_is_kept() -> None:
+def test_a_rollout_keeps_the_observation_and_value_after_its_last_step() -> None:
     script = script_of()
     rollout = gathered(script)
     assert (rollout.n_steps, rollout.n_envs, len(rollout)) == (T, N, T * N)
@@ -100,7 +100,7 @@ def test_the_value_after_a_step_is_0_of_the_final_or_of_the_next_observation() -
     assert np.array_equal(rollout.next_values.reshape(T, N), expected)
 
 
-def test_what_is_not_there_takes_no_memory() -> None:
+def test_a_rollout_without_episode_ends_allocates_no_extra_columns() -> None:
     script = script_of()
     script[3][:], script[4][:] = False, False
     rollout = gathered(script)

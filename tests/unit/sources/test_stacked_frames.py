@@ -64,7 +64,7 @@ def learned(**settings: Any) -> Any:
 
 
 @pytest.mark.parametrize("prioritized", [False, True])
-def test_what_is_learned_is_the_same_and_takes_a_fourth_of_the_memory(
+def test_storing_each_frame_once_learns_the_same_in_a_third_of_the_memory(
     prioritized: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     once = learned(prioritized=prioritized)

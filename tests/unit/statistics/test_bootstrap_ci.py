@@ -43,7 +43,7 @@ def test_a_wider_level_gives_a_wider_interval() -> None:
     assert wide[0] < narrow[0] < narrow[1] < wide[1]
 
 
-def test_no_scores_are_an_error() -> None:
+def test_iqm_and_bootstrap_ci_refuse_empty_scores() -> None:
     with pytest.raises(ShapeError):
         iqm(np.array([]))
     with pytest.raises(ShapeError):

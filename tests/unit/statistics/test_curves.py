@@ -69,7 +69,7 @@ def test_curves_depend_on_their_generator_alone() -> None:
     assert not np.array_equal(one.low, other.low)
 
 
-def test_any_statistic_may_be_asked() -> None:
+def test_sample_efficiency_accepts_any_statistic_as_a_function() -> None:
     curves = {"a": [([0], [1.0])], "b": [([0], [5.0])]}
     found = sample_efficiency(curves, lambda scores: max(map(max, scores.values())), rng=seeded())
     assert found.estimate.tolist() == [5]
@@ -92,12 +92,14 @@ def test_any_statistic_may_be_asked() -> None:
         ),
     ],
 )
-def test_what_is_not_curves_is_named(curves: Any, error: type[Exception], said: str) -> None:
+def test_sample_efficiency_refuses_malformed_curves_by_name(
+    curves: Any, error: type[Exception], said: str
+) -> None:
     with pytest.raises(error, match=said):
         sample_efficiency(curves, rng=seeded())
 
 
-def test_steps_and_level_are_checked() -> None:
+def test_sample_efficiency_refuses_empty_steps_and_a_level_of_1() -> None:
     with pytest.raises(ShapeError, match="steps of shape"):
         sample_efficiency([([0, 1], [0, 1])], rng=seeded(), steps=[])
     with pytest.raises(ConfigError, match="level=1"):

@@ -29,12 +29,14 @@ TAUS = [0, 0.25, 0.5, 0.75, 1, 1.25]
         (optimality_gap, 0.4366666667, 0.4791666667),
     ],
 )
-def test_estimates_are_those_of_rliable(estimate: Any, of_x: float, of_y: float) -> None:
+def test_mean_median_iqm_and_optimality_gap_equal_those_of_rliable(
+    estimate: Any, of_x: float, of_y: float
+) -> None:
     assert estimate(X) == pytest.approx(of_x, abs=1e-10)
     assert estimate(Y) == pytest.approx(of_y, abs=1e-10)
 
 
-def test_the_profile_is_that_of_rliable() -> None:
+def test_the_performance_profile_equals_that_of_rliable() -> None:
     profile = statistics.performance_profile(X, TAUS)
     expected = [0.9333, 0.7333, 0.5333, 0.3333, 0.1333, 0.0667]
     assert profile.fraction == pytest.approx(expected, abs=5e-5)
@@ -53,7 +55,7 @@ def test_the_interval_of_the_iqm_is_that_of_rliable() -> None:
 
 
 @pytest.mark.parametrize("estimate", [mean, median, iqm, partial(optimality_gap, gamma=0.8)])
-def test_scores_may_come_in_any_form(estimate: Any) -> None:
+def test_estimators_accept_scores_as_mappings_lists_and_arrays(estimate: Any) -> None:
     by_task = {"a": X[:, 0].tolist(), "b": X[:, 1], "c": X[:, 2]}
     assert estimate(by_task) == estimate(X) == estimate(list(X.T))
     assert estimate(X[:, 0].tolist()) == estimate(X[:, 0]) == estimate({"a": X[:, 0]})
@@ -84,7 +86,9 @@ def test_tasks_may_have_unequal_numbers_of_runs() -> None:
         ({"Pong": np.zeros((2, 2))}, ShapeError, r"'Pong' have shape \(2, 2\)"),
     ],
 )
-def test_what_is_not_scores_is_named(scores: Any, error: type[Exception], said: str) -> None:
+def test_iqm_refuses_malformed_and_nonfinite_scores_by_name(
+    scores: Any, error: type[Exception], said: str
+) -> None:
     with pytest.raises(error, match=said):
         iqm(scores)
 
@@ -111,7 +115,7 @@ def test_normalizing_puts_the_ends_at_0_and_1_in_the_form_given() -> None:
         (np.nan, 1, NonFiniteError, "low=nan"),
     ],
 )
-def test_ends_that_cannot_be_are_named(
+def test_normalize_refuses_invalid_low_and_high_scores_by_name(
     low: Any, high: Any, error: type[Exception], said: str
 ) -> None:
     with pytest.raises(error, match=said):

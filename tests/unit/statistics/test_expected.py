@@ -116,7 +116,7 @@ def test_intervals_of_few_runs_are_taken_for_wider_than_they_are() -> None:
     assert by_name(of(1, 0), of(100, 3))["gap"].word == "unknown"
 
 
-def test_what_cannot_be_compared_is_unknown_and_says_why() -> None:
+def test_figures_that_cannot_be_compared_are_unknown_with_a_reason() -> None:
     expected = {"a": figure([1.0, 2.0, 3.0]), "b": figure([1.0, 2.0]), "d": figure([1.0, 2.0])}
     found = {"a": figure([9.0]), "c": figure([1.0, 2.0]), "d": {"mean": 1.5, "ci95": [1, 2]}}
     verdicts = by_name(expected, found)
@@ -141,7 +141,7 @@ def test_an_interval_is_not_needed_where_there_are_scores() -> None:
     assert by_name({"b": scores}, null)["b"].because == "no interval of both"
 
 
-def test_other_settings_differ() -> None:
+def test_figures_of_runs_with_other_total_steps_get_the_verdict_differs() -> None:
     expected = {"leg": {"total_steps": 100_000, "rlox": figure([1.0, 2.0])}}
     found = {"leg": {"total_steps": 50_000, "rlox": figure([1.0, 2.0])}}
     verdict = by_name(expected, found)["leg/total_steps"]
@@ -167,7 +167,7 @@ def test_other_settings_differ() -> None:
         ({"a": {"b": [1.0, math.nan]}}, NonFiniteError, "a/b of task 0, run 1: nan"),
     ],
 )
-def test_a_document_that_is_not_one_is_told(
+def test_comparing_figures_refuses_malformed_documents_by_name(
     wrong: dict[str, Any], error: type[RloxError], said: str
 ) -> None:
     with pytest.raises(error, match=said):
@@ -180,7 +180,7 @@ def test_a_document_that_is_not_one_is_told(
     ("freedom", "quantile"),
     [(1, 63.657), (2, 9.925), (4, 4.604), (8, 3.355), (18, 2.878), (1000, 2.581)],
 )
-def test_t_is_that_of_the_tables(freedom: int, quantile: float) -> None:
+def test_t_quantile_equals_the_values_of_published_tables(freedom: int, quantile: float) -> None:
     assert t_quantile(0.99, freedom) == pytest.approx(quantile, abs=6e-4)
 
 

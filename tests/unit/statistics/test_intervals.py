@@ -208,7 +208,7 @@ def test_thresholds_are_finite_numbers_in_a_row(thresholds: Any) -> None:
         performance_profile(SCORES, thresholds)
 
 
-def test_holm_steps_down() -> None:
+def test_the_holm_correction_equals_p_values_computed_by_hand() -> None:
     # by hand: 4 x .01, 3 x .02, then 2 x .03 = .06 and at least that for .04
     assert holm([0.03, 0.01, 0.04, 0.02]) == pytest.approx([0.06, 0.04, 0.06, 0.06])
     assert holm([0.9, 0.5]).tolist() == [1, 1]

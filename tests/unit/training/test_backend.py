@@ -88,7 +88,7 @@ def test_a_kind_of_cpu_that_nobody_measured_learns_with_torch(
 
 
 @pytest.mark.usefixtures("table")
-def test_what_only_torch_learns_is_learned_by_torch_which_says_why() -> None:
+def test_backend_auto_selects_torch_with_a_reason_for_unsupported_policies() -> None:
     noisy = DQN(seed=0, noisy=True, backend="auto", **OFF)
     assert noisy.parts.backend.name == "torch"
     assert noisy.parts.backend.reason == "the policy is one of noisy layers (algo.noisy=true)"
@@ -142,7 +142,7 @@ def test_orders_of_very_many_epochs_are_torchs_which_holds_one_at_a_time(
         PPO(seed=0, backend="native", **options)
 
 
-def test_what_was_asked_for_needs_no_reason(table: dict[str, Any]) -> None:
+def test_a_backend_that_the_user_chose_has_no_reason(table: dict[str, Any]) -> None:
     for name in ("torch", "native"):
         algorithm = PPO(seed=0, backend=name, **SMALL_PPO)
         assert algorithm.parts.backend == Backend(name)

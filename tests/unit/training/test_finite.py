@@ -32,7 +32,7 @@ def test_finite_numbers_whose_sum_is_not_pass() -> None:
     require_finite_parameters(nn.Linear(1, 1), table.ravel(), "update 7")
 
 
-def test_a_parameter_is_named() -> None:
+def test_the_finite_guard_names_the_parameter_that_is_not_finite() -> None:
     net = nn.Linear(2, 1)
     with torch.no_grad():
         net.bias[0] = float("nan")

@@ -64,6 +64,6 @@ def test_an_import_in_another_thread_is_waited_for() -> None:
     assert said(IMPORTED_BESIDE).startswith("called ")
 
 
-def test_it_has_the_threads_that_the_run_is_configured_with_and_then_its_own() -> None:
+def test_torch_imported_late_has_the_runs_threads_and_then_its_default() -> None:
     usual = said("import torch; print(torch.get_num_threads())").strip()
     assert said(ASKED_IN_THE_MIDDLE).split("\n")[:2] == ["within 1", f"after {usual} at 96"]

@@ -38,7 +38,7 @@ def said(cli: Cli, expected: Any, *more: str) -> tuple[int, str]:
     return result.code, result.out + result.err
 
 
-def test_a_report_agrees_with_itself(cli: Cli, runs: Path) -> None:
+def test_a_report_agrees_with_its_own_figures_as_expected_ones(cli: Cli, runs: Path) -> None:
     assert cli("report", "runs", "formats=[]", "resamples=100").code == 0
     before = json.loads((runs / "report/report.json").read_text())
     code, out = said(cli, before, "strict=true")

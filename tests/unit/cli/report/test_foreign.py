@@ -27,7 +27,7 @@ def table(path: Path, rows: list[list[object]]) -> str:
     return str(path)
 
 
-def test_tensorboard_events_by_their_own_writer(tmp_path: Path) -> None:
+def test_the_report_reads_tensorboard_events_of_torchs_summary_writer(tmp_path: Path) -> None:
     from torch.utils.tensorboard import SummaryWriter
 
     for seed in range(2):
@@ -124,7 +124,7 @@ def test_columns_names_and_kinds_are_given_where_the_file_has_others(tmp_path: P
     ],
     ids=str,
 )
-def test_what_cannot_be_read_says_what_to_give(
+def test_the_report_refuses_unreadable_foreign_logs_and_names_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: object, says: str
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -132,7 +132,7 @@ def test_curves_are_the_iqm_over_seeds_at_each_step(page: Read) -> None:
     assert "CartPole-v1: evaluations on the way" in page.text
 
 
-def test_where_the_time_goes_is_what_the_results_say(page: Read) -> None:
+def test_the_time_table_of_a_report_shows_the_seconds_of_the_results(page: Read) -> None:
     table = page.tables["table-time"]
     cells = dict(zip(table.head, table.rows[0], strict=True))
     of = [cells[f"{part} s"] for part in ("collect", "update", "evaluate", "rest", "total")]

@@ -1,0 +1,36 @@
+"""A child with pinned kernels takes those that every x86 CPU has, whatever this one has."""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+import sys
+
+import pytest
+from helpers import pinned
+
+TOLD = """
+import json, numpy, torch
+from numpy._core import _multiarray_umath as numpys
+print(json.dumps({
+    "torch": torch.backends.cpu.get_cpu_capability(),
+    "threads": torch.get_num_threads(),
+    "numpy": [name for name in numpys.__cpu_dispatch__ if numpys.__cpu_features__[name]],
+}))
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the kernels are those of x86")
+def test_a_pinned_child_dispatches_no_kernel_by_its_cpu() -> None:
+    """Where one of the variables is unknown to a later version, its library would choose again."""
+    done = subprocess.run(
+        [sys.executable, "-c", TOLD],
+        env=pinned.environment(), capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert json.loads(done.stdout) == {"torch": "DEFAULT", "threads": 1, "numpy": []}
+
+
+def test_a_module_that_fails_in_a_pinned_child_is_told_with_its_error() -> None:
+    with pytest.raises(AssertionError, match=r"No module named helpers\.nothing"):
+        pinned.run("helpers.nothing")

@@ -1,0 +1,54 @@
+"""Writes `tests/seconds.json`, how long each test file takes, by which `pytest -n` orders files.
+
+    pytest -n 2 --junitxml=junit.xml; python tests/seconds.py junit.xml [more.xml ...]
+
+Only the order of the seconds matters, so a quiet machine of any speed does. Files that the reports do not
+have keep what they had.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from xml.etree import ElementTree
+
+TESTS = Path(__file__).resolve().parent
+
+
+def file_of(classname: str) -> str:
+    """`tests.unit.test_x.TestY` as `tests/unit/test_x.py`; empty for what is no file of tests."""
+    parts = classname.split(".")
+    for end in range(len(parts), 0, -1):
+        path = "/".join(parts[:end]) + ".py"
+        if (TESTS.parent / path).is_file():
+            return path
+    return ""
+
+
+def seconds_of(reports: Sequence[Path]) -> dict[str, float]:
+    """Seconds of each file, added up over the reports."""
+    seconds: Counter[str] = Counter()
+    for report in reports:
+        for case in ElementTree.parse(report).iter("testcase"):
+            if file := file_of(case.get("classname", "")):
+                seconds[file] += float(case.get("time", 0))
+    return {file: round(value, 1) for file, value in seconds.items()}
+
+
+def main(arguments: Sequence[str], path: Path = TESTS / "seconds.json") -> int:
+    """Merge what the reports say into the file."""
+    if not arguments:
+        print(__doc__)
+        return 2
+    before = json.loads(path.read_text(encoding="utf-8"))["seconds"] if path.exists() else {}
+    merged = before | seconds_of([Path(name) for name in arguments])
+    kept = {file: merged[file] for file in sorted(merged) if (TESTS.parent / file).is_file()}
+    path.write_text(json.dumps({"seconds": kept}, indent=0) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
