@@ -159,7 +159,7 @@ def exit_code(command: Sequence[str], root: Path, log: Path, seconds: float) -> 
     with log.open("wb") as out:
         child = subprocess.Popen(
             command, cwd=root, env=env, stdin=subprocess.DEVNULL, stdout=out,
-            stderr=subprocess.STDOUT, start_new_session=True,
+            stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=_heed_interrupts,
         )  # fmt: skip
     try:
         return child.wait(seconds)
@@ -168,6 +168,11 @@ def exit_code(command: Sequence[str], root: Path, log: Path, seconds: float) -> 
     finally:
         if child.returncode is None:
             stop(child)
+
+
+def _heed_interrupts() -> None:
+    """Undo what the shell does to a job in the background: it would ignore the signal that stops it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def cpu_seconds() -> float:

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PROGRAM = """\
 from rlox.algorithms import PPO
 from rlox.callbacks import Callback
@@ -35,6 +37,7 @@ WRONG = {
 }
 
 
+@pytest.mark.slow
 def test_a_program_of_ones_own_is_checked_strictly(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(PROGRAM)
     lines = "\n".join(f"    {line}" for line in WRONG)

@@ -24,6 +24,9 @@ SMALL = (
 )  # fmt: skip
 
 
+IN_CI = [("refuses", False), ("500", False), ("hangs", True)]
+
+
 def require_gone(mark: str) -> None:
     """Wait until every process with the mark has ended; end those that do not."""
     try:
@@ -34,7 +37,11 @@ def require_gone(mark: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "healthy"), [*((mode, False) for mode in MODES), ("500", True), ("hangs", True)]
+    ("mode", "healthy"),
+    [
+        pytest.param(*case, marks=[] if case in IN_CI else pytest.mark.slow)
+        for case in (*((mode, False) for mode in MODES), ("500", True), ("hangs", True))
+    ],
 )
 def test_a_run_without_its_servers_is_whole_and_sync_sends_each_row_once(
     mode: str, healthy: bool, tmp_path: Path
@@ -89,3 +96,4 @@ def test_a_run_that_is_killed_while_its_servers_hang_leaves_no_process(tmp_path:
         run.send_signal(signal.SIGKILL)
         run.communicate()
         require_gone(mark)
+        assert marked(mark) == []

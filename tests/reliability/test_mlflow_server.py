@@ -41,6 +41,7 @@ def series(client: Any, run: str, key: str) -> list[tuple[int, float]]:
     return [(m.step, m.value) for m in sorted(history, key=lambda m: m.timestamp)]
 
 
+@pytest.mark.slow
 def test_a_server_has_each_row_once_and_of_a_resumed_run_what_differs_twice(
     server: str, tmp_path: Path
 ) -> None:

@@ -11,7 +11,8 @@ from faults.sweeps import NUMBERS, WORKERS, Campaign, counts
 SEEDS, KILLS, MORE = (20, 20, 5) if FULL else (1, 3, 1)
 
 
-@pytest.mark.timeout(7200 if FULL else 600)
+@pytest.mark.slow
+@pytest.mark.timeout(7200 if FULL else 900)
 def test_a_sweep_that_is_killed_ends_as_one_that_was_not_and_repeats_nothing(
     tmp_path: Path,
 ) -> None:

@@ -68,6 +68,7 @@ def test_a_run_is_there_with_its_rows_configuration_result_and_files(
     assert run["complete"] is True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("server", [True, False], indirect=True, ids=["rewinds", "does not"])
 def test_rows_that_were_cut_are_taken_back_or_the_new_ones_come_behind(
     server: WandbServer, tmp_path: Path

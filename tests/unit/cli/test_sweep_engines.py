@@ -131,7 +131,9 @@ def numbers(sweep: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    "engine", [e if e == "joblib" else pytest.param(e, marks=pytest.mark.slow) for e in ENGINES]
+)
 def test_an_engine_has_the_numbers_of_one_process_and_the_truth_of_every_job(
     engine: str, alone: Path, cli: Cli, tmp_path: Path
 ) -> None:
@@ -161,7 +163,11 @@ def test_an_engine_has_the_numbers_of_one_process_and_the_truth_of_every_job(
 
 @pytest.mark.parametrize(
     ("engine", "number"),
-    [("joblib", signal.SIGKILL), ("submitit_local", signal.SIGINT), ("joblib", signal.SIGINT)],
+    [
+        ("joblib", signal.SIGKILL),
+        pytest.param("submitit_local", signal.SIGINT, marks=pytest.mark.slow),
+        pytest.param("joblib", signal.SIGINT, marks=pytest.mark.slow),
+    ],
 )
 def test_runs_are_saved_when_their_sweep_is_stopped_or_killed(
     engine: str, number: int, tmp_path: Path
@@ -187,6 +193,7 @@ def test_runs_are_saved_when_their_sweep_is_stopped_or_killed(
         assert "0 of 2 jobs done" in out and "to go on: rlox sweep " in out
 
 
+@pytest.mark.slow
 def test_a_preempted_slurm_job_is_saved_queued_again_and_ends_as_one_that_never_was(
     tmp_path: Path, slurm: Path
 ) -> None:

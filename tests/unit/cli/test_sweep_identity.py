@@ -131,7 +131,7 @@ def test_jobs_composed_from_one_base_are_what_hydra_composes(given: list[str], b
     call = Call(commands.load("sweep"), given, Signals())
     line = compose.Line.read(call.command, ["-m", *given])
     overrides = [*line.overrides, "hydra.sweep.dir=x", "hydra.mode=MULTIRUN"]
-    with compose._loader() as app:
+    with compose._application() as app:
         master = app.compose_config(
             line.primary, overrides, RunMode.MULTIRUN, with_log_configuration=False
         )

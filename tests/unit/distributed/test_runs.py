@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from helpers.together import ended, started
 from helpers.waiting import PATIENCE, until
@@ -34,6 +35,7 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
     return {name: value.clone() for name, value in policy.state_dict().items()}
 
 
+@pytest.mark.slow
 def test_a_run_of_two_processes_is_one_and_goes_on_exactly_after_one_of_them_was_killed(
     tmp_path: Path,
 ) -> None:

@@ -157,6 +157,7 @@ def test_rust_plays_a_policy_that_an_earlier_version_exported(play: Path, file: 
     np.testing.assert_array_equal(rows[:, 0], actions)
 
 
+@pytest.mark.slow
 def test_the_example_plays_whole_episodes_in_the_environment_that_is_named(
     cases: Any, play: Path, tmp_path: Path
 ) -> None:
