@@ -26,9 +26,7 @@ class LoggerSpec:
     number: Callable[[float], float] = float  # as precise as the logger keeps it
     hidden: frozenset[str] = frozenset()  # metrics that it shows in another way
     named: Callable[[str], str] = str  # what it calls a metric
-    elsewhere: bool = (
-        False  # a process of its own, which takes seconds: its tests are in the ci tier
-    )
+    elsewhere: bool = False  # a process of its own, which takes seconds: its tests are slow
 
     def series(self, rows: Iterable[Mapping[str, Any]]) -> Series:
         """What `read` is to give for these rows."""
