@@ -309,8 +309,7 @@ def primitives(root: Path = ROOT) -> str:
     return (
         f"One thread of a shared 2-core machine ({told}; "
         "[memory of buffers](benchmarks/results/buffer_memory.md)); how many times as long the fastest "
-        "peer of each row takes:\n\n"
-        + table(["work", "ratio", "fastest peer"], rows)
+        "peer of each row takes:\n\n" + table(["work", "ratio", "fastest peer"], rows)
     )
 
 

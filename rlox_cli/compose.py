@@ -68,7 +68,7 @@ def run(call: Call, task: Task) -> None:
     line = Line.read(call.command, call.args)
     job = _Job(task)
     with line.translated():
-        if line.composes_itself:
+        if line.needs_hydra_main:
             _hydra_main(line, line.overrides, job)
         elif line.parsed.cfg:
             _show(line)
@@ -94,7 +94,7 @@ def run_sweep(call: Call, args: list[str], task: SweepTask) -> int:
             more += grid.sweeper() if plan.jobs is not None else []
             more = [*line.overrides, *more]
             try:
-                if line.composes_itself:
+                if line.needs_hydra_main:
                     _hydra_main(line, more, task)
                 else:
                     with _writable_folders(), _application() as app:
@@ -166,7 +166,7 @@ class Line:
         return self.parsed.config_name or self.command.name
 
     @property
-    def composes_itself(self) -> bool:
+    def needs_hydra_main(self) -> bool:
         """Whether flags ask for something that only Hydra's `main` does, or for several things at once."""
         flags = self.parsed
         shown = (flags.help, flags.hydra_help, flags.shell_completion, flags.info is not None)
