@@ -120,7 +120,7 @@ def read(path: Path, root: Path = ROOT) -> Any:
     return json.loads((root / path).read_text(encoding="utf-8"))
 
 
-def times(ratio: float) -> str:
+def format_ratio(ratio: float) -> str:
     """A ratio with two digits behind the point below 2, where a tenth would round a loss to 1.0x."""
     return f"{ratio:.2f}x" if ratio < 2 else f"{ratio:.1f}x"
 
@@ -133,7 +133,8 @@ def seconds(value: float) -> str:
 def commit_of(commit: dict[str, Any]) -> str:
     """A commit in a sentence, with what keeps it from being exact."""
     changed = " with local changes" if commit.get("changed") else ""
-    return f"{commit['id'][:8]}{changed}"
+    recorded = " (recorded)" if "by hand" in commit else ""
+    return f"{commit['id'][:8]}{recorded}{changed}"
 
 
 def made(report: dict[str, Any]) -> str:
@@ -147,12 +148,6 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A Markdown table."""
     lines = [f"| {' | '.join(line)} |" for line in (head, *rows)]
     return "\n".join([lines[0], f"|{'---|' * len(head)}", *lines[1:]])
-
-
-def middle(scores: Sequence[float]) -> float:
-    """The interquartile mean: without the lowest and the highest quarter of the runs."""
-    cut = len(scores) // 4
-    return fmean(sorted(scores)[cut : len(scores) - cut])
 
 
 def learning(root: Path = ROOT) -> str:
@@ -173,11 +168,11 @@ def learning(root: Path = ROOT) -> str:
                 task["env"],
                 f"{task['total_steps']:,}",
                 ", ".join(f"{score:.1f}" for score in scores),
-                f"{middle(scores):.1f}",
+                f"{fmean(scores):.1f}",
                 where,
             ]
         )
-    page = table(["env", "steps", "seeds 0, 1, 2", "IQM", "commit, date"], rows)
+    page = table(["env", "steps", "seeds 0, 1, 2", "mean", "commit, date"], rows)
     more = "".join(f"\n\n{note}" for note in notes)
     return (
         f"{page}{more}\n\nEvery return and the machine: "
@@ -231,7 +226,7 @@ def ppo(root: Path = ROOT) -> str:
             words,
             seconds(median(run[part] for run in runs["sb3"])),
             *(
-                f"{seconds(median(run[part] for run in runs[name]))}: {times(ratios[name][part])}"
+                f"{seconds(median(run[part] for run in runs[name]))}: {format_ratio(ratios[name][part])}"
                 for name in ("rlox", "native")
             ),
         ]
@@ -258,13 +253,14 @@ def training(root: Path = ROOT) -> str:
     rows = []
     for words, work, sizes in TRAINING:
         cases = [case_of(report, f"{work}: training", size) for size in sizes]
-        ratios = [{c["ours"]: c["ratio"] for c in case["comparisons"]} for case in cases if case]
+        if None in cases:
+            raise KeyError(f"training.json lacks one of {sizes} of {work}: training")
+        ratios = [{c["ours"]: c["ratio"] for c in case["comparisons"]} for case in cases]
         goals = [
             next(v["minimum"] for v in case["verdicts"] if v["goal"] and v["ours"] == "native")
             for case in cases
-            if case
         ]
-        cells = ["; ".join(times(of[name]) for of in ratios) for name in TRAINED]
+        cells = ["; ".join(format_ratio(of[name]) for of in ratios) for name in TRAINED]
         rows.append([words, *cells, "; ".join(f"{goal:g}x" for goal in goals)])
     head = ["", "rlox in torch", "with Gymnasium's environments", "rlox in Rust", "goal in Rust"]
     return (
@@ -280,7 +276,7 @@ def cell(case: dict[str, Any], system: str) -> tuple[str, str]:
     goals = [v for v in case["verdicts"] if v["ours"] == system and v["goal"] and not v["met"]]
     missed = "".join(f" (goal {v['minimum']:g}x {v['against']}, missed)" for v in goals)
     slower = " (slower)" if fastest["high"] < 1 else ""
-    return f"{times(fastest['ratio'])}{slower}{missed}", fastest["peer"]
+    return f"{format_ratio(fastest['ratio'])}{slower}{missed}", fastest["peer"]
 
 
 def primitives(root: Path = ROOT) -> str:
@@ -308,8 +304,8 @@ def primitives(root: Path = ROOT) -> str:
     told = "; ".join(f"[{n}]({RESULTS / n}.md): {made(reports[n])}" for n in names if n in used)
     return (
         f"One thread of a shared 2-core machine ({told}; "
-        "[memory of buffers](benchmarks/results/buffer_memory.md)); how many times as long the fastest "
-        "peer of each row takes:\n\n" + table(["work", "ratio", "fastest peer"], rows)
+        "[memory of buffers](benchmarks/results/buffer_memory.md)); speed-up over the fastest "
+        "peer of each row:\n\n" + table(["work", "ratio", "fastest peer"], rows)
     )
 
 

@@ -167,7 +167,7 @@ class Line:
 
     @property
     def needs_hydra_main(self) -> bool:
-        """Whether flags ask for something that only Hydra's `main` does, or for several things at once."""
+        """Whether Hydra's own `main` has to handle the flags: help, completion, contradictions."""
         flags = self.parsed
         shown = (flags.help, flags.hydra_help, flags.shell_completion, flags.info is not None)
         several = bool(flags.run) + bool(flags.multirun) + (flags.cfg is not None) > 1
@@ -298,8 +298,8 @@ def _show(line: Line) -> None:
 def _require_one_run(composed: DictConfig) -> None:
     if composed.hydra.mode == RunMode.MULTIRUN:
         raise ConfigError(
-            "hydra.mode=MULTIRUN asks for several runs of a command that does one thing; "
-            "several trainings are rlox sweep"
+            "hydra.mode=MULTIRUN asks for several jobs of a command that does one; "
+            "for several trainings use rlox sweep"
         )
 
 

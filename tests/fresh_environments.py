@@ -77,7 +77,7 @@ def interpreters(version: str, folder: Path) -> Iterator[str]:
 
 def interpreter(version: str, folder: Path) -> str:
     """The first of `interpreters` that starts and is of that version."""
-    asked = "import sys; print('{}.{}'.format(*sys.version_info))"
+    asked = "import ensurepip, sys, venv; print('{}.{}'.format(*sys.version_info))"
     for python in interpreters(version, folder):
         if answer(python, "-c", asked) == version:
             return python

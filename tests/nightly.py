@@ -8,7 +8,7 @@
 A stage is a process with a log and a file of results below `.cache/nightly`. Its outcome is in the report,
 `benchmarks/reliability/nightly.json`, as soon as it has ended: whoever stops this loses one stage, and the
 same command goes on with that one. A stage that failed has ended too, and the others run all the same.
-Exit code 1 if a stage that was asked for has failed, 2 for wrong use, 130 and 143 for a signal.
+Exit code 1 if a stage that was asked for has failed, 2 for wrong use, 128 and its number for a signal.
 """
 
 from __future__ import annotations
@@ -86,9 +86,9 @@ def mutants(seed: int) -> tuple[str, ...]:
 
 STAGES = (
     Stage("unit", "each piece does what it says", folders("unit")),
-    Stage("contract", "all of one kind behave alike, every pair of them", folders("contract")),
+    Stage("contract", "every implementation keeps its contract", folders("contract")),
     Stage("parity", "updates are the papers' and Stable-Baselines3's", folders("parity")),
-    Stage("property", "it holds for any input", folders("property")),
+    Stage("property", "properties hold for random inputs", folders("property")),
     Stage("learning", "training reaches the scores", folders("learning")),
     Stage(
         "reliability", "kills, faults and signals change nothing",
@@ -97,7 +97,7 @@ STAGES = (
     Stage("golden", "training gives the recorded numbers on this CPU", tests(GOLDEN)),
     Stage("security", "hostile input is a typed error", folders("security", "meta")),
     Stage("packaging", "wheel and sdist work without the checkout", folders("packaging")),
-    Stage("alone", "what nothing may run beside", tests("-m", "alone", "tests")),
+    Stage("alone", "tests that need the machine to themselves", tests("-m", "alone", "tests")),
     Stage("envpool", "the tests that need EnvPool", fresh("envpool")),
     Stage("sb3-contrib", "the tests that need sb3-contrib", fresh("sb3-contrib")),
     Stage("python3.12", "the wheel under Python 3.12", fresh("python3.12")),
@@ -145,12 +145,15 @@ def stop(child: subprocess.Popen[bytes]) -> None:
 
 @contextlib.contextmanager
 def stoppable() -> Iterator[None]:
-    """Turn SIGTERM into an exit that stops the stage too."""
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    """Turn SIGTERM and SIGHUP into an exit that stops the stage too."""
+    ends = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    for number in ends:
+        signal.signal(number, lambda received, _: sys.exit(128 + received))
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, before in ends.items():
+            signal.signal(number, before)
 
 
 def exit_code(command: Sequence[str], root: Path, log: Path, seconds: float) -> int | None:
@@ -192,7 +195,7 @@ def run(stage: Stage, root: Path, seconds: float = SECONDS) -> dict[str, Any]:
         file.unlink(missing_ok=True)
     log = folder / f"{stage.name}.log"
     words = {"python": sys.executable, **{kind: str(path) for kind, path in files.items()}}
-    begun, used, tried = time.monotonic(), cpu_seconds(), code(root, REPORT)
+    begun, used, tried = time.monotonic(), cpu_seconds(), code(root, REPORT.parent)
     outcomes: dict[int | None, str] = {0: "passed", NOT_AVAILABLE: "not available"}
     ended = exit_code([word.format(**words) for word in stage.command], root, log, seconds)
     entry = {
@@ -266,7 +269,7 @@ def main(argv: Sequence[str], stages: Sequence[Stage] = STAGES, root: Path = TES
     """Run the stages that are asked for and tell how all of them ended."""
     by_name = {stage.name: stage for stage in stages}
     asked = arguments(argv, list(by_name))
-    here = code(root, REPORT)["tree"]
+    here = code(root, REPORT.parent)["tree"]
     if asked.list:
         for stage in stages:
             print(f"{stage.name:<18} {stage.shows}")

@@ -35,11 +35,11 @@ def dated(counts: dict[str, Any]) -> dict[str, Any]:
 
 @cache
 def commit(root: Path) -> dict[str, Any]:
-    """The commit that is checked out, and whether a tracked file other than the report differs from it.
+    """The commit that is checked out, and whether a tracked file other than the reports differs from it.
 
-    The report itself is left out: what is counted first would mark all that follows.
+    The reports are left out: what is counted first would mark all that follows.
     """
-    rest = ("--", ".", f":!{REPORT.relative_to(REPORT.parents[2])}")
+    rest = ("--", ".", f":!{REPORT.parent.relative_to(REPORT.parents[2])}")
     changes = _git(root, "status", "--porcelain", "--untracked-files=no", *rest)
     return {"id": _git(root, "rev-parse", "HEAD"), "changed": changes != ""}
 

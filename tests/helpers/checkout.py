@@ -19,8 +19,8 @@ def git(root: Path, *arguments: str, index: Path | None = None) -> str:
     return subprocess.run(line, env=env, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def code(root: Path, report: Path) -> dict[str, Any]:
-    """The commit, whether files differ from it, and git's name of all files but the report.
+def code(root: Path, reports: Path) -> dict[str, Any]:
+    """The commit, whether files differ from it, and git's name of all files but the folder of reports.
 
     The name is that of a tree, so code that was tried before its commit is the same code after it.
     """
@@ -29,7 +29,7 @@ def code(root: Path, report: Path) -> dict[str, Any]:
 
         def tree(*command: str) -> str:
             git(root, *command, index=index)
-            git(root, "rm", "-q", "--cached", "--ignore-unmatch", report.as_posix(), index=index)
+            git(root, "rm", "-rq", "--cached", "--ignore-unmatch", reports.as_posix(), index=index)
             return git(root, "write-tree", index=index)
 
         committed, here = tree("read-tree", "HEAD"), tree("add", "--all")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import readme_tables
-from readme_tables import BLOCK, BLOCKS, README, RESULTS, ROOT, main, rewritten
+from readme_tables import BLOCK, README, RESULTS, ROOT, main, rewritten
 
 TEXT = README.read_text(encoding="utf-8")
 PRIMITIVE = [n for n in ("all", "buffer_ops") if (ROOT / RESULTS / f"{n}.json").exists()]
@@ -101,12 +101,6 @@ def test_a_ratio_whose_interval_is_below_one_is_called_slower():
     assert readme_tables.cell(case, "rlox") == ("0.80x (slower)", "NumPy")
     case = {"comparisons": [{**fastest, "high": 1.1}], "verdicts": []}
     assert readme_tables.cell(case, "rlox") == ("0.80x", "NumPy")
-
-
-@pytest.mark.parametrize("name", BLOCKS)
-def test_a_block_names_a_commit_that_its_results_name(name: str):
-    block = BLOCKS[name](ROOT)
-    assert any(commit[:8] in block for commit in commits().values())
 
 
 def test_the_commits_that_figures_name_are_in_the_history():

@@ -28,10 +28,10 @@ from rlox.envs.workers.job import Failure, Job
 from rlox.envs.workers.registered import register
 from rlox.envs.workers.wire import Gone, Wire
 
-__all__ = ["have_told", "main", "worker"]
+__all__ = ["main", "request_tracebacks", "worker"]
 
-DIES_ITSELF = 2.0  # seconds that a process whose line is closed gets to come to its end
-TELLS = 1.0  # seconds at most that one that hangs gets to write down where
+EXIT_SECONDS = 2.0  # for a process whose line is closed to end by itself
+TRACEBACK_SECONDS = 1.0  # at most, for a hung worker to write its traceback
 CALLED = "RLOX_WORKER"  # the variable that tells whose a process is, whatever became of its parents
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
@@ -169,8 +169,8 @@ class _Template:
 
     def end(self, workers: Mapping[int, bool]) -> dict[int, int | None]:
         """End workers, late ones (true) at once; how each ended by itself, `None` if it was killed."""
-        have_told([self.pids[i] for i in workers if workers[i] and i in self.pids])
-        deadline = time.monotonic() + DIES_ITSELF
+        request_tracebacks([self.pids[i] for i in workers if workers[i] and i in self.pids])
+        deadline = time.monotonic() + EXIT_SECONDS
         while True:
             self.reap()
             waited = [index for index in workers if index in self.pids and not workers[index]]
@@ -190,17 +190,17 @@ class _Template:
             _kill_strays(pid)
 
 
-def have_told(pids: Sequence[int]) -> None:
-    """Have processes that hang write down where, all at once, as many may hang at the same thing."""
+def request_tracebacks(pids: Sequence[int]) -> None:
+    """Ask hung processes for their tracebacks, all at the same time, and wait until they are written."""
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, TELL)
-    deadline = time.monotonic() + TELLS
-    while any(map(_is_telling, pids)) and time.monotonic() < deadline:
+    deadline = time.monotonic() + TRACEBACK_SECONDS
+    while any(map(_is_writing_traceback, pids)) and time.monotonic() < deadline:
         time.sleep(0.001)
 
 
-def _is_telling(pid: int) -> bool:
+def _is_writing_traceback(pid: int) -> bool:
     """Whether a process has yet to take the signal `TELL` or to end its handler.
 
     One that is stopped takes none. True where nobody knows (macOS).

@@ -309,4 +309,4 @@ def test_a_command_composes_its_configuration_once(
 def test_one_training_does_not_become_several_by_a_mode_of_hydra(cli: Cli) -> None:
     result = cli("train", "hydra.mode=MULTIRUN", "dry_run=true")
     assert result.code == 2
-    assert "several trainings are rlox sweep" in result.err
+    assert "for several trainings use rlox sweep" in result.err

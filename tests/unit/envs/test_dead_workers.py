@@ -179,10 +179,10 @@ def test_a_process_that_hangs_is_given_time_until_it_has_written_where(
 
         clock = SimpleNamespace(monotonic=lambda: 0.0, sleep=sleep)
         monkeypatch.setattr(template, "time", clock)
-        template.have_told([hung.pid])
+        template.request_tracebacks([hung.pid])
         assert "most recent call first" in notes.read_text()
         os.kill(hung.pid, signal.SIGSTOP)
-        template.have_told([hung.pid])  # does not wait for one that is stopped
+        template.request_tracebacks([hung.pid])  # does not wait for one that is stopped
         hung.kill()
 
 
