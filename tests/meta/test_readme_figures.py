@@ -88,7 +88,7 @@ def test_a_row_that_no_committed_results_have_is_refused(tmp_path: Path):
 
 
 def test_a_ratio_near_one_is_not_rounded_to_one():
-    assert [readme_tables.times(ratio) for ratio in (0.951, 1.049, 2.04)] == [
+    assert [readme_tables.format_ratio(ratio) for ratio in (0.951, 1.049, 2.04)] == [
         "0.95x",
         "1.05x",
         "2.0x",
