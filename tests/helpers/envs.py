@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -251,26 +250,6 @@ class WrongShape(gym.Env[Any, Any]):
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         return self.given, 0.0, False, False, {}
-
-
-class Hangs(Countdown):
-    """Never comes back from its third step."""
-
-    def step(self, action: Any) -> tuple[Array, float, bool, bool, dict[str, Any]]:
-        if len(self.taken) == 2:
-            time.sleep(600)
-        return super().step(action)
-
-
-class Dies(Countdown):
-    """Its process exits in its third step."""
-
-    def step(self, action: Any) -> tuple[Array, float, bool, bool, dict[str, Any]]:
-        if len(self.taken) == 2:
-            import os
-
-            os._exit(3)
-        return super().step(action)
 
 
 class CountReturns(gym.Wrapper[Any, Any, Any, Any]):
