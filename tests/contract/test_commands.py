@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from helpers.cli import Cli, Result, assert_explained
-from helpers.selection import FULL
+from helpers.selection import FULL, each_value_once
 from helpers.tree import tree
 from helpers.waiting import PATIENCE
 from omegaconf import DictConfig, OmegaConf
@@ -289,8 +289,10 @@ def test_a_place_that_cannot_be_written_is_5_and_nothing_is_left(
         blocked.unlink()
 
 
-@pytest.mark.parametrize(("number", "code"), SIGNALS)
-@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.parametrize(
+    ("name", "number", "code"),
+    each_value_once([(name, *ended) for name in SPECS for ended in SIGNALS]),
+)
 def test_a_signal_ends_a_busy_command_with_the_exit_code_of_the_signal(
     cli: Cli,
     tmp_path: Path,

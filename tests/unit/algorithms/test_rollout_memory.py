@@ -50,7 +50,15 @@ def said(algorithm: Algorithm, minibatch: int | None) -> int:
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux's /proc")
-@pytest.mark.parametrize("name", ["ppo", "a2c", "recurrent_ppo", "hybrid_ppo"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ppo",
+        pytest.param("a2c", marks=pytest.mark.slow),
+        "recurrent_ppo",
+        pytest.param("hybrid_ppo", marks=pytest.mark.slow),
+    ],
+)
 def test_the_memory_that_a_round_takes_is_what_is_asked_for(name: str) -> None:
     options: dict[str, Any] = {"n_envs": 1000, "n_steps": 200}
     if name in ("ppo", "a2c"):

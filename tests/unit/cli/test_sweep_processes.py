@@ -71,7 +71,11 @@ def state(run: Path) -> str:
     return str(read_status(run)["status"])
 
 
-CASES = [(signal.SIGTERM, False, 143), (signal.SIGTERM, True, 143), (signal.SIGHUP, True, 129)]
+CASES = [
+    (signal.SIGTERM, False, 143),
+    pytest.param(signal.SIGTERM, True, 143, marks=pytest.mark.slow),
+    (signal.SIGHUP, True, 129),
+]
 
 
 def stopped(process: Any, folder: Path, number: int, to_all: bool, code: int) -> str:

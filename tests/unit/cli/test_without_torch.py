@@ -71,27 +71,32 @@ def evaluated(run: Path, folder: Path) -> None:
     played(found["mean"], found["episodes"], 3)
 
 
+RUNS = {
+    "gsde": (*PPO, "env=Pendulum-v1", "algo.use_sde=true", "algo.sde_sample_freq=4"),
+    "normalised": (*PPO, "env=Pendulum-v1", "env.normalize_obs=true", "env.normalize_reward=true"),
+    "gymnasium": (*PPO, "env=CartPole-v1", "env.backend=gymnasium", "eval.every=128"),
+    "a2c": (*A2C, "env=CartPole-v1", "checkpoint.every=80"),
+    "dqn": (*DQN, "algo.dueling=true", "algo.n_step=3", "buffer=prioritized", "eval.every=64"),
+    "a temperature that stays": (*SAC, "env.n_envs=3", "algo.ent_coef=0.1", "checkpoint.every=64"),
+}
+# What each of these imports, a run above or one that is resumed below imports as well.
+NIGHTLY = {
+    "ppo": (*PPO, "env=CartPole-v1"),
+    "adam": (*A2C, "env=Pendulum-v1", "algo.use_rms_prop=false"),
+    "single steps": (*DQN, "env.backend=gymnasium", "env.normalize_obs=true", "algo.tau=0.5"),
+    "sac": (*SAC, "env.normalize_reward=true"),
+    "td3": TD3,
+    "ddpg": (*REPLAYED, "algo=ddpg", "env=Pendulum-v1", "buffer=prioritized"),
+}
+
+
 @pytest.mark.parametrize(
     "options",
     [
-        (*PPO, "env=CartPole-v1"),
-        (*PPO, "env=Pendulum-v1", "algo.use_sde=true", "algo.sde_sample_freq=4"),
-        (*PPO, "env=Pendulum-v1", "env.normalize_obs=true", "env.normalize_reward=true"),
-        (*PPO, "env=CartPole-v1", "env.backend=gymnasium", "eval.every=128"),
-        (*A2C, "env=CartPole-v1", "checkpoint.every=80"),
-        (*A2C, "env=Pendulum-v1", "algo.use_rms_prop=false"),
-        (*DQN, "algo.dueling=true", "algo.n_step=3", "buffer=prioritized", "eval.every=64"),
-        (*DQN, "env.backend=gymnasium", "env.normalize_obs=true", "algo.tau=0.5"),
-        (*SAC, "env.normalize_reward=true"),
-        (*SAC, "env.n_envs=3", "algo.ent_coef=0.1", "checkpoint.every=64"),
-        TD3,
-        (*REPLAYED, "algo=ddpg", "env=Pendulum-v1", "buffer=prioritized"),
+        *(pytest.param(options, id=name) for name, options in RUNS.items()),
+        *(pytest.param(o, id=name, marks=pytest.mark.slow) for name, o in NIGHTLY.items()),
     ],
-    ids=[
-        "ppo", "gsde", "normalised", "gymnasium", "a2c", "adam", "dqn", "single steps", "sac",
-        "a temperature that stays", "td3", "ddpg",
-    ],
-)  # fmt: skip
+)
 def test_a_run_imports_no_torch(options: tuple[str, ...], tmp_path: Path) -> None:
     rlox(tmp_path, "train", *QUICK, *options, "algo.backend=native")
     (total,) = (int(o.partition("=")[2]) for o in options if o.startswith("total_steps="))
@@ -107,7 +112,14 @@ def test_a_resume_and_an_evaluation_import_no_torch(tmp_path: Path) -> None:
     evaluated(run, tmp_path)
 
 
-@pytest.mark.parametrize("options", [DQN, SAC, TD3], ids=["dqn", "sac", "td3"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(DQN, id="dqn"),
+        pytest.param(SAC, id="sac", marks=pytest.mark.slow),  # TD3's engine has the same parts
+        pytest.param(TD3, id="td3"),
+    ],
+)
 def test_dqn_sac_and_td3_resume_evaluate_and_begin_from_a_run_without_torch(
     options: tuple[str, ...], tmp_path: Path
 ) -> None:
