@@ -42,6 +42,7 @@ SECONDS = 6 * 3600.0  # that only a stage that hangs reaches; pytest-timeout end
 GRACE = 30.0  # seconds in which a stage that is stopped may clean up
 GOLDEN = "tests/reliability/test_golden_runs.py"
 CODE = ("rlox", "rlox_cli")
+LIBRARIES = "rust/tensor-libraries"
 NAMED = 20  # failed tests that the report names; the log has all
 
 
@@ -66,6 +67,11 @@ def tests(*arguments: str) -> tuple[str, ...]:
 def folders(*names: str) -> tuple[str, ...]:
     """All tests of folders, whole matrices and slow ones too, in two processes."""
     return tests("-n", "2", "-m", "not alone", *(f"tests/{name}" for name in names))
+
+
+def cargo(workspace: str) -> tuple[str, ...]:
+    """The Rust tests of a workspace that CI does not build."""
+    return ("cargo", "test", "--quiet", "--locked", "--manifest-path", f"{workspace}/Cargo.toml")
 
 
 def fresh(name: str) -> tuple[str, ...]:
@@ -97,6 +103,7 @@ STAGES = (
     Stage("golden", "training gives the recorded numbers on this CPU", tests(GOLDEN)),
     Stage("security", "hostile input is a typed error", folders("security", "meta")),
     Stage("packaging", "wheel and sdist work without the checkout", folders("packaging")),
+    Stage("tensor-libraries", "the engines of Candle and Burn keep the contract", cargo(LIBRARIES)),
     Stage("alone", "tests that need the machine to themselves", tests("-m", "alone", "tests")),
     Stage("envpool", "the tests that need EnvPool", fresh("envpool")),
     Stage("sb3-contrib", "the tests that need sb3-contrib", fresh("sb3-contrib")),

@@ -8,17 +8,15 @@ and observation are compared. Free-running episodes are compared separately, les
 
 from __future__ import annotations
 
-import os
-
 import gymnasium as gym
 import numpy as np
 import pytest
 from helpers.native import POLICIES, Policy, Twin, random_policy, skilled_policy
 from helpers.native_envs import SPECS
+from helpers.selection import FULL
 
 from rlox import VecEnv, native_env_ids
 
-FULL = os.environ.get("RLOX_FULL") == "1"
 SIZES = (1, 7, 2_048)
 IDS = native_env_ids()
 

@@ -19,11 +19,13 @@ import traceback
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from types import TracebackType
+from types import SimpleNamespace, TracebackType
 from typing import Any, Self
 
+from helpers.waiting import PATIENCE
+
 TESTS = Path(__file__).resolve().parents[1]
-TIMEOUT = 120.0
+TIMEOUT = 2 * PATIENCE
 
 
 class Nursery:
@@ -184,15 +186,22 @@ def _kill_in_step(algorithm: Any, taken: Callable[[], int], at: int, mark: Any) 
 
 
 def _fill_disk(between: list[int] | None, at: int, end: int) -> None:
-    """No file may grow past 100 bytes while the run is between two steps; at its end: for 1 s."""
+    """No file may grow past 100 bytes while the run is between two steps; at its end: until it waits
+    to save again.
+    """
     if between is None:
         return
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     full = between[0] <= at < between[1]
     resource.setrlimit(resource.RLIMIT_FSIZE, (100 if full else hard, hard))
     if full and at >= end:
-        free = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (hard, hard))
-        threading.Timer(1.0, free).start()
+        from rlox.runs import saver
+
+        def sleep(seconds: float) -> None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+            time.sleep(seconds)
+
+        saver.time = SimpleNamespace(monotonic=time.monotonic, sleep=sleep)
 
 
 class _Said(logging.Handler):

@@ -18,6 +18,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from helpers.waiting import PATIENCE
+
 TESTS = Path(__file__).resolve().parents[1]
 # phase: the call that it is, and what counts within that call where it is not the call itself
 PLACES: Mapping[str, tuple[tuple[str, str], tuple[str, str] | None]] = {
@@ -59,7 +61,7 @@ def command(
     after: float = 0.0,
     by: Sequence[str] | None = None,
     before: Callable[[], object] = bool,
-    patience: float = 120,
+    patience: float = 2 * PATIENCE,
 ) -> Ended:
     """Run `rlox args`, sending signal `sent` in the given phase (+ `after` seconds).
 

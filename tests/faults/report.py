@@ -12,9 +12,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from helpers.selection import FULL
+
 from rlox_cli.provenance import cpu_model
 
-FULL = os.environ.get("RLOX_FULL") == "1"
 REPORT = Path(__file__).resolve().parents[2] / "benchmarks" / "reliability" / "report.json"
 
 

@@ -52,9 +52,6 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument(
         "--python", metavar="PATH", help="an interpreter in which that commit is installed already"
     )
-    compare.add_argument(
-        "--cache", type=Path, metavar="FOLDER", help="where commits are built (.cache/golden)"
-    )
     keep = add("keep", _keep, "write old/NAME: what the present code leaves on a user's disk")
     keep.add_argument("name", nargs="?", metavar="NAME", help="today's date by default")
     trace = add("trace", _trace, "make cases in this process below FOLDER, for the others")
@@ -75,11 +72,10 @@ def _check(names: Sequence[str]) -> None:
 
 
 def _compare(asked: argparse.Namespace) -> int:
-    from golden.compare import CACHE, compare
+    from golden.compare import compare
 
     _check(asked.case)
-    cache = asked.cache.resolve() if asked.cache else CACHE
-    return compare(asked.commit, asked.case, asked.python, cache)
+    return compare(asked.commit, asked.case, asked.python)
 
 
 def _list(asked: argparse.Namespace) -> int:

@@ -30,9 +30,9 @@ class Place:
     source: Path | None = None
 
 
-def compare(commit: str, names: Sequence[str], python: str | None, cache: Path) -> int:
+def compare(commit: str, names: Sequence[str], python: str | None) -> int:
     """Print a table of the cases there and here; 1 if any differs or cannot be made here, else 0."""
-    other, this = Place(python) if python else built(commit, cache), Place(sys.executable)
+    other, this = Place(python) if python else built(commit), Place(sys.executable)
     with TemporaryDirectory() as folder:
         there, here = Path(folder, "there"), Path(folder, "here")
         with ThreadPoolExecutor() as both:
@@ -105,10 +105,10 @@ def _own_maker(
     return found
 
 
-def built(commit: str, cache: Path) -> Place:
+def built(commit: str) -> Place:
     """An environment with that commit, built once: a clone of this repository, its `constraints.txt`."""
     sha = _run("git", "-C", str(ROOT), "rev-parse", "--verify", f"{commit}^{{commit}}").strip()
-    home = cache / sha
+    home = CACHE / sha
     python, source, done = home / "venv" / "bin" / "python", home / "source", home / "complete"
     if not done.exists():
         print(f"building {sha} in {home}", file=sys.stderr, flush=True)
@@ -119,7 +119,7 @@ def built(commit: str, cache: Path) -> Place:
         venv.create(home / "venv", with_pip=True)
         pins = ["-c", str(source / "constraints.txt")]
         # One folder for what cargo compiles: a later commit compiles what changed.
-        target = {"CARGO_TARGET_DIR": str(cache / "target")}
+        target = {"CARGO_TARGET_DIR": str(CACHE / "target")}
         _run(str(python), "-m", "pip", "install", "-q", *pins, str(source), **target)
         done.touch()
     return Place(str(python), source)

@@ -25,9 +25,12 @@ PRODUCT = ("rlox", "rlox_cli", "conf", "rust", "Cargo.lock")
 
 def trace(out: Path, names: Sequence[str]) -> None:
     """Make cases in this process and write their arrays and folders below `out`."""
+    import rlox._core
     from golden.cases import CASES, select
 
     failed: dict[str, str] = {}
+    about = about_here()
+    require_built(Path(rlox._core.__file__), Path(about["rlox"]).parent)
     for name in select(names):
         print(name, file=sys.stderr, flush=True)
         try:
@@ -35,8 +38,15 @@ def trace(out: Path, names: Sequence[str]) -> None:
                 write(out / f"{path}.npz", arrays)
         except Exception as error:  # of an old commit, to which the case may be unknown
             failed[name] = f"{type(error).__name__}: {error}".splitlines()[0]
-    said = {"failed": failed, **about_here()}
+    said = {"failed": failed, **about}
     (out / MADE).write_text(json.dumps(said, indent=1), encoding="utf-8")
+
+
+def require_built(core: Path, checkout: Path) -> None:
+    """Exit unless the extension is newer than the Rust code of its checkout, if that is beside it."""
+    for source in (*checkout.glob("rust/**/*.rs"), checkout / "Cargo.lock"):
+        if source.exists() and source.stat().st_mtime > core.stat().st_mtime:
+            sys.exit(f"{core.name} was built before {source.name} changed: pip install -e . first")
 
 
 def about_here() -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -118,6 +119,20 @@ def test_the_maker_writes_what_changed_prints_it_and_deletes_nothing(
     assert after.keys() == before.keys() | {"runs/added/state.json"}
     assert {name for name in before if after[name] != before[name]} == {"runs/other.npz"}
     assert read(here / "runs/other.npz")["w"][1] == 2.5
+
+
+def test_an_extension_that_is_older_than_its_rust_code_makes_nothing(tmp_path: Path) -> None:
+    core, source = tmp_path / "rlox/_core.so", tmp_path / "rust/core/src/lib.rs"
+    for at, path in enumerate((source, core)):
+        path.parent.mkdir(parents=True)
+        path.touch()
+        os.utime(path, (at, at))
+    making.require_built(core, tmp_path)
+    os.utime(source, (2, 2))
+    with pytest.raises(
+        SystemExit, match=r"_core\.so was built before lib\.rs changed: pip install"
+    ):
+        making.require_built(core, tmp_path)
 
 
 def test_the_comparison_names_each_file_as_equal_changed_or_on_one_side_only(

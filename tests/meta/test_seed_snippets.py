@@ -5,7 +5,6 @@ Each file of snippets/ is one example; a comment at its top says where it is sho
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from helpers.selection import FULL
 
 from rlox.policies import ContinuousPolicy
 
@@ -293,7 +293,7 @@ CHECKS = (
 def test_every_seed_snippet_runs_and_gives_the_results_it_promises(check, workdir):
     path = SNIPPETS / f"{check.__name__}.py"
     code = path.read_text(encoding="utf-8").replace(COLD, str(workdir / "cold.bin"))
-    if path.stem in LONG and "RLOX_FULL" not in os.environ:
+    if path.stem in LONG and not FULL:
         code, count = re.subn(r"\b[25]0_000\b", str(LONG[path.stem]), code)
         assert count == 1
     assert not re.search(r"/tmp/|~/", code.replace(str(workdir), "")), "a place that others share"

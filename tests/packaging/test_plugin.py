@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from helpers.installed import EXAMPLE
+from helpers.waiting import PATIENCE
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +25,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     install = ["install", "-q", "--no-deps", "--no-build-isolation", "--no-index"]
     target = folder / "site"
     subprocess.run(
-        [sys.executable, "-m", "pip", *install, "--target", target, source], check=True, timeout=300
+        [sys.executable, "-m", "pip", *install, "--target", target, source],
+        check=True,
+        timeout=5 * PATIENCE,
     )
     return target
 

@@ -13,7 +13,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from faults.report import FULL
 from helpers.callables.buffers import Program
 from helpers.callables.calls import Quick
 from helpers.callables.comparing import assert_equal, assert_same
@@ -21,7 +20,7 @@ from helpers.callables.engine import Invalid, Stale
 from helpers.callables.programs import PROGRAMS
 from helpers.callables.schemas import SCHEMAS
 from helpers.memory_disk import memory_disk
-from helpers.selection import examples
+from helpers.selection import FULL, examples
 from hypothesis import HealthCheck, given, note, seed, settings
 from hypothesis import strategies as st
 

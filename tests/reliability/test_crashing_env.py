@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 from faults.deadlines import pass_for_the_hung
 from faults.processes import below, gone
-from faults.report import FULL, record
+from faults.report import record
 from faults.workers import HANGS, Counter, Doomed
+from helpers.selection import FULL
 from helpers.waiting import PATIENCE
 
 from rlox.algorithms import DQN, PPO

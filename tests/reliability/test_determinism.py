@@ -13,7 +13,9 @@ import torch
 from faults.cases import CASES, UPDATES
 from faults.child import Nursery
 from faults.fingerprint import difference, fingerprint
-from faults.report import FULL, record
+from faults.report import record
+from helpers.selection import FULL
+from helpers.waiting import PATIENCE
 
 from rlox.algorithms import PPO
 
@@ -135,6 +137,6 @@ def test_python_and_the_command_line_train_the_same_weights(tmp_path: Path) -> N
     command = [sys.executable, "-m", "rlox_cli.main", "train", "tuned=null", "env=CartPole-v1",
                "env.n_envs=4", "seed=11", "total_steps=640", "eval.episodes=1", "run_root=runs",
                *algo]  # fmt: skip
-    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=120)
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=2 * PATIENCE)
     (found,) = tmp_path.glob("runs/*/*/*/checkpoints/last/weights.safetensors")
     assert found.read_bytes() == trained(tmp_path / "python", 3)

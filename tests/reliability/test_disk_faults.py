@@ -21,7 +21,8 @@ import pytest
 from faults.child import Nursery, marks, reached
 from faults.disk import FaultyDisk
 from faults.fingerprint import difference, fingerprint
-from faults.report import FULL, record
+from faults.report import record
+from helpers.selection import FULL
 from helpers.small import small_ppo
 from helpers.waiting import until
 

@@ -14,7 +14,8 @@ import pytest
 from faults.cases import CASES, IN_ONE_CALL, UPDATES
 from faults.child import Nursery, marks, reached
 from faults.fingerprint import difference, fingerprint, metrics
-from faults.report import FULL, record
+from faults.report import record
+from helpers.selection import FULL
 
 KILLED = -signal.SIGKILL
 Whole = tuple[dict[str, Any], list[str]]

@@ -15,6 +15,7 @@ from functools import partial
 import numpy as np
 import pytest
 from helpers.inside import called_on, inside
+from helpers.selection import FULL
 from helpers.waiting import PATIENCE, until
 
 from rlox import HindsightConfig, ReplayBuffer
@@ -22,7 +23,7 @@ from rlox._core import RunningStatsVec, Stream, VecEnv
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
-FORKS = 100 if os.environ.get("RLOX_FULL") == "1" else 15
+FORKS = 100 if FULL else 15
 DIM = 64
 
 

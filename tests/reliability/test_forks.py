@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from faults.report import FULL, record
+from faults.report import record
+from helpers.selection import FULL
+from helpers.waiting import PATIENCE
 
 import rlox
 
@@ -21,7 +23,7 @@ def test_forked_children_push_sample_step_and_save_while_the_parent_does():
     root, tests = Path(rlox.__file__).parents[1], Path(__file__).parents[1]
     paths = os.environ | {"PYTHONPATH": os.pathsep.join([str(root), str(tests)])}
     command = [sys.executable, "-m", "faults.forks", str(FORKS), "0"]
-    done = subprocess.run(command, env=paths, capture_output=True, text=True, timeout=540)
+    done = subprocess.run(command, env=paths, capture_output=True, text=True, timeout=9 * PATIENCE)
     assert done.returncode == 0, done.stderr[-2_000:]
     counts = json.loads(done.stdout)
     parent = counts.pop("parent")

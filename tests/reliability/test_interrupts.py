@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 import pytest
 from faults.interrupts import Interrupter
-from faults.report import FULL, record
+from faults.report import record
+from helpers.selection import FULL
 
 import rlox
 

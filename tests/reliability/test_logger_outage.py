@@ -11,8 +11,8 @@ import pytest
 from faults.dead_server import MODES, dead_server, marked
 from faults.mlflow_server import rows_in_store
 from faults.outage import LOGGERS, campaign, command, healthy, point, synced, with_loggers
-from faults.report import FULL
 from faults.wandb_server import WandbServer
+from helpers.selection import FULL
 from helpers.waiting import PATIENCE, until
 
 from rlox.loggers import read_rows

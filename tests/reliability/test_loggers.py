@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from faults.child import Nursery, reached
-from faults.report import FULL, record
+from faults.report import record
+from helpers.selection import FULL
 from helpers.waiting import until
 
 from rlox.loggers import read_rows

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from helpers.terminal import RLOX, SHORT, done, environment, only, stands
 from helpers.tree import tree
+from helpers.waiting import PATIENCE
 
 NOBODY = 65534
 # may look into the folders that only root may (an interpreter's, here and there), and write to none
@@ -36,7 +37,7 @@ def as_nobody(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         pytest.skip("root cannot be somebody else here: no setpriv")
     line = [*(SETPRIV if os.geteuid() == 0 else ()), RLOX, *args]
     return subprocess.run(
-        line, cwd=cwd, env=environment(HOME="/proc"), capture_output=True, text=True, timeout=120,
+        line, cwd=cwd, env=environment(HOME="/proc"), capture_output=True, text=True, timeout=2 * PATIENCE,
         check=False,
     )  # fmt: skip
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from faults.report import FULL, record
+from faults.report import record
+from helpers.selection import FULL
 
 import rlox
 from rlox.errors import CheckpointError, StorageError

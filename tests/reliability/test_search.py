@@ -14,8 +14,9 @@ import optuna
 import pytest
 import yaml
 from faults.command import Ended, command
-from faults.report import FULL, record
+from faults.report import record
 from helpers.gated import place
+from helpers.selection import FULL
 
 TRIALS, KILLS = (30, 3) if FULL else (5, 1)
 STEPS = 8192 if FULL else 512

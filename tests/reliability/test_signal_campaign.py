@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from faults.campaign import PHASES, SIGNALS, Hit, Shot, campaign, summary
-from faults.report import FULL, record
+from faults.report import record
+from helpers.selection import FULL
 
 ROOT = Path(__file__).resolve().parents[2]
 SEED = 20_261

@@ -13,7 +13,8 @@ import pytest
 from faults.child import Nursery
 from faults.command import PHASES, Ended, command, start
 from faults.fingerprint import difference, fingerprint
-from faults.report import FULL, record
+from faults.report import record
+from helpers.selection import FULL
 from helpers.waiting import PATIENCE
 from omegaconf import OmegaConf
 

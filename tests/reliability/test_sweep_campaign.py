@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from faults.report import FULL, record
+from faults.report import record
 from faults.sweeps import NUMBERS, WORKERS, Campaign, counts
+from helpers.selection import FULL
 
 SEEDS, KILLS, MORE = (20, 20, 5) if FULL else (1, 3, 1)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from faults.wandb_server import KEY, WandbServer
+from helpers.waiting import PATIENCE
 
 from rlox.configs import RunConfig, make_run
 from rlox.loggers import METRICS, JsonLines, catch_up, read_rows
@@ -97,7 +98,12 @@ def test_a_run_that_was_offline_is_sent_once_by_rlox_or_by_wandb_sync(
     (file,) = (tmp_path / "wandb").glob("offline-run-*/*.wandb")
     command = [sys.executable, "-m", "wandb", "sync", str(file.parent)]
     done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, timeout=120, env={**os.environ}
+        command,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=2 * PATIENCE,
+        env={**os.environ},
     )
     assert done.returncode == 0, done.stdout + done.stderr
     (run,) = server.runs

@@ -23,9 +23,10 @@ from typing import Any
 import numpy as np
 import pytest
 from faults.forge import CHANGES, Folder, forged, put
-from faults.report import FULL, record
+from faults.report import record
 from helpers.decoded import Missing, Stream, decoded, state_of, tiered
 from helpers.memory_disk import memory_disk
+from helpers.selection import FULL
 from helpers.tagged import FLAT, RINGS, TIERED, Kind, dataset, numbers
 
 import rlox

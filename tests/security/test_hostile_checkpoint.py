@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from faults.report import FULL, record
+from faults.report import record
+from helpers.selection import FULL
 
 from rlox.algorithms import PPO
 from rlox.errors import CheckpointError, RloxError

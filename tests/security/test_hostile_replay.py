@@ -22,7 +22,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from faults.report import FULL, record
+from faults.report import record
+from helpers.selection import FULL
 
 import rlox
 from rlox.errors import InternalError, RloxError

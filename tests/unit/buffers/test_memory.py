@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 
 import pytest
+from helpers.selection import FULL
 
 pytestmark = pytest.mark.alone  # fills memory
 
-FULL = os.environ.get("RLOX_FULL") == "1"
 # What an allocator may hold back besides, on any system; each test fills many times as much.
 ALLOCATOR = 4 << 20
 HEAD = """

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from functools import partial
 
 import numpy as np
 import pytest
+from helpers.selection import FULL
 from helpers.waiting import PATIENCE
 
 from rlox import MmapReplayBuffer, PrioritizedReplayBuffer, ReplayBuffer, SequenceReplayBuffer
 from rlox.errors import StaleIndexError
 
-SECONDS = 60 if os.environ.get("RLOX_FULL") == "1" else 2
+SECONDS = 60 if FULL else 2
 SIZES = (3, 3_000)
 
 

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 from faults.fingerprint import difference, fingerprint
 from faults.slurm import commands
 from helpers.cli import TINY, Cli, assert_explained
+from helpers.waiting import until
 
 from rlox_cli.crew import Task
 from rlox_cli.desk import Desk, End, Mailbox
@@ -415,9 +415,7 @@ def test_a_script_of_the_pretended_slurm_is_run_as_it_was_submitted(
     subprocess.run(["sbatch", script], check=True)
     script.unlink()  # as the second one has not begun
     states = slurm / "log"
-    end = time.monotonic() + 60
-    while states.read_text().count("COMPLETED") < 2 and time.monotonic() < end:
-        time.sleep(0.05)
+    until(lambda: states.read_text().count("COMPLETED") == 2, "second completed task")
     assert (tmp_path / "0").exists() and (tmp_path / "1").exists()
 
 

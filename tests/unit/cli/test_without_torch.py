@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers.waiting import PATIENCE
 
 # Whoever imports torch in such a process is told that there is none. Native is what `auto` takes.
 WITHOUT = """
@@ -38,7 +39,7 @@ TD3 = ("algo=td3", "env=Pendulum-v1", *REPLAYED)
 def rlox(folder: Path, *arguments: str) -> str:
     """What the command says, without torch."""
     command = [sys.executable, "-c", WITHOUT, *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=2 * PATIENCE)
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
 
@@ -134,6 +135,8 @@ def test_dqn_sac_and_td3_resume_evaluate_and_begin_from_a_run_without_torch(
 
 def test_a_run_of_torchs_engine_says_that_there_is_none(tmp_path: Path) -> None:
     command = [sys.executable, "-c", WITHOUT, "train", *PPO, *QUICK, "algo.backend=torch"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=2 * PATIENCE
+    )
     assert done.returncode != 0
     assert "import of torch" in done.stderr

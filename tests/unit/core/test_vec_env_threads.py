@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import Counter
 
 import numpy as np
 import pytest
+from helpers.selection import FULL
 from helpers.waiting import PATIENCE
 
 from rlox import VecEnv
 from rlox.errors import InternalError, RloxError
 
-SECONDS = 60 if os.environ.get("RLOX_FULL") == "1" else 2
+SECONDS = 60 if FULL else 2
 THREADS = 16
 FEWEST = 2  # calls that are not refused
 # few: a step holds the interpreter; many: it lets it go, and threads of its own share the work

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from helpers.waiting import PATIENCE
 
 from rlox.envs import headless
 from rlox.errors import MissingExtraError
@@ -97,6 +98,10 @@ def test_choose_mujoco_gl_sets_nothing_for_other_environments(
 def test_mujoco_is_drawn_without_a_display_beside_an_optimizer_of_torch() -> None:
     pytest.importorskip("mujoco", reason="extra not installed: mujoco")
     done = subprocess.run(
-        [sys.executable, "-c", FRAME], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", FRAME],
+        capture_output=True,
+        text=True,
+        timeout=2 * PATIENCE,
+        check=False,
     )
     assert (done.returncode, done.stdout) == (0, 2 * "(480, 480, 3)\n"), done.stderr

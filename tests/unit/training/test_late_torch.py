@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+from helpers.waiting import PATIENCE
+
 IMPORTED_BESIDE = """
 import threading
 import numpy as np
@@ -54,7 +56,7 @@ def said(script: str) -> str:
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=2 * PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
