@@ -79,7 +79,7 @@ def run_rlox(folder: Path, steps: int) -> dict[str, float]:
     prompts = torch.tensor(json.loads((folder / "prompts.json").read_text()))
     half = load_llama(folder).size.vocab_size // 2
 
-    def reward(completions: list[Any], given: Any) -> list[float]:
+    def reward(completions: list[Any], prompts: Any) -> list[float]:
         return [float((tokens < half).float().mean()) for tokens in completions]
 
     grpo = GRPO(

@@ -9,7 +9,7 @@ python benchmarks/readme_tables.py --check    # exit 1 if README.md says somethi
 | resume | benchmarks/reliability/report.json |
 | ppo | benchmarks/results/ppo_training.json |
 | training | benchmarks/results/training.json |
-| primitives | benchmarks/results/all.json and buffer_ops.json, of a case the newer one |
+| primitives | benchmarks/results/all.json |
 """
 
 from __future__ import annotations
@@ -281,29 +281,22 @@ def cell(case: dict[str, Any], system: str) -> tuple[str, str]:
 
 def primitives(root: Path = ROOT) -> str:
     """Ratios of the primitives to the fastest peer."""
-    names = [n for n in ("all", "buffer_ops") if (root / RESULTS / f"{n}.json").exists()]
-    reports = {name: read(RESULTS / f"{name}.json", root) for name in names}
-    newest = sorted(reports, key=lambda name: str(reports[name]["date"]), reverse=True)
-    rows, used = [], set()
+    report, rows = read(RESULTS / "all.json", root), []
     for words, parts in PRIMITIVES:
         cells, peers = [], []
         for work, sizes, systems in parts:
             for size in sizes:
-                name = next((n for n in newest if case_of(reports[n], work, size)), None)
-                if name is None:
-                    raise SystemExit(f"no committed results have {work}, {size}")
-                case = case_of(reports[name], work, size)
-                assert case is not None
-                used.add(name)
+                case = case_of(report, work, size)
+                if case is None:
+                    raise SystemExit(f"{RESULTS / 'all.json'} does not have {work}, {size}")
                 for system in systems:
                     ratio, peer = cell(case, system)
                     cells.append(ratio)
                     peers.append(peer)
         same = peers[:1] if len(set(peers)) == 1 else peers
         rows.append([words, " / ".join(cells), " / ".join(same)])
-    told = "; ".join(f"[{n}]({RESULTS / n}.md): {made(reports[n])}" for n in names if n in used)
     return (
-        f"One thread of a shared 2-core machine ({told}; "
+        f"One thread of a shared 2-core machine ([all]({RESULTS / 'all.md'}): {made(report)}; "
         "[memory of buffers](benchmarks/results/buffer_memory.md)); speed-up over the fastest "
         "peer of each row:\n\n" + table(["work", "ratio", "fastest peer"], rows)
     )

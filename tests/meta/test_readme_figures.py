@@ -12,8 +12,7 @@ import readme_tables
 from readme_tables import BLOCK, README, RESULTS, ROOT, main, rewritten
 
 TEXT = README.read_text(encoding="utf-8")
-PRIMITIVE = [n for n in ("all", "buffer_ops") if (ROOT / RESULTS / f"{n}.json").exists()]
-NAMED = ("training", "ppo_training", *PRIMITIVE)
+NAMED = ("training", "ppo_training", "all")
 
 
 def results_of(name: str) -> Any:
@@ -57,33 +56,13 @@ def test_a_page_without_one_of_the_blocks_is_refused():
         rewritten(TEXT.replace("figures: ppo", "figures: other"))
 
 
-def cases() -> list[dict[str, Any]]:
-    """All committed cases of the primitives."""
-    return [case for name in PRIMITIVE for case in results_of(name)["cases"]]
-
-
-def put(root: Path, name: str, date: str, kept: list[dict[str, Any]]) -> None:
-    """A results file with these cases."""
-    (root / RESULTS).mkdir(parents=True, exist_ok=True)
-    document = results_of("all") | {"date": date, "cases": kept}
-    (root / RESULTS / f"{name}.json").write_text(json.dumps(document), encoding="utf-8")
-
-
-def test_a_newer_measurement_of_a_row_replaces_the_older_one(tmp_path: Path):
-    case = next(c for c in cases() if c["work"] == "sample, obs 17" and c["size"] == "32")
-    for comparison in case["comparisons"]:
-        comparison["ratio"] = 77.0
-    put(tmp_path, "all", "2026-01-01", cases())
-    put(tmp_path, "buffer_ops", "2027-01-01", [case])
-    assert "| the same, obs 17 | 77.0x / " in readme_tables.primitives(tmp_path)
-    put(tmp_path, "buffer_ops", "2025-01-01", [case])
-    assert "77.0x" not in readme_tables.primitives(tmp_path)
-
-
 def test_a_row_that_no_committed_results_have_is_refused(tmp_path: Path):
-    kept = [case for case in cases() if not case["work"].startswith("push of one transition")]
-    put(tmp_path, "all", "2026-01-01", kept)
-    with pytest.raises(SystemExit, match="no committed results have push of one transition"):
+    report = results_of("all")
+    kept = [c for c in report["cases"] if not c["work"].startswith("push of one transition")]
+    (tmp_path / RESULTS).mkdir(parents=True)
+    document = json.dumps({**report, "cases": kept})
+    (tmp_path / RESULTS / "all.json").write_text(document, encoding="utf-8")
+    with pytest.raises(SystemExit, match="does not have push of one transition"):
         readme_tables.primitives(tmp_path)
 
 
