@@ -65,7 +65,8 @@ class File:
         for c in self.columns:
             block = max(BLOCK // c.row_bytes, 1)
             name = c.name.encode()
-            table += struct.pack("<IIIQQ", len(name), c.row_bytes, block, c.first, len(c)) + name
+            first = c.first % 2**64
+            table += struct.pack("<IIIQQ", len(name), c.row_bytes, block, first, len(c)) + name
             size = block * c.row_bytes
             starts = range(0, len(c.data), size)
             sums += b"".join(struct.pack("<I", zlib.crc32(c.data[s : s + size])) for s in starts)
@@ -251,7 +252,7 @@ def some_column(folder: Folder, rng: random.Random) -> Column:
 def shift_rows(folder: Folder, rng: random.Random) -> None:
     """The rows of a column say that they are others."""
     column = some_column(folder, rng)
-    column.first = other(rng, column.first) % 2**63
+    column.first = other(rng, column.first) % 2**64
 
 
 def cut_rows(folder: Folder, rng: random.Random) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -11,6 +13,37 @@ import pytest
 from helpers.waiting import PATIENCE
 
 from rlox._core import ReplayBuffer, RunningStatsVec, Stream, VecEnv
+
+EXPLORERS = """
+import threading
+import numpy as np
+from rlox.algorithms import DQN
+from rlox._core import VecEnv
+
+native = DQN("CartPole-v1", backend="native", net_arch=(8,), buffer_size=64).learner.native
+explorer, vector = native.explorer, native.vector
+many, chosen = np.zeros((1_000_000, 4), np.float32), np.full(1_000_000, -1)
+envs, done, steps = VecEnv(1, seed=0), threading.Event(), []
+obs, next_obs = np.zeros((2, 1, 4), np.float32), np.zeros((1, 1, 4), np.float32)
+obs[0] = envs.reset_all()
+flags = np.zeros((2, 1, 1), bool)
+columns = np.full((1, 1), -1), np.zeros((1, 1)), *flags, np.zeros(1), np.zeros(1, np.int64)
+
+def step():
+    while not done.is_set():
+        columns[0][:] = -1
+        explorer.collect(vector, envs, obs, next_obs, *columns)
+        obs[0] = obs[1]
+        steps.append(1)
+
+thread = threading.Thread(target=step)
+thread.start()
+while len(steps) < 2_000:  # long calls, in the middle of which the other thread makes short ones
+    explorer.act(vector, many, chosen)
+done.set()
+thread.join()
+print("both ended")
+"""
 
 
 def several(work: Callable[[], None], threads: int = 8) -> list[BaseException]:
@@ -102,3 +135,10 @@ def test_a_buffer_that_readers_never_leave_can_be_written():
         for reader in readers:
             reader.join()
     assert len(buffer) == 21
+
+
+def test_short_calls_beside_long_ones_of_one_explorer_never_wait_for_each_other():
+    done = subprocess.run(
+        [sys.executable, "-c", EXPLORERS], capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert done.stdout == "both ended\n", done.stderr

@@ -3,7 +3,8 @@
 use std::cell::RefCell;
 use std::process;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -24,6 +25,8 @@ thread_local! {
 pub struct Shared<B> {
     object: RwLock<B>,
     turn: Turn,
+    /// Whether a call that changed it panicked, so that it may be half changed.
+    broken: AtomicBool,
 }
 
 /// Whoever does something in several steps, such as a save, has it: one at a time, beside those who
@@ -42,28 +45,46 @@ impl<B> Shared<B> {
     /// An object to be shared.
     pub fn new(object: B) -> Self {
         let turn = Turn { holder: Arc::default(), waiting: Mutex::new(()), given: Condvar::new() };
-        Self { object: RwLock::new(object), turn }
+        Self { object: RwLock::new(object), turn, broken: AtomicBool::new(false) }
     }
 
-    /// The object, if nobody writes now.
+    /// The object, if nobody writes now and no call that changed it panicked.
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, B>> {
-        self.object.try_read()
+        self.object.try_read().filter(|_| self.whole().is_ok())
     }
 
-    /// The object to be changed, if nobody else uses it now.
+    /// The object to be changed, if nobody else uses it now and no call that changed it panicked.
     pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, B>> {
-        self.object.try_write()
+        self.object.try_write().filter(|_| self.whole().is_ok())
+    }
+
+    /// Whoever changes the object by `try_write` keeps this meanwhile: if the thread panics, later calls are
+    /// refused. [`Shared::write`] has it of its own.
+    pub fn breaks_if_panicking(&self) -> BreaksIfPanicking<'_> {
+        BreaksIfPanicking(&self.broken)
+    }
+
+    /// # Errors
+    /// [`Error::Internal`] if a call that changed the object panicked.
+    fn whole(&self) -> Result<()> {
+        if self.broken.load(Ordering::Acquire) {
+            let what = "a call to this object failed in the middle of a change".into();
+            return Err(Error::Internal { what });
+        }
+        Ok(())
     }
 
     /// What `look` sees, after waiting until nobody writes.
     ///
     /// # Errors
     /// [`Error::Interrupted`] while waiting; [`Error::Config`] if this thread uses the object already
-    /// (a signal handler called, in the middle of a call): it would wait for itself.
+    /// (a signal handler called, in the middle of a call): it would wait for itself; [`Error::Internal`] if
+    /// a call that changed the object panicked.
     pub fn read<T>(&self, look: impl FnOnce(&B) -> T) -> Result<T> {
         let _mark = Mark::of(Marked::Lock(std::ptr::from_ref(&self.object).addr()))?;
         loop {
             if let Some(object) = self.object.try_read_for(PATIENCE) {
+                self.whole()?;
                 return Ok(look(&object));
             }
             between_tries(1)?;
@@ -78,6 +99,8 @@ impl<B> Shared<B> {
         let _mark = Mark::of(Marked::Lock(std::ptr::from_ref(&self.object).addr()))?;
         loop {
             if let Some(mut object) = self.object.try_write_for(PATIENCE) {
+                self.whole()?;
+                let _breaks = self.breaks_if_panicking();
                 return Ok(change(&mut object));
             }
             between_tries(1)?;
@@ -104,6 +127,18 @@ impl<B> Shared<B> {
             }
             drop(waiting);
             between_tries(0)?;
+        }
+    }
+}
+
+/// Marks an object as half changed if its thread panics while this lives.
+#[derive(Debug)]
+pub struct BreaksIfPanicking<'a>(&'a AtomicBool);
+
+impl Drop for BreaksIfPanicking<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.store(true, Ordering::Release);
         }
     }
 }

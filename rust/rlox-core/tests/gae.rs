@@ -147,6 +147,32 @@ fn truncation_bootstraps_the_final_observation_and_cuts_the_trace() {
 }
 
 #[test]
+fn a_bootstrap_of_a_truncated_trajectory_is_refused() {
+    for (at, terminated, refused) in
+        [(0, false, true), (70, false, true), (99, false, true), (70, true, false)]
+    {
+        let (mut ended, mut cut) = (vec![false; 100], vec![false; 100]);
+        (ended[at], cut[at]) = (terminated, true);
+        let (mut advantages, mut returns) = (vec![0.0; 100], vec![0.0; 100]);
+        let result = gae::trajectory(
+            &[1.0; 100],
+            &[0.5; 100],
+            Next::Bootstrap(2.0),
+            Ends { terminated: &ended, truncated: &cut },
+            Discount::new(0.9, 0.9).unwrap(),
+            Out { advantages: &mut advantages, returns: &mut returns },
+        );
+        match result {
+            Ok(()) => assert!(!refused, "{at}"),
+            Err(error) => {
+                let start = format!("truncated is set at flat index {at}, expected none without");
+                assert!(refused && error.to_string().starts_with(&start), "{error}");
+            }
+        }
+    }
+}
+
+#[test]
 fn the_value_after_termination_is_never_read() {
     let mut case = case(6, 50);
     for (next, terminated) in case.next_values.iter_mut().zip(&case.terminated) {
@@ -202,7 +228,10 @@ fn both_layouts<F: Float>(case: &Case, n: usize, bootstrap: bool) -> [Vec<F>; 4]
 fn all_layouts_agree_up_to_rounding_in_both_precisions() {
     for (n, steps) in [(1, 1), (1, 5), (7, 40), (300, 500)] {
         for bootstrap in [false, true] {
-            let case = case((n * steps) as u64, n * steps);
+            let mut case = case((n * steps) as u64, n * steps);
+            if bootstrap {
+                case.truncated.fill(false);
+            }
             let [a, b, c, d] = both_layouts::<f64>(&case, n, bootstrap);
             assert_close(&a, &c, 1e-12 * 50.0);
             assert_close(&b, &d, 1e-12 * 50.0);

@@ -132,6 +132,67 @@ fn every_flipped_bit_and_every_truncation_is_found() {
     assert!(read_all(&path).is_ok());
 }
 
+/// A sealed file whose head is another one, with the checksum of that.
+fn forged(good: &[u8], change: impl FnOnce(&mut [u8])) -> Vec<u8> {
+    let mut bytes = good.to_vec();
+    let len = u32::from_le_bytes(bytes[12..16].try_into().unwrap()) as usize;
+    change(&mut bytes[16..len - 4]);
+    let checksum = crc32fast::hash(&bytes[..len - 4]);
+    bytes[len - 4..len].copy_from_slice(&checksum.to_le_bytes());
+    bytes
+}
+
+/// Where in what [`forged`] changes the second column has the number of its first row.
+const FIRST: usize = 76 - 16;
+
+#[test]
+fn rows_whose_last_block_would_end_beyond_every_number_are_damage() {
+    let dir = folder("store-last-numbers");
+    let (path, ..) = sealed(&dir);
+    let good = fs::read(&path).unwrap();
+    // 3,000 rows in blocks of 682: five blocks would end at the 3,410th.
+    for (before_last, fits) in [(3_410, true), (3_409, false), (3_000, false), (0, false)] {
+        let first = u64::MAX - before_last;
+        let bytes = forged(&good, |head| {
+            assert_eq!(head[FIRST..FIRST + 8], (1_u64 << 40).to_le_bytes());
+            head[FIRST..FIRST + 8].copy_from_slice(&first.to_le_bytes());
+        });
+        fs::write(&path, bytes).unwrap();
+        match read_all(&path) {
+            Ok(_) => assert!(fits, "{first}"),
+            Err(error) => assert!(!fits && matches!(error, Error::Damaged { .. }), "{error}"),
+        }
+    }
+}
+
+#[test]
+fn a_forged_head_is_read_or_refused_as_damage() {
+    let dir = folder("store-forged");
+    let (path, ..) = sealed(&dir);
+    let good = fs::read(&path).unwrap();
+    let cases = if std::env::var_os("RLOX_FULL").is_some() { 200_000 } else { 500 };
+    let mut stream = Stream::new(2, "forged", 0);
+    let mut refused = 0;
+    for _ in 0..cases {
+        let mut next = || stream.next_u64();
+        let bytes = forged(&good, |head| {
+            for _ in 0..=next() % 3 {
+                let value = [0, 1, u64::MAX, u64::MAX - next() % 10_000, next(), next() % 99];
+                let value = value[usize::try_from(next() % 6).unwrap()].to_le_bytes();
+                let width = [1, 4, 8][usize::try_from(next() % 3).unwrap()];
+                let at = usize::try_from(next() % (head.len() - width) as u64).unwrap();
+                head[at..at + width].copy_from_slice(&value[..width]);
+            }
+        });
+        fs::write(&path, bytes).unwrap();
+        if let Err(error) = read_all(&path) {
+            assert!(matches!(error, Error::Damaged { .. }), "{error}");
+            refused += 1;
+        }
+    }
+    assert!(refused > cases / 2, "{refused} of {cases}");
+}
+
 #[test]
 fn a_file_that_shrinks_or_changes_while_it_is_open_is_an_error() {
     let dir = folder("store-shrinks");

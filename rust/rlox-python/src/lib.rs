@@ -6,6 +6,7 @@ mod convert;
 mod detach;
 mod env;
 mod errors;
+mod interpreter;
 mod llm;
 mod memory;
 mod nn;
@@ -21,7 +22,7 @@ pub use env::{PyNativeEnv, PySingleEnv, PyVecEnv, native_env_ids, register};
 ///
 /// Array arguments may be NumPy arrays of any real dtype and layout, lists, or detached CPU
 /// tensors. Errors are subclasses of `rlox.errors.RloxError`.
-#[pyo3::pymodule]
+#[pyo3::pymodule(gil_used = true)]
 mod _core {
     #[pymodule_export]
     use crate::advantage::{
@@ -59,6 +60,6 @@ mod _core {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        crate::memory::views::prepare(module.py())
+        crate::interpreter::prepare(module.py())
     }
 }

@@ -162,6 +162,14 @@ def test_frame_stacks_come_back_exactly_and_share_their_frames(axis):
     assert buffer.nbytes < whole.nbytes / 2
 
 
+def test_bytes_that_are_seen_as_bool_are_stored_as_true_and_false():
+    buffer = ReplayBuffer(4, 1, 1, extra_columns={"seen": ("bool", (3,))})
+    flags = np.array([0, 1, 7], np.uint8).view(np.bool_)
+    buffer.push([0.0], 0, 0, False, False, extra={"seen": flags})
+    drawn = buffer.sample(1)["seen"]
+    assert drawn.view(np.uint8).tolist() == [[0, 1, 1]]
+
+
 def test_extra_columns_are_pushed_sampled_and_written_back():
     buffer = ReplayBuffer(
         4, 1, 1, extra_columns={"log_prob": ("float32", ()), "h": ("float64", (2,))}

@@ -13,7 +13,7 @@ pub fn entry() -> Entry {
 
 /// `import rlox_corridor`: the classes of rlox over the environments of rlox and this one.
 #[cfg(feature = "extension-module")]
-#[pyo3::pymodule]
+#[pyo3::pymodule(gil_used = true)]
 mod rlox_corridor {
     use pyo3::prelude::*;
     #[pymodule_export]

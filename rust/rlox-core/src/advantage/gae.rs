@@ -17,7 +17,7 @@ use multiversion::multiversion;
 use super::scan::BLOCK;
 use super::trajectory::backward;
 use super::{Discount, Ends, Flag};
-use crate::error::{Result, check_len};
+use crate::error::{Error, Result, check_len};
 use crate::interrupt::{self, PIECE, Pace, SHARED_PIECE};
 use crate::math::Float;
 use crate::threads;
@@ -34,8 +34,38 @@ pub enum Next<'a, F, L> {
     /// The value of the state each step reached, as long as the rewards: the final observation's
     /// value after truncation, never the reset state's. Ignored after termination.
     Values(&'a [F]),
-    /// `values[t + 1]`, and this after the last step. Right only where no step is truncated.
+    /// `values[t + 1]`, and this after the last step. Refused where a step is truncated, behind which that
+    /// is the value of the reset state.
     Bootstrap(L),
+}
+
+/// Flags that are looked at together.
+const FLAGS: usize = 64;
+
+impl<F, L> Next<'_, F, L> {
+    /// # Errors
+    /// [`Error::Config`] for a bootstrap of an episode that is truncated and not terminated.
+    pub(super) fn check<G: Flag>(&self, ends: Ends<'_, G>) -> Result<()> {
+        if let Self::Values(_) = self {
+            return Ok(());
+        }
+        for (block, (cut, end)) in
+            ends.truncated.chunks(FLAGS).zip(ends.terminated.chunks(FLAGS)).enumerate()
+        {
+            if cut.first_chunk::<FLAGS>().is_some_and(|cut| !G::any(cut)) {
+                continue;
+            }
+            if let Some(at) =
+                cut.iter().zip(end).position(|(cut, end)| cut.is_set() && !end.is_set())
+            {
+                let got = format!("set at flat index {}", block * FLAGS + at);
+                let expected = "none without the value of each step's next state: behind a truncated step \
+                                that is the value of its final observation";
+                return Err(Error::config("truncated", got, expected));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Where a kernel writes; both as long as the rewards.
@@ -64,7 +94,8 @@ pub struct TimeMajor<'a, F, G> {
 /// GAE of one trajectory, all slices `[T]`.
 ///
 /// # Errors
-/// [`crate::Error::Shape`] if a slice is not as long as `rewards`.
+/// [`Error::Shape`] if a slice is not as long as `rewards`, [`Error::Config`] for a bootstrap where a step is
+/// truncated.
 pub fn trajectory<F: Float, G: Flag>(
     rewards: &[F],
     values: &[F],
@@ -78,13 +109,14 @@ pub fn trajectory<F: Float, G: Flag>(
         Next::Bootstrap(_) => rewards.len(),
     };
     check_lengths(rewards.len(), values, next_len, ends, &out)?;
+    next.check(ends)?;
     scan(rewards, values, next, ends, discount, out)
 }
 
 /// GAE of N trajectories of T steps one after the other, all slices `[N * T]`; a bootstrap is `[N]`.
 ///
 /// # Errors
-/// [`crate::Error::Shape`] if a slice does not fit.
+/// [`Error::Shape`] if a slice does not fit, [`Error::Config`] for a bootstrap where a step is truncated.
 pub fn env_major<F: Float, G: Flag>(
     rewards: &[F],
     values: &[F],
@@ -104,6 +136,7 @@ pub fn env_major<F: Float, G: Flag>(
         }
     };
     check_lengths(rewards.len(), values, next_len, ends, &out)?;
+    next.check(ends)?;
     let part = |env: usize| env * n_steps..(env + 1) * n_steps;
     let one = |env: usize, out: Out<'_, F>| {
         let next = match next {
@@ -161,7 +194,7 @@ fn each_env<F: Float>(
 /// GAE of a `[T, N]` rollout, vectorised over environments.
 ///
 /// # Errors
-/// [`crate::Error::Shape`] if a slice does not fit.
+/// [`Error::Shape`] if a slice does not fit, [`Error::Config`] for a bootstrap where a step is truncated.
 pub fn time_major<F: Float, G: Flag>(
     input: TimeMajor<'_, F, G>,
     discount: Discount,
@@ -177,6 +210,7 @@ pub fn time_major<F: Float, G: Flag>(
         }
     };
     check_lengths(len, input.values, next_len, input.ends, &out)?;
+    input.next.check(input.ends)?;
     match input.next {
         Next::Values(next) => rows(input, next.chunks_exact(n).rev(), n, discount, out),
         Next::Bootstrap(last) => {

@@ -106,7 +106,7 @@ impl Setting {
 /// V-trace of a `[T, N]` rollout.
 ///
 /// # Errors
-/// [`Error::Shape`] if a slice does not fit.
+/// [`Error::Shape`] if a slice does not fit, [`Error::Config`] for a bootstrap where a step is truncated.
 pub fn vtrace<F: Float, G: Flag>(
     input: Input<'_, F, G>,
     discount: Discount,
@@ -114,6 +114,7 @@ pub fn vtrace<F: Float, G: Flag>(
     out: Out<'_, F>,
 ) -> Result<()> {
     check(&input, &out)?;
+    input.next.check(input.ends)?;
     let setting = Setting { gamma: discount.gamma, decay: discount.decay, clip };
     match input.next {
         _ if input.rewards.is_empty() => Ok(()),

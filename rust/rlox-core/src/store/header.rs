@@ -168,7 +168,9 @@ fn column(cursor: &mut Cursor<'_>) -> Result<Column> {
     let name = cursor.len()?;
     let (row_bytes, rows_per_block) = (cursor.len()?, u64::from(cursor.u32()?));
     let (first, rows) = (cursor.u64()?, cursor.u64()?);
-    if row_bytes == 0 || rows_per_block == 0 || first.checked_add(rows).is_none() {
+    // The end of the last block, were it full: readers count up to it.
+    let end = rows.checked_next_multiple_of(rows_per_block).and_then(|n| first.checked_add(n));
+    if row_bytes == 0 || end.is_none() {
         return Err(cursor.broken("a column without rows of a size"));
     }
     let name = String::from_utf8_lossy(cursor.slice(name)?).into_owned();

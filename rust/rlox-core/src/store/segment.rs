@@ -274,7 +274,9 @@ impl Segment {
         let offset = column.offset + block * column.rows_per_block * column.row_bytes as u64;
         read(&self.path, &*self.file, out, offset)?;
         let index = usize::try_from(block).unwrap_or(usize::MAX);
-        let expected = column.checksums.get(index).copied().unwrap_or_default();
+        let Some(&expected) = column.checksums.get(index) else {
+            return Err(Error::damaged(&self.path, offset, "a block without a checksum"));
+        };
         let found = crc32fast::hash(out);
         if found == expected {
             return Ok(());

@@ -89,7 +89,8 @@ impl Critics {
     ///
     /// # Errors
     /// [`Error::UnknownName`] for a parameter that is missing, [`Error::Shape`] for one of another shape,
-    /// [`Error::Config`] for parameters that the architecture has not, and for no members.
+    /// [`Error::Config`] for parameters that the architecture has not, and for no members, numbers of an
+    /// observation or of an action.
     pub fn new(layout: &Layout, of: &CriticsArchitecture) -> Result<Self> {
         let named = of.named();
         if let Some((name, ..)) =
@@ -98,8 +99,11 @@ impl Critics {
             let expected = "one of these critics, whose layers have other names";
             return Err(Error::config("parameter", name, expected));
         }
-        if of.members == 0 {
-            return Err(Error::config("members", 0, "at least one critic"));
+        for (name, size) in [("members", of.members), ("obs_dim", of.obs_dim), ("actions", of.size)]
+        {
+            if size == 0 {
+                return Err(Error::config(name, 0, "at least 1"));
+            }
         }
         let members = Mlp::stacked(layout, of.members, &of.sizes(), of.activation)?;
         Ok(Self { members, obs_dim: of.obs_dim, size: of.size })

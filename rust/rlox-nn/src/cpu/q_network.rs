@@ -181,14 +181,14 @@ impl QNetwork {
             let wanted = Wanted::parameters(gradient);
             return advantage_net.backward(parameters, obs, advantage, to_advantage, wanted);
         };
-        let features = first.given().to_vec();
+        let features = first.given();
         let [of_value, of_advantage] = to_shared;
         of_value.resize(features.len(), F::ZERO);
         of_advantage.resize(features.len(), F::ZERO);
         let wanted = Wanted { parameters: Some(&mut *gradient), inputs: Some(of_value) };
-        value_net.backward(parameters, &features, value, to_value, wanted)?;
+        value_net.backward(parameters, features, value, to_value, wanted)?;
         let wanted = Wanted { parameters: Some(&mut *gradient), inputs: Some(of_advantage) };
-        advantage_net.backward(parameters, &features, advantage, to_advantage, wanted)?;
+        advantage_net.backward(parameters, features, advantage, to_advantage, wanted)?;
         for (sum, &more) in of_value.iter_mut().zip(&*of_advantage) {
             *sum += more;
         }

@@ -165,7 +165,13 @@ impl Element for bool {
         name: &str,
         _dtype: Dtype,
     ) -> PyResult<View<'py, u8>> {
-        coerce::bools(array, name)
+        let view = coerce::bools(array, name)?;
+        if view.slice().iter().all(|&byte| byte <= 1) {
+            return Ok(view);
+        }
+        // Bytes that something else wrote, seen as bool: NumPy takes all but 0 for True.
+        let flags = array.call_method1("view", ("uint8",))?.call_method1("__ne__", (0,))?;
+        coerce::bools(flags.cast()?, name)
     }
 
     fn number(value: &Bound<'_, PyAny>) -> PyResult<Option<Bytes<'static>>> {

@@ -16,7 +16,7 @@ use rlox_core::Result;
 
 use crate::errors::{self, Class, OrRaise};
 
-pub(crate) use locks::{reading, writing};
+pub(crate) use locks::{reading, writing, writing_both};
 
 /// Estimated nanoseconds of work from which the GIL is released; below, releasing it and taking
 /// it back costs more than another thread could gain.
@@ -34,7 +34,7 @@ pub(crate) fn detached<T: Send>(
     nanoseconds: usize,
     work: impl FnOnce() -> Result<T> + Send,
 ) -> PyResult<T> {
-    // After a panic the caller's object may be half updated; the message says not to go on.
+    // After a panic the caller's object may be half changed; it refuses further calls (`Shared`).
     let guarded = || catch_unwind(AssertUnwindSafe(work));
     if nanoseconds < RELEASE_FROM {
         return finished(py, guarded());

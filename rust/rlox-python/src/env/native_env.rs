@@ -7,7 +7,7 @@ use rlox_core::env::{Precision, Spec, VecEnv};
 use rlox_core::space::ActionSpace;
 
 use crate::errors::{self, Class, OrRaise};
-use crate::memory::views;
+use crate::interpreter;
 
 type Array1<'py, T> = Bound<'py, PyArray1<T>>;
 
@@ -29,7 +29,7 @@ impl PyNativeEnv {
 /// # Errors
 /// `rlox.errors.ConfigError` if its id is taken or its facts contradict each other.
 pub fn register(py: Python<'_>, entry: Entry) -> PyResult<()> {
-    views::prepare(py)?;
+    interpreter::prepare(py)?;
     registry::register(entry).or_raise(py)
 }
 

@@ -321,12 +321,6 @@ fn addresses<T>(start: NonNull<T>, len: usize) -> Range<usize> {
     first..first + len * size_of::<T>()
 }
 
-/// Imports NumPy, so that a Ctrl-C in the middle of that is an exception of the import: where the
-/// first array needs it, there is no way to say that it failed.
-pub(crate) fn prepare(py: Python<'_>) -> PyResult<()> {
-    numpy::get_array_module(py).map(|_| ())
-}
-
 /// Dimensions of an array, at most.
 const MOST_DIMS: usize = 16;
 

@@ -16,9 +16,9 @@ use super::td3_engine::PyTd3Engine;
 use crate::convert::arg;
 use crate::convert::coerce;
 use crate::convert::coerce::Given;
-use crate::detach::writing;
+use crate::detach::{LONG, reading, writing, writing_both};
 use crate::env::PyVecEnv;
-use crate::errors::{self, Class, OrRaise};
+use crate::errors::{self, Class};
 use crate::memory::views::View;
 
 /// The network of a `DQNEngine`, or the actor of a `SACEngine`, `TD3Engine` or `IQLEngine`, exploring without torch.
@@ -152,11 +152,9 @@ impl PyExplorer {
         let cost = out.steps().saturating_mul(nanoseconds + self.sizes.cost(n));
         let (mut columns, mut running) = out.parts();
         let (parameters, noise) = (parameters.slice(), slice_of(noise.as_ref()));
-        let ended = writing(py, shared, cost, |envs| {
-            self.explorer.write(|explorer| {
-                let mut exploring = Exploring { explorer, parameters, noise, given };
-                columns.collect(envs, &mut exploring, bounds, &mut running)
-            })?
+        let ended = writing_both(py, shared, &self.explorer, cost, |envs, explorer| {
+            let mut exploring = Exploring { explorer, parameters, noise, given };
+            columns.collect(envs, &mut exploring, bounds, &mut running)
         });
         out.count();
         episodes(py, ended?)
@@ -173,19 +171,19 @@ fn explores(engine: &Bound<'_, PyAny>, deviation: f64) -> PyResult<(Explores, us
     if let Ok(dqn) = engine.cast::<PyDqnEngine>() {
         let dqn = dqn.get();
         if let Either::Single(learns) = &dqn.engine {
-            let net = learns.read(|learns| learns.net().clone()).or_raise(py)?;
+            let net = reading(py, learns, LONG, |learns| Ok(learns.net().clone()))?;
             return Ok((Explores::Greedy(net), dqn.obs_dim, dqn.len));
         }
     } else if let Ok(sac) = engine.cast::<PySacEngine>() {
         let sac = sac.get();
         if let Either::Single(learns) = &sac.engine {
-            let net = learns.read(|learns| learns.actor().clone()).or_raise(py)?;
+            let net = reading(py, learns, LONG, |learns| Ok(learns.actor().clone()))?;
             return Ok((Explores::Squashed(net), sac.sizes.obs_dim, sac.sizes.lens[0]));
         }
     } else if let Ok(td3) = engine.cast::<PyTd3Engine>() {
         let td3 = td3.get();
         if let Either::Single(learns) = &td3.engine {
-            let net = learns.read(|learns| learns.actor().clone()).or_raise(py)?;
+            let net = reading(py, learns, LONG, |learns| Ok(learns.actor().clone()))?;
             #[expect(clippy::cast_possible_truncation, reason = "noise is float32")]
             let explores = Explores::Disturbed(net, deviation as f32);
             return Ok((explores, td3.sizes.obs_dim, td3.sizes.lens[0]));
@@ -193,7 +191,7 @@ fn explores(engine: &Bound<'_, PyAny>, deviation: f64) -> PyResult<(Explores, us
     } else if let Ok(iql) = engine.cast::<PyIqlEngine>() {
         let iql = iql.get();
         if let Either::Single(learns) = &iql.engine {
-            let net = learns.read(|learns| learns.actor().clone()).or_raise(py)?;
+            let net = reading(py, learns, LONG, |learns| Ok(learns.actor().clone()))?;
             return Ok((Explores::Disturbed(net, 0.0), iql.sizes.obs_dim, iql.sizes.lens[0]));
         }
     }

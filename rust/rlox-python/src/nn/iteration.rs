@@ -21,7 +21,7 @@ use super::state::{State, count, optimizer, put_loss, told};
 use crate::convert::arg;
 use crate::convert::coerce;
 use crate::convert::coerce::Given;
-use crate::detach::{LONG, writing};
+use crate::detach::{LONG, writing_both};
 use crate::env::PyVecEnv;
 use crate::errors::{self, Class, OrRaise};
 use crate::memory::views::ViewMut;
@@ -305,13 +305,11 @@ impl PyIteration {
         let mut iteration = Iteration { columns, estimated, key, noise_kept, discount };
         let (parameters, first) = (parameters.slice_mut(), first.slice_mut());
         let (second, counting) = (second.as_mut().map(ViewMut::slice_mut), &mut steps);
-        let iterated = writing(py, shared, LONG, |envs| {
-            learns.write(|engine| {
-                let ended = iteration.collect(engine, parameters, envs, &mut running)?;
-                *self.found() = Some(ended);
-                let mut by = optimizer(rule, first, second, counting);
-                learn(&mut iteration, engine, parameters, &mut by)
-            })?
+        let iterated = writing_both(py, shared, learns, LONG, |envs, engine| {
+            let ended = iteration.collect(engine, parameters, envs, &mut running)?;
+            *self.found() = Some(ended);
+            let mut by = optimizer(rule, first, second, counting);
+            learn(&mut iteration, engine, parameters, &mut by)
         });
         // Also of a rollout or an update that failed or was stopped: what was done stays.
         out.count();

@@ -49,9 +49,9 @@ impl Sampler for Sequences {
         Self::check(want.len)?;
         let mut row = Vec::with_capacity(1);
         for _ in 0..want.size {
-            interrupt::check()?;
-            // Until the row drawn is a place to begin.
+            // Until the row drawn is a place to begin, which few rows may be.
             loop {
+                interrupt::check()?;
                 row.clear();
                 uniform::rows(rings, rng, 1, &mut row);
                 let Some(&first) = row.first() else { break };
