@@ -10,6 +10,9 @@ from rlox_cli.schema import Key
 
 HYDRAS = frozenset({"hydra.run.dir", "hydra.sweep.dir", "hydra.sweeper.storage"})
 _QUOTED = re.compile(r"""(["']).*\1""", re.DOTALL)
+_ELEMENT = re.compile(
+    r"""("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|(?:\$\{[^{}]*\}|[^,])*),""", re.DOTALL
+)
 _CALL = re.compile(r"\w+\(.*\)", re.DOTALL)
 
 
@@ -29,8 +32,13 @@ def quoted(overrides: Iterable[str], keys: frozenset[str], several: bool) -> Ite
         if key.lstrip("+") not in keys or not equals or (several and _CALL.fullmatch(value)):
             yield override
             continue
-        values = value.split(",") if several and not _QUOTED.fullmatch(value) else [value]
+        values = _several(value) if several else [value]
         yield f"{key}={','.join(map(in_quotes, values))}"
+
+
+def _several(value: str) -> list[str]:
+    """The values between commas; one in quotes, or in an interpolation, parts nothing."""
+    return [found[1] for found in _ELEMENT.finditer(f"{value},")]
 
 
 def in_quotes(value: str) -> str:

@@ -19,8 +19,9 @@ from rlox.configs.check import whole_number
 from rlox.configs.params import object_name
 from rlox.errors import ConfigError
 from rlox.llm import Sampling, TextModel
+from rlox.llm.codecs import Tokenizer
 from rlox.llm.judges import FunctionJudge
-from rlox.llm.pretrained import load_model
+from rlox.llm.pretrained import ends_of, is_tokenizer, load_model
 from rlox.llm.prompts import Prompt, rows_of
 from rlox.llm.rewards import weighted_rewards
 from rlox.sources.writers import written_with
@@ -39,7 +40,7 @@ class BestOfN:
     n : completions of each prompt
     max_new_tokens : of a completion
     temperature, top_k, top_p, min_p : that they are drawn with
-    eos_token_id : tokens that end a completion
+    eos_token_id : tokens that end a completion; none: those that the model and its tokenizer say
     pad_token_id : the token behind an end
     seed : keys what is drawn; each call of `generate` draws anew
     """
@@ -62,12 +63,21 @@ class BestOfN:
         functions = functions_of(reward_fn)
         if not functions:
             raise ConfigError("BestOfN needs a reward_fn to tell which completion is best")
+        codec: Tokenizer | None = None
         if isinstance(model, str | PathLike):
-            model = load_model(Path(model))
+            folder = Path(model)
+            model = load_model(folder)
+            codec = Tokenizer(folder) if is_tokenizer(folder) else None
         self.model, self.seed = TextModel(model), seed
         self.n = whole_number(EvalConfig, "episodes", n, "n")
         ends = (eos_token_id,) if isinstance(eos_token_id, int) else tuple(eos_token_id)
-        self._judge = FunctionJudge([(object_name(function), function) for function in functions])
+        known = ends_of(model)
+        if codec is not None:
+            codec.add_ends((*known, *ends))
+            known = codec.ends
+        ends = ends or known
+        named = [(object_name(function), function) for function in functions]
+        self._judge = FunctionJudge(named, codec)
         self._how = Sampling(max_new_tokens, temperature, top_k, top_p, min_p, ends, pad_token_id)
         self._calls = 0
 

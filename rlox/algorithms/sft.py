@@ -12,9 +12,10 @@ from torch import Tensor
 
 from rlox.algorithms.text import Text, text_of, text_parts
 from rlox.algorithms.text_facade import Model, Rewarding, TextAlgorithm
-from rlox.algorithms.torch_text import TextLearner
+from rlox.algorithms.torch_text import Part, TextLearner
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import RunConfig, SFTConfig
+from rlox.devices import moved
 from rlox.llm.batches import Answers, answers_of
 from rlox.llm.prompts import Prompt, rows_of
 from rlox.sources.text import AnswerSource, answers_to
@@ -33,21 +34,30 @@ class SFTLearner(TextLearner):
     def update(self, batch: Answers, clock: Clock) -> Update:
         """One step: the mean of -log pi over the tokens of all completions."""
         self.anneal(clock)
-        tokens = float(batch.mask.sum())
-        share = tokens / max(self.group.total(tokens), 1.0)
-        return self.learned([self.stepped(self.loss(batch), share=share)], clock, len(batch))
+        total = max(self.group.total(float(batch.counting.sum())), 1.0)
+
+        def part(at: slice) -> Part:
+            rows = batch.part(at)
+            return Part(self.loss(rows), share=float(rows.counting.sum()) / total)
+
+        return self.learned([self.stepped_by(part, len(batch))], clock, len(batch))
 
     def loss(self, batch: Answers) -> Tensor:
         """Cross-entropy of a token, in nats; no token of a prompt counts."""
-        return -self.said(batch).sum() / batch.mask.sum().clamp(min=1).item()  # 0 behind an end
+        return -self._said(batch).sum() / batch.counting.sum().clamp(min=1).item()
 
     @torch.no_grad()
     def score(self, prompts: list[Prompt]) -> tuple[NDArray[np.float64], list[int]]:
         """The mean log-probability of a token of each answer, in nats: minus its cross-entropy."""
         batch = answers_to(prompts)
-        tokens = batch.mask.sum(1)
-        worth = self.said(batch).sum(1).cpu().double() / tokens
+        tokens = batch.counting.sum(1)
+        worth = self._said(batch).sum(1).cpu().double() / tokens
         return worth.numpy(), tokens.tolist()
+
+    def _said(self, batch: Answers) -> Tensor:
+        """Log-probabilities of the tokens that count, 0 of others, `[B, T]`."""
+        said = self.said(batch)  # 0 behind an end
+        return said if batch.learned is None else said * moved(batch.learned, said.device)
 
 
 def make(config: RunConfig, tools: Tools) -> Parts:

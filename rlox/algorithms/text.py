@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
 from typing import Any, cast
 
 import torch
@@ -31,10 +29,11 @@ from rlox.llm import (
     task_of,
 )
 from rlox.llm.adapters import add_adapters, has_adapters
-from rlox.llm.codecs import Codec
-from rlox.llm.judges import AnswerJudge, FunctionJudge, Judge, Judges, RewardFunction
-from rlox.llm.pretrained import room_of
+from rlox.llm.codecs import Codec, Tokenizer
+from rlox.llm.judges import AnswerJudge, FunctionJudge, Judge, Judges
+from rlox.llm.pretrained import ends_of, room_of
 from rlox.llm.prompts import Prompts
+from rlox.llm.reward_arguments import RewardFunction, with_arguments
 from rlox.llm.serving import GenerationServer
 from rlox.runs.checkpoint import Checkpoint
 from rlox.runs.loading import Objects
@@ -43,12 +42,21 @@ from rlox.training.loop import Learner
 from rlox.training.parts import Parts, Tools
 from rlox.training.text import Score, ScoreEvaluator, TextActor, TextEvaluator, written_by
 
-__all__ = ["SIZE", "Preference", "Text", "TextGiven", "frozen_copy", "text_of", "text_parts"]
+__all__ = [
+    "ENDS",
+    "SIZE",
+    "Preference",
+    "Text",
+    "TextGiven",
+    "frozen_copy",
+    "text_of",
+    "text_parts",
+]
 
 # (pairs) -> which of each is better, 0 or 1, or -1 of neither.
 Preference = Callable[[list[Any]], Sequence[int]]
 
-SIZE = "size"  # of the model, among what a learner saves
+SIZE, ENDS = "size", "ends"  # of the model, among what a learner saves
 LONGEST = 64  # tokens of a completion, where nothing says how many
 
 
@@ -61,6 +69,7 @@ class TextGiven(Objects):
     rewards: tuple[RewardFunction, ...] = ()
     preference: Preference | None = None
     size: LlamaSize | None = None  # of a model that a checkpoint has the weights of
+    ends: tuple[int, ...] = ()  # of texts, by the files of that model
     server: GenerationServer | None = None  # that writes completions in the model's place
     files: Mapping[str, str] = field(
         default_factory=dict
@@ -90,8 +99,8 @@ class TextGiven(Objects):
 
     def remade(self, saved: Checkpoint) -> TextGiven:
         """With the size of the model, so that the folder that it came from may be gone."""
-        size = saved.optimizer.get(SIZE)
-        return self if size is None else replace(self, size=LlamaSize(**size))
+        size, ends = saved.optimizer.get(SIZE), saved.optimizer.get(ENDS, ())
+        return self if size is None else replace(self, size=LlamaSize(**size), ends=tuple(ends))
 
     def named(self, config: RunConfig) -> RunConfig:
         """The configuration with the names of these, which it cannot hold."""
@@ -148,11 +157,16 @@ def text_of(config: RunConfig, tools: Tools) -> Text:
             add_adapters(module, algo.lora_r, algo.lora_alpha, algo.lora_target_modules)
         if given.model is None or config.device != "auto":  # else where the user has put it
             module = module.to(tools.device)
-    sampling = _sampling(algo, task, codec)
-    judge = _judge(algo, given, codec, task is not None)
-    writes = judge is not None or isinstance(algo, WritingConfig)
-    new = sampling.max_new_tokens if writes else 0
-    prompts = prompts_of(config, task, codec, tools.replay, room_of(module), new)
+    ends = ends_of(module)
+    if isinstance(codec, Tokenizer):
+        codec.add_ends((*ends, *algo.eos_token_id))
+    sampling = _sampling(algo, task, codec, ends)
+    judged = given.rewards or algo.rewards or task is not None
+    new = sampling.max_new_tokens if judged or isinstance(algo, WritingConfig) else 0
+    prompts = prompts_of(config, task, codec, tools.replay, room_of(module), new, sampling.eos)
+    columns = () if prompts is None else prompts.columns
+    gone = prompts is None and config.dataset is not None  # enough to write what is asked for
+    judge = _judge(algo, given, codec, None if gone else columns, task is not None)
     return Text(
         model=TextModel(module, algo.bf16, algo.gradient_checkpointing, algo.packing),
         codec=codec,
@@ -166,22 +180,29 @@ def text_of(config: RunConfig, tools: Tools) -> Text:
 
 
 def _judge(
-    algo: TextAlgorithmConfig, given: TextGiven, codec: Codec | None, checked: bool
+    algo: TextAlgorithmConfig,
+    given: TextGiven,
+    codec: Codec | None,
+    columns: Collection[str] | None,
+    checked: bool,
 ) -> Judge | None:
     """By functions, or answers; those of a task are `checked` unless something else is said."""
     if given.rewards:
         named = [(object_name(function), function) for function in given.rewards]
-        return FunctionJudge(named, codec)
+        return FunctionJudge(named, codec, columns)
     if algo.rewards:
         keys = (f"algo.rewards[{i}]" for i in range(len(algo.rewards)))
-        return Judges([_one_judge(*of, codec) for of in zip(keys, algo.rewards, strict=True)])
+        specs = zip(keys, algo.rewards, strict=True)
+        return Judges([_one_judge(key, spec, codec, columns) for key, spec in specs])
     return AnswerJudge(codec) if checked and codec is not None else None
 
 
-def _one_judge(key: str, spec: Code, codec: Codec | None) -> Judge:
+def _one_judge(key: str, spec: Code, codec: Codec | None, columns: Collection[str] | None) -> Judge:
     """A word for a right answer's, or a function."""
     if spec not in REWARDS:
-        return FunctionJudge([(name_of(spec), _with_arguments(spec, key))], codec)
+        name = name_of(spec)
+        function = with_arguments(name, load(spec, key), revealed(arguments_of(spec)), key)
+        return FunctionJudge([(name, function)], codec, columns)
     if codec is None:
         raise ConfigError(
             f"{key}={spec} is by the right answers of a task, and there is none: task=copy"
@@ -189,22 +210,11 @@ def _one_judge(key: str, spec: Code, codec: Codec | None) -> Judge:
     return AnswerJudge(codec, str(spec))
 
 
-def _with_arguments(spec: Code, key: str) -> Any:
-    """A reward function, with the arguments that are configured for it."""
-    function, more = load(spec, key), revealed(arguments_of(spec))
-    if not more:
-        return function
-    taken = inspect.signature(function).parameters
-    open_ = any(of.kind is inspect.Parameter.VAR_KEYWORD for of in taken.values())
-    if strange := [name for name in more if name not in taken and not open_]:
-        raise ConfigError(
-            f"{key}={name_of(spec)} takes no {strange[0]}, expected some of {', '.join(taken)}"
-        )
-    return partial(function, **more)
-
-
-def _sampling(algo: TextAlgorithmConfig, task: Task | None, codec: Codec | None) -> Sampling:
-    ends, pad = ((), 0) if codec is None else (codec.ends, codec.pad)
+def _sampling(
+    algo: TextAlgorithmConfig, task: Task | None, codec: Codec | None, own: tuple[int, ...]
+) -> Sampling:
+    """How completions are drawn; `own` ends are of the model, whose tokens may be nobody's else."""
+    ends, pad = (own, 0) if codec is None else (codec.ends, codec.pad)
     longest = LONGEST if task is None else task.longest + 1
     drawn = {}
     if isinstance(algo, WritingConfig):

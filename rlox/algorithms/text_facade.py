@@ -19,13 +19,13 @@ from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import EvalConfig
 from rlox.configs.check import whole_number
 from rlox.configs.params import is_object_name
-from rlox.configs.tasks import with_task
+from rlox.configs.tasks import looked_for_in, with_task
 from rlox.configs.text import TEXT, TINY, GroupConfig, TextAlgorithmConfig
 from rlox.errors import ConfigError
 from rlox.llm.codecs import Tokenizer
-from rlox.llm.judges import RewardFunction
 from rlox.llm.pretrained import save_model
 from rlox.llm.prompts import GivenPrompts, Prompt, rows_of
+from rlox.llm.reward_arguments import RewardFunction
 from rlox.llm.rewards import weighted_rewards
 from rlox.llm.serving import GenerationServer
 from rlox.runs.algorithm import Algorithm
@@ -181,8 +181,8 @@ class TextAlgorithm(Algorithm):
         named = self.config.dataset
         if isinstance(episodes, Number) and named is not None and text.prompts is None:
             raise ConfigError(
-                f"dataset={named}: there is no such file any more, and its rows are evaluated by; in Python "
-                "from_checkpoint(path, dataset=PATH) says where it is"
+                f"dataset={named}: there is no such file any more{looked_for_in(named)}, and its rows are "
+                "evaluated by; dataset=PATH says where it is, in Python from_checkpoint(path, dataset=PATH)"
             )
         if text.judge is None:
             raise ConfigError(

@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import nn
 
-from rlox.configs import RunConfig
+from rlox.configs import RunConfig, SFTConfig
 from rlox.configs.params import object_name
-from rlox.configs.text import REWARDS, TINY, TextAlgorithmConfig
+from rlox.configs.tasks import looked_for_in
+from rlox.configs.text import REWARDS, TINY, TextAlgorithmConfig, WritingConfig
 from rlox.errors import CheckpointError, ConfigError
 from rlox.llm import Llama, LlamaSize, Task, TextModel
 from rlox.llm.codecs import Bytes, Characters, Codec, Tokenizer
 from rlox.llm.datasets import DatasetPrompts, TextDataset
 from rlox.llm.pretrained import is_model, is_tokenizer, load_model
-from rlox.llm.prompts import Prompts, TaskPrompts
+from rlox.llm.prompts import Prompts, TaskPrompts, learned_after
+from rlox.llm.saved import ends_in, of_adapters
+from rlox.llm.turns import ONLY, require_turn_end
 
 if TYPE_CHECKING:
     from rlox.algorithms.text import TextGiven
@@ -41,9 +44,10 @@ def codec_of(
     own = given is None and config.model not in (None, TINY)
     inside = config.dataset is not None and config.tokenizer is None  # the tokenizer was there
     if own and (inside or not sized) and not is_model(Path(str(config.model))):
+        folder = Path(str(config.model))
         raise ConfigError(
             f"model={config.model}: expected tiny, or a folder with config.json and model.safetensors; "
-            "nothing is downloaded"
+            f"nothing is downloaded{of_adapters(folder)}{looked_for_in(folder)}"
         )
     if config.tokenizer == BYTES:
         return Bytes()
@@ -70,8 +74,13 @@ def prompts_of(
     learns: bool,
     room: int | None,
     new: int,
+    ends: tuple[int, ...],
 ) -> Prompts | None:
-    """Of a task or a dataset, as far as the model has positions for them and `new` tokens."""
+    """Of a task or a dataset, as far as the model has positions for them and `new` tokens up to `ends`."""
+    algo = cast(TextAlgorithmConfig, config.algo)
+    only = isinstance(algo, SFTConfig) and algo.assistant_only_loss
+    if only and config.dataset is None:
+        raise ConfigError(f"{ONLY} is of conversations in a file: set dataset, or leave it out")
     if task is not None:
         return TaskPrompts(task, config.seed, codec)
     if config.dataset is None or codec is None:
@@ -80,15 +89,43 @@ def prompts_of(
         return None
     named = {"dataset": config.dataset, "eval_dataset": config.eval_dataset}
     rows = {
-        key: TextDataset(Path(path), codec, key) for key, path in named.items() if path is not None
+        key: TextDataset(Path(path), codec, key, only)
+        for key, path in named.items()
+        if path is not None
     }
-    for dataset in rows.values():
+    for key, dataset in rows.items():
         dataset.require_room(room, new)
-        if set(REWARDS) & set(map(str, cast(TextAlgorithmConfig, config.algo).rewards)):
+        if set(REWARDS) & set(map(str, algo.rewards)):
             dataset.require_answers()
+        if learns:
+            _warn_of_two_begins(dataset, codec, f"{key}={dataset.path}")
+            if (told := dataset.conversation) is not None:
+                require_turn_end(codec, *told, ends, new > 0, f"{key}={dataset.path}")
     if (held := rows.get("eval_dataset")) is not None:
         held.require_like(rows["dataset"])
-    return DatasetPrompts(rows["dataset"], rows.get("eval_dataset"), config.seed, codec)
+    made = DatasetPrompts(rows["dataset"], rows.get("eval_dataset"), config.seed, codec)
+    if isinstance(algo, WritingConfig) and not made.prompted:
+        raise ConfigError(
+            f"dataset={config.dataset}: {algo.name} completes prompts, and its rows are whole texts; "
+            "expected a column prompt"
+        )
+    return made
+
+
+def _warn_of_two_begins(dataset: TextDataset, codec: Codec, at: str) -> None:
+    """Where texts have the token already that the tokenizer puts before each."""
+    begin = codec.begin if isinstance(codec, Tokenizer) else None
+    for row in dataset.rows if begin is not None and dataset.conversation is None else ():
+        prompt = row.prompt
+        right = [] if prompt.right is None else prompt.right[:2].tolist()
+        if [*learned_after(prompt)[:2].tolist(), *right][:2] == [begin, begin]:
+            warnings.warn(
+                f"{at}, line {row.line} begins with token {begin} twice: its text has what the tokenizer "
+                "puts before each; take it out of the texts",
+                UserWarning,
+                stacklevel=2,
+            )
+            return
 
 
 def module_of(config: RunConfig, given: TextGiven, codec: Codec | None) -> nn.Module:
@@ -99,6 +136,7 @@ def module_of(config: RunConfig, given: TextGiven, codec: Codec | None) -> nn.Mo
         return given.model
     if given.size is not None:
         made = Llama(given.size)
+        made.ends = given.ends or _ends_beside(config)
         _require_vocabulary(made, codec, str(config.model))
         return made
     if config.model in (None, TINY):
@@ -112,6 +150,11 @@ def module_of(config: RunConfig, given: TextGiven, codec: Codec | None) -> nn.Mo
         raise ConfigError(f"model={config.model}: {error}") from error
     _require_vocabulary(module, codec, str(config.model))
     return module
+
+
+def _ends_beside(config: RunConfig) -> tuple[int, ...]:
+    """Those of the model's folder, if it is still there: older checkpoints do not have them."""
+    return () if config.model in (None, TINY) else ends_in(Path(str(config.model)))
 
 
 def _require_vocabulary(module: nn.Module, codec: Codec | None, name: str) -> None:

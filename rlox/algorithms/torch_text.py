@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rlox.algorithms.text import SIZE, Text, frozen_copy
+from rlox.algorithms.text import ENDS, SIZE, Text, frozen_copy
 from rlox.configs.text import GroupConfig, TextAlgorithmConfig
 from rlox.errors import CheckpointError, ConfigError
 from rlox.llm import Llama, TextModel
@@ -19,11 +19,21 @@ from rlox.llm.adapters import has_adapters
 from rlox.llm.batches import Answers, Tokens
 from rlox.llm.rewards import weighted_rewards
 from rlox.optim import Adam
+from rlox.stopping import check
 from rlox.training.finite import require_finite, require_finite_parameters
 from rlox.training.learner import PolicyLearner, tensors
 from rlox.types import Clock, Update
 
-__all__ = ["TextLearner", "counting_mask", "of_completions", "of_groups", "parts_of"]
+__all__ = ["Part", "TextLearner", "counting_mask", "of_completions", "of_groups", "parts_of"]
+
+
+class Part(NamedTuple):
+    """What is learned of some rows of a step of the optimizer."""
+
+    loss: Tensor  # a scalar with gradient
+    numbers: tuple[Tensor, ...] = ()  # told beside it
+    share: float = 1.0  # of the loss of all rows, in all processes
+    shares: Sequence[float] | None = None  # of each number; None: the same
 
 
 class TextLearner(PolicyLearner[nn.Module]):
@@ -60,6 +70,8 @@ class TextLearner(PolicyLearner[nn.Module]):
         optimizer = self.optimizer.state()
         if isinstance(self.policy, Llama) and not has_adapters(self.policy):
             optimizer[SIZE] = asdict(self.policy.size)
+            if self.policy.ends:  # the folder that they came from may go
+                optimizer[ENDS] = list(self.policy.ends)
         if self._own and self.reference is not None:
             optimizer["reference"] = self.reference.learned.copied()
         return {"weights": self.text.model.learned.copied(), "optimizer": optimizer}
@@ -93,17 +105,51 @@ class TextLearner(PolicyLearner[nn.Module]):
     @torch.no_grad()
     def referred(self, answers: Answers, temperature: float = 1.0) -> Tensor | None:
         """Log-probabilities by the reference, `[B, T]`; None without one."""
-        if self.reference is None:
-            return None
-        return self.reference.completion_log_probs(
-            answers.prompts, answers.tokens, answers.mask, temperature
-        )
+        return None if self.reference is None else self._by(self.reference, answers, temperature)
+
+    @torch.no_grad()
+    def said_before(self, answers: Answers, temperature: float = 1.0) -> Tensor:
+        """Log-probabilities by the model, `[B, T]`, without gradient."""
+        return self._by(self.text.model, answers, temperature)
+
+    def _by(self, model: TextModel, answers: Answers, temperature: float) -> Tensor:
+        """In `algo.accumulate` parts, as a step is."""
+        found = []
+        for at in self.pieces(len(answers)):
+            part = answers.part(at)
+            found.append(
+                model.completion_log_probs(part.prompts, part.tokens, part.mask, temperature)
+            )
+        return torch.cat(found)
 
     def said(self, answers: Answers, temperature: float = 1.0, overwrite: bool = True) -> Tensor:
         """Log-probabilities by the model, `[B, T]`, with gradient, which is taken once with `overwrite`."""
         return self.text.model.completion_log_probs(
             answers.prompts, answers.tokens, answers.mask, temperature, overwrite
         )
+
+    def stepped_by(self, part: Callable[[slice], Part], rows: int) -> Tensor:
+        """A step of the optimizer on so many rows; the row of metrics.
+
+        `part` says what is learned of some of them. It is asked `algo.accumulate` times, and the gradients
+        are added up, so that the step is the one of all rows at once, up to rounding.
+        """
+        pieces = self.pieces(rows)
+        if len(pieces) == 1:
+            whole = part(pieces[0])
+            return self.stepped(whole.loss, *whole.numbers, share=whole.share, shares=whole.shares)
+        row = self._nothing()
+        for at in pieces:
+            check()
+            of = part(at)
+            (of.share * of.loss).backward()  # type: ignore[no-untyped-call]  # of torch
+            row += _row(of.loss, of.numbers) * _weights(row, of.share, of.numbers, of.shares)
+        return self._step_down(row)
+
+    def pieces(self, rows: int) -> list[slice]:
+        """So many rows in `algo.accumulate` parts, none of them empty."""
+        edges = np.linspace(0, rows, min(self._config.accumulate, rows) + 1).astype(int).tolist()
+        return [slice(begin, end) for begin, end in pairwise(edges)]
 
     def stepped(
         self,
@@ -117,22 +163,27 @@ class TextLearner(PolicyLearner[nn.Module]):
         Of several processes each has `share` of the loss of all, and `shares` of the numbers (None: the
         same); one that has nothing of a batch has no loss.
         """
-        most, group = self._config.max_grad_norm, self.group
         if loss is None:
-            row = torch.zeros(len(self.names) - 1, device=self.optimizer.vector.device)
-            self.optimizer.clip(None)  # from here on the vector has the parameters' gradients
-            self.optimizer.gradient.zero_()
-        else:
-            row = torch.stack([loss.detach(), *(n.detach() for n in numbers)]).float()
-            if group.size == 1:
-                norm = self.optimizer.backward(loss, most)
-            else:
-                self.optimizer.backward(share * loss, None)
-                row *= row.new_tensor([share, *(shares or [share] * len(numbers))])
-        if group.size > 1:
-            group.sum_(self.optimizer.gradient)
-            group.sum_(row)
-            norm = self.optimizer.clip(most)
+            return self._step_down(self._nothing())
+        row = _row(loss, numbers)
+        if self.group.size == 1:
+            norm = self.optimizer.backward(loss, self._config.max_grad_norm)
+            self.optimizer.step()
+            return torch.cat([row, norm.reshape(1)])
+        self.optimizer.backward(share * loss, None)
+        return self._step_down(row * _weights(row, share, numbers, shares))
+
+    def _nothing(self) -> Tensor:
+        """A gradient of 0, to which parameters add theirs from here on, and a row of zeros."""
+        self.optimizer.clip(None)
+        self.optimizer.gradient.zero_()
+        return torch.zeros(len(self.names) - 1, device=self.optimizer.vector.device)
+
+    def _step_down(self, row: Tensor) -> Tensor:
+        """A step down the sum of the gradients of all processes, whose rows are added up, too."""
+        self.group.sum_(self.optimizer.gradient)
+        self.group.sum_(row)
+        norm = self.optimizer.clip(self._config.max_grad_norm)
         self.optimizer.step()
         return torch.cat([row, norm.reshape(1)])
 
@@ -157,6 +208,18 @@ class TextLearner(PolicyLearner[nn.Module]):
         """The step size at this time of the run; dropout is off, whatever happened to the model since."""
         self.policy.eval()
         self.optimizer.lr = self._config.at("learning_rate", clock.remaining)
+
+
+def _row(loss: Tensor, numbers: Sequence[Tensor]) -> Tensor:
+    """Metrics without gradient."""
+    return torch.stack([loss.detach(), *(n.detach() for n in numbers)]).float()
+
+
+def _weights(
+    row: Tensor, share: float, numbers: Sequence[Tensor], shares: Sequence[float] | None
+) -> Tensor:
+    """What each metric of a part counts among all."""
+    return row.new_tensor([share, *(shares or [share] * len(numbers))])
 
 
 def parts_of(config: GroupConfig, rows: int) -> Iterator[slice]:

@@ -45,11 +45,6 @@ def writing_source(
             f"{algo.name} needs rewards: give it a reward_fn (algo.rewards=[module:name], or "
             "[right] by answers), or a task"
         )
-    if text.prompts is not None and not text.prompts.prompted:
-        raise ConfigError(
-            f"dataset={config.dataset}: {algo.name} completes prompts, and its rows are whole texts; "
-            "expected a column prompt"
-        )
     if isinstance(algo, GroupConfig) and algo.mask_truncated and not text.sampling.eos:
         raise ConfigError(
             "algo.mask_truncated=true without a token that ends a completion: none would be left; set "

@@ -13,3 +13,6 @@ class SFTConfig(TextAlgorithmConfig):
     """Tokens of completions alone are learned, none of a prompt."""
 
     name: str = param("sft", "the algorithm", choices=("sft",))
+    assistant_only_loss: bool = param(
+        False, "of conversations only what the assistant says is learned", source="TRL"
+    )

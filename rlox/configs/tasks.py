@@ -11,7 +11,7 @@ from rlox.configs.run import ALGO_CONFIGS, RunConfig
 from rlox.configs.text import TASKS, TEXT, TextAlgorithmConfig, is_text
 from rlox.errors import ConfigError
 
-__all__ = ["require_task", "with_task"]
+__all__ = ["looked_for_in", "require_task", "with_task"]
 
 # Keys of the whole configuration that are of text.
 OF_TEXT = ("task", "model", "dataset", "eval_dataset", "tokenizer")
@@ -70,7 +70,14 @@ def require_task(run: RunConfig) -> None:
     for key in ("dataset", "eval_dataset"):
         path = getattr(run, key)
         if path is not None and not Path(path).is_file():
-            raise ConfigError(f"{key}={path}: there is no such file, expected one of JSON lines")
+            raise ConfigError(
+                f"{key}={path}: there is no such file, expected one of JSON lines{looked_for_in(path)}"
+            )
+
+
+def looked_for_in(path: str | Path) -> str:
+    """Where a path is looked for that begins at the current folder; empty of others."""
+    return "" if Path(path).is_absolute() else f" (looked for in {Path.cwd()})"
 
 
 def _without_text(run: RunConfig) -> RunConfig:

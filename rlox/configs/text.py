@@ -54,7 +54,9 @@ class TextAlgorithmConfig(AlgorithmConfig):
         within="[1, inf)",
     )
     eos_token_id: tuple[int, ...] = param(
-        (), "tokens that end a completion; none: the task's", within="[0, inf)"
+        (),
+        "tokens that end a completion; none: the task's, or those of the tokenizer and the model's files",
+        within="[0, inf)",
     )
     pad_token_id: int | None = param(
         None, "the token behind an end; null: the task's, else 0", within="[0, inf)"
@@ -69,6 +71,12 @@ class TextAlgorithmConfig(AlgorithmConfig):
     bf16: bool = param(False, "products in bfloat16; weights and the optimizer stay in float32")
     gradient_checkpointing: bool = param(
         False, "compute layers a second time on the way back: less memory, more time"
+    )
+    accumulate: int = param(
+        1,
+        "parts that the rows of a step are cut into, whose gradients are added up: less memory, more time, "
+        "the same step up to rounding",
+        within="[1, inf)",
     )
     packing: bool = param(
         False, "sequences that are scored stand side by side, each seeing itself alone, not padded"

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from rlox.disk import replace_file
 from rlox.errors import ConfigError, MissingExtraError
 from rlox.llm.layers import of_transformers
+from rlox.llm.llama import Llama
 
 __all__ = ["Learned", "add_adapters", "has_adapters", "save_adapters"]
 
@@ -47,6 +48,14 @@ def add_adapters(module: nn.Module, rank: int, alpha: float, targets: Sequence[s
         )
     if not chosen:
         raise ConfigError(f"algo.lora_r: {type(module).__name__} has no linear layer for adapters")
+    if isinstance(module, Llama) and module.size.tie_word_embeddings and "lm_head" in chosen:
+        warnings.warn(
+            "algo.lora_target_modules has lm_head, whose weights are the embedding's too "
+            "(tie_word_embeddings): adapters change the logits alone, and merged they would change both; "
+            "leave lm_head out",
+            UserWarning,
+            stacklevel=2,
+        )
     config = peft.LoraConfig(
         r=rank, lora_alpha=alpha, target_modules=sorted(chosen), lora_dropout=0.0
     )

@@ -23,7 +23,8 @@ class Answers:
 
     prompts: list[Tensor]  # int64 [P] each, of any lengths
     tokens: Tensor  # int64 [B, T]
-    mask: Tensor  # bool [B, T], of tokens that count
+    mask: Tensor  # bool [B, T], of tokens that there are
+    learned: Tensor | None = None  # bool [B, T], of those that are learned; None: all
 
     def __len__(self) -> int:
         return len(self.prompts)
@@ -33,14 +34,22 @@ class Answers:
         """These, as of other batches."""
         return self
 
+    @property
+    def counting(self) -> Tensor:
+        """The tokens that are learned, bool `[B, T]`."""
+        return self.mask if self.learned is None else self.learned
+
     def rows(self, at: NDArray[np.int64]) -> Answers:
         """Some rows by their numbers."""
         index = torch.from_numpy(at)
-        return Answers([self.prompts[i] for i in at], self.tokens[index], self.mask[index])
+        learned = None if self.learned is None else self.learned[index]
+        prompts = [self.prompts[i] for i in at]
+        return Answers(prompts, self.tokens[index], self.mask[index], learned)
 
     def part(self, at: slice) -> Answers:
         """Some of the rows."""
-        return Answers(self.prompts[at], self.tokens[at], self.mask[at])
+        learned = None if self.learned is None else self.learned[at]
+        return Answers(self.prompts[at], self.tokens[at], self.mask[at], learned)
 
 
 @dataclass(frozen=True)
@@ -64,6 +73,14 @@ class Pairs:
         if known is not None:
             known = (known[0][torch.from_numpy(at)], known[1][torch.from_numpy(at)])
         return Pairs(self.chosen.rows(at), self.rejected.rows(at), len(at), known)
+
+    def part(self, at: slice) -> Pairs:
+        """Some of the pairs."""
+        known = self.ref_log_probs
+        if known is not None:
+            known = (known[0][at], known[1][at])
+        chosen = self.chosen.part(at)
+        return Pairs(chosen, self.rejected.part(at), len(chosen), known)
 
 
 @dataclass(frozen=True)
@@ -91,8 +108,10 @@ class Tokens:
         return Answers(ids, self.written.tokens, self.written.mask)
 
 
-def answers_of(prompts: list[Tensor], completions: list[Tensor]) -> Answers:
-    """Completions of any lengths as one batch."""
+def answers_of(
+    prompts: list[Tensor], completions: list[Tensor], learned: list[Tensor] | None = None
+) -> Answers:
+    """Completions of any lengths as one batch; `learned` says of each token whether it is."""
     if len(prompts) != len(completions):
         raise ShapeError(
             f"{len(prompts)} prompts and {len(completions)} completions, expected as many"
@@ -102,4 +121,5 @@ def answers_of(prompts: list[Tensor], completions: list[Tensor]) -> Answers:
     mask = tokens.new_zeros(tokens.shape, dtype=torch.bool)
     for row, length in enumerate(lengths):
         mask[row, :length] = True
-    return Answers(prompts, tokens, mask)
+    counting = None if learned is None else pad_sequence(learned, batch_first=True)
+    return Answers(prompts, tokens, mask, counting)

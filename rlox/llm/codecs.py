@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rlox.configs.tasks import looked_for_in
 from rlox.errors import ConfigError
 from rlox.llm.pretrained import HERE, is_tokenizer, transformers_of
+from rlox.llm.saved import ends_in
 
-__all__ = ["Bytes", "Characters", "Codec", "Tokenizer"]
+__all__ = ["Ask", "Bytes", "Characters", "Codec", "Messages", "Tokenizer", "tokens_of"]
 
 Ids = Sequence[int] | NDArray[np.int64]
 STRANGE = "\ufffd"  # a token that has no text
@@ -150,27 +155,27 @@ class Tokenizer:
         if not is_tokenizer(folder):
             raise ConfigError(
                 f"tokenizer={folder}: expected a folder with tokenizer.json, as save_pretrained writes one"
+                f"{looked_for_in(folder)}"
             )
         transformers = transformers_of(f"the tokenizer in {folder}")
         self.folder = Path(folder)
         try:
             self._of: Any = transformers.AutoTokenizer.from_pretrained(self.folder, **HERE)
-            made = transformers.GenerationConfig
-            about = (
-                made.from_pretrained(folder)
-                if (folder / "generation_config.json").exists()
-                else None
-            )
+            beside = ends_in(self.folder)
         except Exception as error:
             raise ConfigError(f"tokenizer={folder}: {error}") from error
-        told = getattr(about, "eos_token_id", None)
-        ends = [self._of.eos_token_id, *(told if isinstance(told, list) else [told])]
-        self.ends = tuple(dict.fromkeys(int(token) for token in ends if token is not None))
+        own = self._of.eos_token_id
+        self.ends: tuple[int, ...] = () if own is None else (int(own),)
+        self.add_ends(beside)
         pad = self._of.pad_token_id
         self.pad = int(pad if pad is not None else next(iter(self.ends), 0))
 
     def __len__(self) -> int:
         return len(self._of)
+
+    def add_ends(self, tokens: Iterable[int]) -> None:
+        """Further tokens end a text; what stands behind a text that is learned stays the first end."""
+        self.ends = tuple(dict.fromkeys([*self.ends, *tokens]))
 
     def save(self, folder: Path) -> None:
         """Write it beside a model."""
@@ -191,17 +196,29 @@ class Tokenizer:
 
     def encode(self, text: str, end: bool = False) -> NDArray[np.int64]:
         """As `Codec.encode`; what the tokenizer itself puts behind a text is not there."""
-        bare = list(self._of(text, add_special_tokens=False)["input_ids"])
-        ids = list(self._of(text)["input_ids"])
-        before = next((i for i in range(len(ids)) if ids[i : i + len(bare)] == bare), 0)
-        ids = ids[: before + len(bare)] if bare else ids[:1]
+        (found,) = self.encode_all([text], end)
+        return found
+
+    def encode_all(self, texts: Sequence[str], end: bool = False) -> list[NDArray[np.int64]]:
+        """`encode` of each of several texts, which takes a fraction of the time."""
         if end and not self.ends:
             raise ConfigError(
                 f"tokenizer={self.folder} has no eos_token, by which a text would end"
             )
+        bare = self._of(list(texts), add_special_tokens=False)["input_ids"]
+        return [self._encoded([*self._before, *ids], end) for ids in bare]
+
+    def _encoded(self, ids: list[int], end: bool) -> NDArray[np.int64]:
         if end and ids[-1:] != list(self.ends[:1]):
             ids.append(self.ends[0])
         return np.array(ids, np.int64)
+
+    @cached_property
+    def _before(self) -> list[int]:
+        """What the tokenizer puts before a text."""
+        bare, ids = (self._of("a", add_special_tokens=of)["input_ids"] for of in (False, True))
+        at = next((i for i in range(len(ids)) if ids[i : i + len(bare)] == bare), 0)
+        return list(ids[:at])
 
     def decode(self, ids: Ids, whole: bool = False) -> str:
         """As `Codec.decode`, without special tokens."""
@@ -227,8 +244,12 @@ class Tokenizer:
         return said.removeprefix(before)
 
     def _expected(self, answer: str) -> str:
-        """Without the end that a text may have."""
-        return answer.removesuffix(self._of.eos_token or "")
+        """Without the ends that a text may have, and the space between and behind them."""
+        said = [re.escape(text) for end in self.ends if (text := self._text([end], skip=False))]
+        if not said:
+            return answer
+        ends = "|".join(said)
+        return re.sub(rf"(?:{ends})(?:{ends}|\s)*\Z", "", answer)
 
     def _text(self, ids: list[int], skip: bool) -> str:
         return str(
@@ -242,20 +263,90 @@ class Tokenizer:
         self, messages: Messages, begins: Literal["answer", "more", ""], template: Mapping[str, Any]
     ) -> NDArray[np.int64]:
         """As `Codec.chat`, by the chat template."""
+        (found,) = self.chat_all([messages], begins, template)
+        return found
+
+    def chat_all(
+        self, several: Sequence[Messages], begins: str, template: Mapping[str, Any]
+    ) -> list[NDArray[np.int64]]:
+        """`chat` of each of several conversations."""
+        made = self._chatted(
+            several,
+            template,
+            add_generation_prompt=begins == "answer",
+            continue_final_message=begins == "more",
+        )
+        return [np.array(ids, np.int64) for ids in made["input_ids"]]
+
+    def generated_all(
+        self, several: Sequence[Messages], template: Mapping[str, Any]
+    ) -> list[NDArray[np.int64]]:
+        """1 for each token of `chat` that the chat template marks by `{% generation %}`, else 0."""
+        made = self._chatted(several, template, return_assistant_tokens_mask=True)
+        return [np.array(mask, np.int64) for mask in made["assistant_masks"]]
+
+    def _chatted(
+        self, several: Sequence[Messages], template: Mapping[str, Any], **how: bool
+    ) -> Any:
+        """What the chat template makes of conversations, with these arguments."""
         try:
-            ids = self._of.apply_chat_template(
-                messages,
-                add_generation_prompt=begins == "answer",
-                continue_final_message=begins == "more",
-                tokenize=True,
-                return_dict=False,
-                **template,
+            return self._of.apply_chat_template(
+                list(several), tokenize=True, return_dict=True, **how, **template
             )
-        except (
-            Exception
-        ) as error:  # of jinja, transformers and templates that refuse a conversation
+        # of jinja, transformers and templates that refuse a conversation
+        except Exception as error:
             raise ConfigError(f"the chat template of tokenizer={self.folder}: {error}") from error
-        return np.array(ids, np.int64)
+
+    def template_of(self, template: Mapping[str, Any]) -> str:
+        """The chat template of conversations with these arguments."""
+        try:
+            return str(self._of.get_chat_template(tools=template.get("tools")))
+        except ValueError as error:
+            raise ConfigError(f"tokenizer={self.folder}: {error}") from error
+
+    def is_special(self, token: int) -> bool:
+        """Whether a token is none of texts."""
+        return token in self._of.added_tokens_decoder
+
+    def name_of(self, token: int) -> str:
+        """What messages call a token: its text and its number."""
+        return f"{self._text([token], skip=False)!r} (token {token})"
+
+
+class Ask(NamedTuple):
+    """A text, with its end or without, or a conversation, of which there are to be tokens."""
+
+    said: Any
+    how: Literal["text", "ended", "answer", "more", "", "generated"]
+    template: Mapping[str, Any]  # further arguments of the chat template
+
+
+def tokens_of(codec: Codec, asks: Sequence[Ask]) -> list[NDArray[np.int64]]:
+    """The tokens of each; `generated` are those of `Tokenizer.generated_all`.
+
+    A tokenizer is asked for all of a kind at once.
+    """
+    if not isinstance(codec, Tokenizer):
+        return [
+            codec.encode(ask.said, end=ask.how == "ended")
+            if isinstance(ask.said, str)
+            else codec.chat(ask.said, "", ask.template)
+            for ask in asks
+        ]
+    kinds: dict[tuple[str, str], list[int]] = {}
+    for i, ask in enumerate(asks):
+        kinds.setdefault((ask.how, json.dumps(ask.template, sort_keys=True)), []).append(i)
+    found: dict[int, NDArray[np.int64]] = {}
+    for (how, _), at in kinds.items():
+        said, template = [asks[i].said for i in at], asks[at[0]].template
+        if how in ("text", "ended"):
+            made = codec.encode_all(said, how == "ended")
+        elif how == "generated":
+            made = codec.generated_all(said, template)
+        else:
+            made = codec.chat_all(said, how, template)
+        found |= dict(zip(at, made, strict=True))
+    return [found[i] for i in range(len(asks))]
 
 
 def _up_to(ids: Ids, ends: tuple[int, ...]) -> list[int]:

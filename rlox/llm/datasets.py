@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from itertools import takewhile
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,28 +15,16 @@ from numpy.typing import NDArray
 
 from rlox._core import Stream
 from rlox.errors import ConfigError
-from rlox.llm.codecs import Codec
+from rlox.llm.codecs import Ask, Codec, Messages, tokens_of
 from rlox.llm.prompts import Prompt, cut, learned_after
+from rlox.llm.rows import WHOLE, answer_of, read_row, template_of
 from rlox.llm.tasks import is_held_out
+from rlox.llm.turns import ONLY, assistant_mask, turn_asks
 
 __all__ = ["DatasetPrompts", "Row", "TextDataset"]
 
-# The columns of each kind of row; a value is a text, or messages {"role": ..., "content": ...}.
-KINDS = (
-    ("messages",),
-    ("text",),
-    ("prompt", "completion"),
-    ("prompt", "chosen", "rejected"),
-    ("chosen", "rejected"),
-    ("prompt",),
-)
-WHOLE = (("messages",), ("text",))  # of which nothing is a prompt
-COLUMNS = frozenset(name for kind in KINDS for name in kind)
-ROLES = ("system", "user", "assistant", "tool", "developer")
-
-
-# What reward functions are handed under these names is something else.
-TAKEN = ("texts", "prompts", "completions")
+Ids = NDArray[np.int64]
+AT_ONCE = 1024  # rows that become tokens together
 
 
 class Row(NamedTuple):
@@ -58,24 +46,27 @@ class TextDataset:
 
     `messages` or `text` is learned from its second token on; a `completion` (or `chosen`, `rejected`) begins
     where tokens with it differ from those of the `prompt` alone, as TRL has it; a text gets an end. Reward
-    functions may ask for any column.
+    functions may ask for any column. With `assistant_only` tokens that the assistant of a conversation does
+    not say are marked as not learned.
     """
 
-    def __init__(self, path: Path, codec: Codec, key: str = "dataset") -> None:
+    def __init__(
+        self, path: Path, codec: Codec, key: str = "dataset", assistant_only: bool = False
+    ) -> None:
         self.path, self._key, self._codec = Path(path), key, codec
+        self._assistant_only = assistant_only
         try:
             data = self.path.read_bytes()
         except OSError as error:
             raise ConfigError(f"{key}={path}: {error.strerror or error}") from error
         self.digest = hashlib.sha256(data).hexdigest()
         self.kind: tuple[str, ...] = ()
-        self.rows = [
-            self._row(number, line)
-            for number, line in enumerate(data.split(b"\n"), 1)
-            if line.strip()
-        ]
-        if not self.rows:
+        lines = [(n, line) for n, line in enumerate(data.split(b"\n"), 1) if line.strip()]
+        if not lines:
             raise ConfigError(f"{key}={path} has no rows, expected JSON objects, one a line")
+        self.rows = [
+            row for i in range(0, len(lines), AT_ONCE) for row in self._part(lines[i : i + AT_ONCE])
+        ]
 
     def require_room(self, tokens: int | None, new: int) -> None:
         """`ConfigError` for a row that so many positions cannot hold, with `new` tokens to be written."""
@@ -107,121 +98,113 @@ class TextDataset:
                 f"{', '.join(other.kind)}"
             )
 
+    @property
+    def columns(self) -> frozenset[str]:
+        """The names that its rows have; a row may lack some."""
+        return frozenset[str]().union(*(row.prompt.columns or () for row in self.rows))
+
+    @property
+    def conversation(self) -> tuple[Messages, Mapping[str, Any]] | None:
+        """The first row up to its answer, and its arguments of the chat template; None of texts."""
+        prompt = self.rows[0].prompt
+        asked = _asked(prompt)
+        return None if isinstance(asked, str) else (asked, template_of(prompt.columns or {}))
+
     def _at(self, line: int) -> str:
         return f"{self._key}={self.path}, line {line}"
 
-    def _row(self, number: int, line: bytes) -> Row:
-        at = self._at(number)
+    def _part(self, lines: Sequence[tuple[int, bytes]]) -> list[Row]:
+        """Some rows, whose texts become tokens together: one by one that takes many times as long."""
+        read = [(number, self._columns_of(number, line)) for number, line in lines]
+        asks = [self._asked_of(number, row) for number, row in read]
         try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise ConfigError(f"{at} is no JSON: {error}") from error
-        there = tuple(sorted(COLUMNS & row.keys())) if isinstance(row, dict) else ()
-        kind = next((kind for kind in KINDS if tuple(sorted(kind)) == there), None)
-        if kind is None:
-            named = ", ".join(map(str, row)) or "none" if isinstance(row, dict) else ""
-            told = f"columns {named:.80}" if isinstance(row, dict) else "no object"
-            kinds = "; ".join(", ".join(names) for names in KINDS)
-            raise ConfigError(f"{at} has {told}, expected those of one of: {kinds}")
+            found = tokens_of(self._codec, [ask for of in asks for ask in of])
+        except (ConfigError, RecursionError, TypeError, ValueError):
+            each = (self._tokens(n, of) for (n, _), of in zip(read, asks, strict=True))
+            found = [ids for of in each for ids in of]  # or which line it is
+        rows, first = list[Row](), 0
+        for (number, row), of in zip(read, asks, strict=True):
+            rows.append(self._row(number, row, found[first : first + len(of)]))
+            first += len(of)
+        return rows
+
+    def _tokens(self, number: int, asks: Sequence[Ask]) -> list[Ids]:
+        with self._told(number):
+            return tokens_of(self._codec, asks)
+
+    @contextmanager
+    def _told(self, number: int) -> Iterator[None]:
+        """What is wrong with a line is told with its number."""
+        try:
+            yield
+        except (ConfigError, RecursionError, TypeError, ValueError) as error:
+            raise ConfigError(f"{self._at(number)}: {error}") from error
+
+    def _columns_of(self, number: int, line: bytes) -> dict[str, Any]:
+        """Those of a line, which is of the same kind as lines before it."""
+        kind, row = read_row(line, self._at(number), number == 1)
         self.kind = self.kind or kind
         if kind != self.kind:
             raise ConfigError(
-                f"{at} has columns {', '.join(kind)}, and lines before it {', '.join(self.kind)}"
+                f"{self._at(number)} has columns {', '.join(kind)}, and lines before it "
+                f"{', '.join(self.kind)}"
             )
-        for name in kind:
-            _require_text(f"{at}: {name}", row[name], conversation=name == "messages")
-        if len({isinstance(row[name], str) for name in kind}) > 1:
-            raise ConfigError(
-                f"{at}: {', '.join(kind)} are texts and messages, expected one of both"
-            )
-        if taken := next((name for name in TAKEN if name in row), None):
-            raise ConfigError(
-                f"{at}: a column {taken}, which reward functions have: call it otherwise"
-            )
-        try:
-            return Row(number, self._prompt(kind, row))
-        except (ConfigError, RecursionError, TypeError, ValueError) as error:
-            raise ConfigError(f"{at}: {error}") from error
+        return row
 
-    def _prompt(self, kind: tuple[str, ...], row: Mapping[str, Any]) -> Prompt:
-        if kind in WHOLE:
-            ids = self._ids(row[kind[0]], row)
-            return cut(ids[:1], [ids], None, row)
-        if kind == ("chosen", "rejected"):
-            begin = _common(row["chosen"], row["rejected"])
-            rest = {name: row[name][len(begin) :] for name in kind}
-            row = {**row, **rest, "prompt": begin}
-        prompt, answer = row["prompt"], _answer(row)
-        names = [name for name in ("completion", "chosen", "rejected") if name in row]
-        whole = [self._ids(prompt + row[name], row) for name in names]
-        if isinstance(prompt, str):
-            return cut(self._codec.encode(prompt), whole, answer, row)
-        more = prompt[-1]["role"] == "assistant"
-        asked = self._codec.chat(prompt, "answer", _template(row))
-        made = cut(asked, whole, answer, row)
-        if not more:
-            return made
-        # to be written on, where what is learned begins anew
-        begun = torch.from_numpy(self._codec.chat(prompt, "more", _template(row)))
-        return made._replace(ids=begun, before=learned_after(made))
+    def _asked_of(self, number: int, row: Mapping[str, Any]) -> list[Ask]:
+        """What there have to be tokens of: prompt, answers, and for an open prompt it as it is."""
+        with self._told(number):
+            template = template_of(row)
+            whole = [_whole(row, name) for name in self._answers(row)]
+            texts = isinstance(whole[0] if whole else row["prompt"], str)
+            asks = [Ask(said, "ended" if texts else "", template) for said in whole]
+            if self.kind not in WHOLE:
+                asks.append(Ask(row["prompt"], "text" if texts else "answer", template))
+                if not texts and _is_open(row["prompt"]):
+                    asks.append(Ask(row["prompt"], "more", template))
+            if self._assistant_only:
+                if texts:
+                    raise ConfigError(
+                        f"{ONLY}: these are texts, expected a conversation (messages)"
+                    )
+                asks += turn_asks(self._codec, whole[0], template) if whole else []
+            return asks
 
-    def _ids(self, text: Any, row: Mapping[str, Any]) -> NDArray[np.int64]:
-        """Of a text with its end, or of messages, which have their own."""
-        if isinstance(text, str):
-            return self._codec.encode(text, end=True)
-        return self._codec.chat(text, "", _template(row))
+    def _answers(self, row: Mapping[str, Any]) -> list[str]:
+        """The columns that end with what is learned."""
+        if self.kind in WHOLE:
+            return list(self.kind)
+        return [name for name in ("completion", "chosen", "rejected") if name in row]
 
-
-def _template(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What a row says to a chat template beside its messages; tools may be JSON."""
-    tools, more = row.get("tools"), row.get("chat_template_kwargs")
-    tools = json.loads(tools) if isinstance(tools, str) and tools else tools
-    if not isinstance(tools, list | None) or not isinstance(more, dict | None):
-        raise ConfigError("tools or chat_template_kwargs: expected a list, and an object")
-    return {**(more or {}), **({"tools": tools} if tools else {})}
+    def _row(self, number: int, row: Mapping[str, Any], found: list[Ids]) -> Row:
+        """A row, of the tokens that `_asked_of` asks for."""
+        with self._told(number):
+            count = len(self._answers(row))
+            whole, rest = found[:count], found[count:]
+            if self.kind in WHOLE:
+                made = cut(whole[0][:1], whole, None, row)
+            else:
+                made = cut(rest.pop(0), whole, answer_of(row), row)
+                if not isinstance(row["prompt"], str) and _is_open(row["prompt"]):
+                    # to be written on, where what is learned begins anew
+                    begun = torch.from_numpy(rest.pop(0))
+                    made = made._replace(ids=begun, before=learned_after(made))
+            if self._assistant_only and made.right is not None:
+                mask = torch.from_numpy(assistant_mask(whole[0], rest)[-len(made.right) :].copy())
+                if not mask.any():
+                    raise ConfigError(f"{ONLY}: nothing of the answer is the assistant's")
+                made = made._replace(learned=mask)
+            return Row(number, made)
 
 
-def _answer(row: Mapping[str, Any]) -> str | None:
-    """The text that is right, where a row says one."""
-    said = row.get("completion", row.get("answer"))
-    if isinstance(said, list) and said and _is_message(said[-1]):
-        said = said[-1].get("content")
-    if isinstance(said, int) and not isinstance(said, bool):
-        said = str(said)
-    return said if isinstance(said, str) else None
+def _whole(row: Mapping[str, Any], name: str) -> Any:
+    """An answer with its prompt, or all of a row that has none."""
+    return row["prompt"] + row[name] if "prompt" in row else row[name]
 
 
-def _common(one: Any, other: Any) -> Any:
-    """What two texts, or conversations, begin with; a text up to a word."""
-    same = list(takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
-    found = one[: len(same)]
-    if isinstance(found, str) and found.endswith(" "):
-        found = found[:-1]
-    if not found:
-        raise ConfigError("chosen and rejected begin with nothing that both have, a prompt")
-    return found
-
-
-def _require_text(at: str, value: Any, conversation: bool) -> None:
-    """A text, or messages."""
-    if isinstance(value, str) and not conversation:
-        if not value:
-            raise ConfigError(f"{at} is empty, expected a text")
-        return
-    good = isinstance(value, list) and value and all(_is_message(part) for part in value)
-    if not good:
-        raise ConfigError(
-            f"{at} is {value!r:.60}, expected {'' if conversation else 'a text, or '}messages "
-            '{"role": ..., "content": ...} of ' + ", ".join(ROLES)
-        )
-
-
-def _is_message(part: Any) -> bool:
-    return (
-        isinstance(part, dict)
-        and part.get("role") in ROLES
-        and ("content" in part or "tool_calls" in part)
-    )
+def _is_open(messages: Messages) -> bool:
+    """Whether a prompt ends with what its answer goes on with."""
+    return bool(messages[-1]["role"] == "assistant")
 
 
 class DatasetPrompts:
@@ -258,6 +241,8 @@ class DatasetPrompts:
         files = {"dataset": dataset.digest, "tokenizer": codec.digest, "whole": whole}
         self.digests: Mapping[str, Any] = files
         self.prompted = dataset.kind not in WHOLE
+        known = [of.columns for of in (dataset, held_out) if of is not None]
+        self.columns: Collection[str] = frozenset.intersection(*known)
         self._order: tuple[int, NDArray[np.int64]] = -1, np.empty(0, np.int64)
 
     def learned(self, first: int, count: int) -> list[Prompt]:

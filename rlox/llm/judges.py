@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping, Sequence
+import copy
+from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,14 +16,9 @@ from rlox.importing import failure
 from rlox.llm.codecs import Codec
 from rlox.llm.decoding import Completed
 from rlox.llm.prompts import Prompt
+from rlox.llm.reward_arguments import Arguments, RewardFunction
 
-__all__ = ["AnswerJudge", "FunctionJudge", "Judge", "Judges", "RewardFunction"]
-
-# (completions, prompts) -> a number for each; tokens of a completion up to its end, prompts `[B, P]`, or a
-# list where they have different lengths. What else it takes by name it gets: `texts`, the completions as
-# texts, and columns of the prompts, a list of each.
-RewardFunction = Callable[..., Sequence[Any]]
-OPEN = inspect.Parameter.VAR_KEYWORD
+__all__ = ["AnswerJudge", "FunctionJudge", "Judge", "Judges"]
 
 
 class Judge(Protocol):
@@ -70,12 +65,27 @@ def _given(prompts: Sequence[Prompt]) -> Any:
 
 
 class FunctionJudge:
-    """Functions of the user's, by the names that messages call them; `codec` makes texts of completions."""
+    """Functions of the user's; each parameter is filled by its name.
+
+    Parameters
+    ----------
+    functions : each with the name that messages call it
+    codec : makes texts of completions; None: there are no texts
+    columns : that prompts have, of a task or a file; None: not known, as of a file that is gone
+
+    Raises `ConfigError` for a function that asks for what there is not.
+    """
 
     def __init__(
-        self, functions: Sequence[tuple[str, RewardFunction]], codec: Codec | None = None
+        self,
+        functions: Sequence[tuple[str, RewardFunction]],
+        codec: Codec | None = None,
+        columns: Collection[str] | None = (),
     ) -> None:
-        self._functions, self._codec = functions, codec
+        self._functions, self._codec, self._columns = functions, codec, columns
+        self._handed = ["completions", "prompts", *(["texts"] if codec else [])]
+        for name, function in functions if columns is not None else ():
+            Arguments(name, function, {*self._handed, *(columns or ())})
 
     def __call__(self, prompts: Sequence[Prompt], written: Completed) -> NDArray[np.float64]:
         """`[B, F]`, a column of each function."""
@@ -88,70 +98,51 @@ class FunctionJudge:
     def _asked(
         self, name: str, function: RewardFunction, rows: list[Tensor], prompts: Sequence[Prompt]
     ) -> NDArray[np.float64]:
-        texts = any(of.name == "texts" or of.kind is OPEN for of in _taken(function))
-        more = _by_name(name, function, self._columns(rows if texts else [], prompts))
-        both = {"completions": rows, "prompts": _given(prompts)}
-        named = [of.name for of in _taken(function)[:2]] == ["prompts", "completions"]
+        arguments = Arguments(name, function, {*self._handed, *self._columns_of(prompts)})
+        values = {of: self._value(of, rows, prompts) for of in arguments.names}
         try:
-            # as TRL has them, the other way round
-            said = function(**both, **more) if named else function(*both.values(), **more)
+            said = arguments.call(function, values)
         except RloxError:
             raise
         except Exception as error:
             raise ConfigError(f"reward {name} fails: {failure(error)}") from error
-        try:
-            found = np.array([np.nan if r is None else float(r) for r in said], np.float64)
-            strange = [r for r, x in zip(said, found, strict=True) if r is not None and np.isnan(x)]
-        except (OverflowError, TypeError, ValueError) as error:
-            raise ConfigError(
-                f"reward {name} returned {said!r:.80}, expected a number, or None, for each completion"
-            ) from error
-        if strange:
-            raise ConfigError(
-                f"reward {name} returned nan, expected a finite number, or None for none"
-            )
-        if len(found) != len(rows):
-            raise ShapeError(
-                f"reward {name} returned {len(found)} numbers for {len(rows)} completions, expected one each"
-            )
-        if np.isinf(found).any():
-            raise ConfigError(
-                f"reward {name} returned {found[np.isinf(found)][0]}, expected a finite number"
-            )
-        return found
+        return _numbers(name, said, len(rows))
 
-    def _columns(self, rows: list[Tensor], prompts: Sequence[Prompt]) -> dict[str, list[Any]]:
-        """What a function may ask for by name: texts of the completions, and what is known of the prompts."""
-        known = [prompt.columns or {} for prompt in prompts]
-        columns = {name: [of.get(name) for of in known] for name in sorted(set().union(*known))}
-        if self._codec is not None:
-            columns["texts"] = [self._codec.decode(row.numpy()) for row in rows]
-        return columns
+    def _columns_of(self, prompts: Sequence[Prompt]) -> Collection[str]:
+        """The columns of these prompts: prompts that were handed over have none."""
+        known = [prompt.columns for prompt in prompts if prompt.columns is not None]
+        if len(known) < len(prompts):
+            return ()
+        return self._columns if self._columns is not None else set().union(*known)
+
+    def _value(self, name: str, rows: list[Tensor], prompts: Sequence[Prompt]) -> Any:
+        """What stands under a name; the function may write to it."""
+        if name == "completions":
+            return rows
+        if name == "prompts":
+            return _given(prompts)
+        if name == "texts" and self._codec is not None:
+            return [self._codec.decode(row.numpy()) for row in rows]
+        return [copy.deepcopy((prompt.columns or {}).get(name)) for prompt in prompts]
 
 
-def _by_name(
-    name: str, function: RewardFunction, columns: Mapping[str, list[Any]]
-) -> dict[str, list[Any]]:
-    """Those columns that a function takes beside completions and prompts."""
-    taken = _taken(function)
-    if any(of.kind is OPEN for of in taken):
-        return dict(columns)
-    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    beside = [
-        of for i, of in enumerate(taken) if of.kind in kinds and (i > 1 or of.kind is kinds[1])
-    ]
-    for of in beside:
-        if of.default is inspect.Parameter.empty and of.name not in columns:
-            raise ConfigError(
-                f"reward {name} asks for {of.name}, and there is {', '.join(columns) or 'nothing'} besides "
-                "completions and prompts"
-            )
-    return {of.name: columns[of.name] for of in beside if of.name in columns}
-
-
-def _taken(function: RewardFunction) -> Sequence[inspect.Parameter]:
-    """What a function takes; nothing is known of a builtin."""
+def _numbers(name: str, said: Any, count: int) -> NDArray[np.float64]:
+    """The rewards of so many completions that a function returned; NaN where it said None."""
     try:
-        return list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):
-        return []
+        found = np.array([np.nan if r is None else float(r) for r in said], np.float64)
+        strange = [r for r, x in zip(said, found, strict=True) if r is not None and np.isnan(x)]
+    except (OverflowError, TypeError, ValueError) as error:
+        raise ConfigError(
+            f"reward {name} returned {said!r:.80}, expected a number, or None, for each completion"
+        ) from error
+    if strange:
+        raise ConfigError(f"reward {name} returned nan, expected a finite number, or None for none")
+    if len(found) != count:
+        raise ShapeError(
+            f"reward {name} returned {len(found)} numbers for {count} completions, expected one each"
+        )
+    if np.isinf(found).any():
+        raise ConfigError(
+            f"reward {name} returned {found[np.isinf(found)][0]}, expected a finite number"
+        )
+    return found

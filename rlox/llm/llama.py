@@ -114,6 +114,7 @@ class Llama(nn.Module):
     def __init__(self, size: LlamaSize) -> None:
         super().__init__()
         self.size = size
+        self.ends: tuple[int, ...] = ()  # tokens that end a text, by the files that it came from
         self.model = _Body(size)
         self.lm_head = nn.Linear(size.hidden_size, size.vocab_size, bias=False)
         if size.tie_word_embeddings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from rlox.llm.models import TextModel
 
 __all__ = ["Packed", "Packing", "can_pack", "packed"]
+
+NEAR = 1e-4  # that log-probabilities of float32 have to be to those of a sequence alone
+# Names of layers with a state; those that convolve are known by their convolutions.
+STATES = re.compile(r"Mamba|SSM|Recurrent|Rwkv|Lightning|Delta|LSTM")
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,22 @@ def packed(sequences: Sequence[Tensor]) -> Packed:
 
 def can_pack(module: nn.Module) -> bool:
     """Whether sequences can be told apart to a model: a `Llama`, or one of transformers that takes places."""
-    return is_known(module) and {"attention_mask", "position_ids"} <= names_taken(module)
+    told = {"attention_mask", "position_ids"} <= names_taken(module)
+    return is_known(module) and told and not _running_on(module)
+
+
+def _running_on(module: nn.Module) -> str:
+    """The kind of a layer that goes on from one sequence into the next, whatever a mask says; else empty.
+
+    Those are convolutions over tokens, and layers with a state.
+    """
+    for part in module.modules():
+        kind, inside = type(part).__name__, part.children()
+        if STATES.search(kind) or any(
+            isinstance(of, nn.Conv1d) and of.kernel_size != (1,) for of in inside
+        ):
+            return kind
+    return ""
 
 
 class Packing:
@@ -71,11 +91,15 @@ class Packing:
 
     def __init__(self, module: nn.Module, bf16: bool) -> None:
         self._name, self._bf16 = type(module).__name__, bf16
+        if layer := _running_on(module):
+            raise self._no(f"has layers ({layer}) that run on from one sequence into the next")
         if not can_pack(module):
             raise self._no(
                 "may not keep sequences apart, expected a Llama, or a model of transformers that takes "
                 "position_ids"
             )
+        halves = {p.dtype for p in module.parameters()} & {torch.bfloat16, torch.float16}
+        self._near = 0.3 if halves else NEAR
         self._seen_apart = False
 
     def __call__(
@@ -126,6 +150,10 @@ class Packing:
         """Once: `ConfigError` where sequences side by side are not what they are alone."""
         shared = [] if self._seen_apart else laid.shared()
         longest = max(range(len(rows)), key=lambda i: len(rows[i]))
+        if shared and self._bf16:  # whose rounding hides what is seen
+            model = type(model)(model.module)
+            with torch.no_grad():
+                said = _scored(model, laid, temperature, False)
         for i in [*shared, longest] if shared else []:
             if len(rows[i]) == 1:
                 continue
@@ -133,7 +161,7 @@ class Packing:
             with torch.no_grad():
                 (alone,) = model.log_probs(rows[i][None].to(model.device), 1, None, temperature)
             found = said[row, begin : begin + len(rows[i]) - 1]
-            if not torch.allclose(found, alone, atol=0.3 if self._bf16 else 1e-3, rtol=1e-2):
+            if not torch.allclose(found, alone, atol=self._near, rtol=0.0):
                 apart = float((found - alone).abs().max())
                 raise self._no(
                     f"does not keep sequences apart (log-probabilities differ by {apart:.2g})"

@@ -16,10 +16,11 @@ from rlox.disk import replace_file
 from rlox.errors import CheckpointError, ConfigError, MissingExtraError
 from rlox.llm.adapters import has_adapters, save_adapters
 from rlox.llm.llama import Llama
-from rlox.llm.saved import CONFIG, is_llama, load_llama, save_llama
+from rlox.llm.saved import CONFIG, GENERATION, is_llama, load_llama, save_llama, token_ids
 
 __all__ = [
     "HERE",
+    "ends_of",
     "is_model",
     "is_tokenizer",
     "load_model",
@@ -30,7 +31,6 @@ __all__ = [
 
 # What is asked of transformers each time.
 HERE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-GENERATION = "generation_config.json"
 TOKENIZERS = ("tokenizer.json", "tokenizer_config.json")
 
 
@@ -127,6 +127,23 @@ def room_of(module: nn.Module) -> int | None:
     return found
 
 
+def ends_of(module: nn.Module) -> tuple[int, ...]:
+    """The tokens that end a text by a model itself, those of its vocabulary, each once.
+
+    Of a Llama those of its files; of a model of transformers the `eos_token_id` of its generation_config and
+    of its config, as its `generate` has them.
+    """
+    config = getattr(module, "config", None)
+    about = [getattr(module, "generation_config", None), config]
+    about.append(getattr(config, "text_config", None))
+    told = [] if not isinstance(module, Llama) else list(module.ends)
+    for part in about:
+        told += token_ids(getattr(part, "eos_token_id", None), f"{type(module).__name__}: eos")
+    known = getattr(module, "size", None) or config
+    tokens = getattr(known, "vocab_size", None)
+    return tuple(t for t in dict.fromkeys(told) if not isinstance(tokens, int) or t < tokens)
+
+
 def save_model(
     module: nn.Module,
     folder: Path,
@@ -140,7 +157,8 @@ def save_model(
     if has_adapters(module) and not callable(getattr(own, "get_base_model", None)):
         save_adapters(module, folder, base)
     elif isinstance(module, Llama):
-        save_llama(module, folder, eos=eos, pad=pad, bos=bos)
+        known = module.ends if set(module.ends) == set(eos) else eos  # in the order of its files
+        save_llama(module, folder, eos=known, pad=pad, bos=bos)
         if base is not None and (Path(base) / GENERATION).is_file():  # how it is meant to write
             replace_file(folder / GENERATION, (Path(base) / GENERATION).read_bytes())
     elif callable(getattr(own, "save_pretrained", None)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -20,6 +20,7 @@ __all__ = [
     "Prompt",
     "Prompts",
     "TaskPrompts",
+    "agreeing",
     "cut",
     "learned_after",
     "rows_of",
@@ -37,6 +38,7 @@ class Prompt(NamedTuple):
         None  # what both stand behind, where tokens merge over the end of the prompt
     )
     columns: Mapping[str, Any] | None = None  # what reward functions may ask for by name
+    learned: Tensor | None = None  # bool [A], the tokens of `right` that are learned; None: all
 
 
 def learned_after(prompt: Prompt) -> Tensor:
@@ -53,7 +55,7 @@ def cut(
     """A prompt, and its answers from where the tokens of all cease to agree, of one token at least."""
     if not len(ids):
         raise ConfigError("no tokens, expected at least one of a prompt")
-    at = max(1, min([len(ids), *(_agreeing(ids, other) for other in whole)]))
+    at = max(1, min([len(ids), *(agreeing(ids, other) for other in whole)]))
     if any(len(other) <= at for other in whole):
         raise ConfigError("an answer without a token, expected at least one")
     right, wrong, *_ = [*(torch.from_numpy(other[at:].copy()) for other in whole), None, None]
@@ -61,7 +63,8 @@ def cut(
     return Prompt(torch.from_numpy(ids), answer, right, wrong, before, columns)
 
 
-def _agreeing(one: NDArray[np.int64], other: NDArray[np.int64]) -> int:
+def agreeing(one: NDArray[np.int64], other: NDArray[np.int64]) -> int:
+    """How many tokens both begin with."""
     width = min(len(one), len(other))
     differs = np.flatnonzero(one[:width] != other[:width])
     return int(differs[0]) if len(differs) else width
@@ -75,6 +78,7 @@ class Prompts(Protocol):
         str, Any
     ]  # of the dataset and tokenizer that they are from, and whether it is the whole
     prompted: bool  # whether they are prompts, not whole texts
+    columns: Collection[str]  # what reward functions may ask for by name
 
     def learned(self, first: int, count: int) -> list[Prompt]:
         """Those with the numbers from `first` on, to learn from."""
@@ -90,6 +94,7 @@ class TaskPrompts:
     """A task's, without end; those to evaluate by are never among them."""
 
     prompted = True
+    columns: Collection[str] = Example._fields
 
     def __init__(self, task: Task, seed: int, codec: Codec | None = None) -> None:
         self._task, self._seed = task, seed

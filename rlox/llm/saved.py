@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,21 @@ from rlox.disk import replace_file
 from rlox.errors import CheckpointError, ConfigError
 from rlox.llm.llama import Llama, LlamaSize
 
-__all__ = ["CONFIG", "is_llama", "load_llama", "save_llama"]
+__all__ = [
+    "CONFIG",
+    "GENERATION",
+    "ends_in",
+    "is_llama",
+    "load_llama",
+    "of_adapters",
+    "save_llama",
+    "token_ids",
+]
 
 CONFIG, WEIGHTS, KIND = "config.json", "model.safetensors", "LlamaForCausalLM"
+GENERATION, ADAPTERS = "generation_config.json", "adapter_config.json"
 INDEX = "model.safetensors.index.json"  # of a model in several files
-TIED = "lm_head.weight"
+FIRST, LAST = "model.embed_tokens.weight", "lm_head.weight"
 # What changes the function and is not here, with the values that are.
 ONLY: dict[str, tuple[Any, ...]] = {
     "attention_dropout": (None, 0, 0.0),
@@ -47,7 +57,7 @@ def save_llama(
         name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()
     }
     if model.size.tie_word_embeddings:
-        del weights[TIED]
+        del weights[LAST]
     dtype = str(model.lm_head.weight.dtype).removeprefix("torch.")
     about = {"architectures": [KIND], "model_type": "llama", "hidden_act": "silu", "dtype": dtype}
     tokens = {
@@ -71,10 +81,16 @@ def load_llama(folder: Path) -> Llama:
             f"{folder} is no model with {CONFIG} and {WEIGHTS}: {error}"
         ) from error
     size = _size(folder, about)
-    if size.tie_word_embeddings and "model.embed_tokens.weight" in weights:
-        weights[TIED] = weights["model.embed_tokens.weight"]
+    if size.tie_word_embeddings:
+        # as transformers has it, which follows the weights where config.json says otherwise
+        there = [weights[name] for name in (FIRST, LAST) if name in weights]
+        if len(there) == 1:
+            weights |= {FIRST: there[0], LAST: there[0]}
+        elif there and not torch.equal(*there):
+            size = replace(size, tie_word_embeddings=False)
     with torch.device("meta"):
         model = Llama(size)
+    model.ends = ends_in(folder)
     try:
         model.load_state_dict(weights, assign=True)
     except RuntimeError as error:
@@ -82,6 +98,42 @@ def load_llama(folder: Path) -> Llama:
     if size.tie_word_embeddings:
         model.lm_head.weight = model.model.embed_tokens.weight
     return model
+
+
+def ends_in(folder: Path) -> tuple[int, ...]:
+    """The tokens that end a text by generation_config.json and config.json, each once, in this order."""
+    found: list[int] = []
+    for name in (GENERATION, CONFIG):
+        path = Path(folder) / name
+        if not path.is_file():
+            continue
+        try:
+            about = json.loads(path.read_bytes())
+        except ValueError as error:
+            raise CheckpointError(f"{path} is no JSON: {error}") from error
+        for part in (about, about.get("text_config") if isinstance(about, dict) else None):
+            if isinstance(part, dict):
+                found += token_ids(part.get("eos_token_id"), f"{path}: eos_token_id")
+    return tuple(dict.fromkeys(found))
+
+
+def of_adapters(folder: Path) -> str:
+    """What is told of a folder that peft wrote; empty of others."""
+    if not (Path(folder) / ADAPTERS).is_file():
+        return ""
+    return (
+        f"; it has adapters ({ADAPTERS}), no model: merge them into theirs (in peft merge_and_unload(), then "
+        "save_pretrained)"
+    )
+
+
+def token_ids(value: Any, name: str) -> list[int]:
+    """What files write as a number, a list or null; `CheckpointError` for anything else."""
+    several = value if isinstance(value, list | tuple) else [] if value is None else [value]
+    for token in several:
+        if isinstance(token, bool) or not isinstance(token, int):
+            raise CheckpointError(f"{name}={value!r:.60}, expected a token id or a list of some")
+    return [token for token in several if token >= 0]
 
 
 def _weights(folder: Path) -> dict[str, Any]:
@@ -104,7 +156,9 @@ def is_llama(folder: Path) -> bool:
     try:
         about = json.loads((folder / CONFIG).read_bytes())
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{folder / CONFIG} is no JSON: {error}") from error
+        raise CheckpointError(
+            f"{folder / CONFIG} is no JSON: {error}{of_adapters(folder)}"
+        ) from error
     return _is_llama(about) and not _otherwise(about)
 
 

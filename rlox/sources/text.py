@@ -200,7 +200,10 @@ class PairSource(TextSource[Pairs]):
 
 def answers_to(prompts: list[Prompt]) -> Answers:
     """The right answers of prompts, each with its end; `ConfigError` where one has none."""
-    return answers_of([learned_after(p) for p in prompts], [_right(p) for p in prompts])
+    marks = [p.learned for p in prompts if p.learned is not None]
+    return answers_of(
+        [learned_after(p) for p in prompts], [_right(p) for p in prompts], marks or None
+    )
 
 
 def pairs_of(where: Prompts, prompts: list[Prompt], numbers: NDArray[np.int64]) -> Pairs:

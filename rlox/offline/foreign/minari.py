@@ -113,7 +113,8 @@ def _tree(group: Group, name: str, space: spaces.Space[Any], rows: int) -> Any:
     found = group.column(name)
     shape = (rows, *(space.shape or ()))
     if found.shape != shape:
-        hint = "; JPEG images are not read" if found.dtype.kind == "O" or found.ndim == 2 else ""
+        coded = len(space.shape or ()) == 3 and (found.dtype.kind in "OSV" or found.ndim <= 2)
+        hint = "; these are images as JPEG files, which are not read: write pixels" if coded else ""
         raise Damage(f"{group.name}/{name} has shape {found.shape}, expected {shape}{hint}")
     return found
 

@@ -125,12 +125,22 @@ def test_a_checkpoint_says_which_object_it_needs(given: Any, said: str, tmp_path
 
 
 def test_rewards_that_a_command_named_are_given_again_in_python(tmp_path: Path) -> None:
-    made = GRPO(Words(), rewards=("math:fsum",))  # a function that is imported
+    made = GRPO(Words(), rewards=("helpers.words:ended",))  # a function that is imported
     made.save(tmp_path / "saved")
-    with pytest.raises(ConfigError, match=r"names code: algo\.rewards=math:fsum"):
+    with pytest.raises(ConfigError, match=r"names code: algo\.rewards=helpers\.words:ended"):
         GRPO.from_checkpoint(tmp_path / "saved", Words())
     again = GRPO.from_checkpoint(tmp_path / "saved", Words(), reward_fn=low)
     assert again.train_step(PROMPTS)["samples"] == 3
+
+
+def test_a_preference_function_gets_the_arguments_that_are_configured_for_it() -> None:
+    spec = {"name": "helpers.words:preferred", "which": 1}
+    made = OnlineDPO(Words(), preference=spec)
+    assert made.learner._preference([0, 1, 2]) == [1, 1, 1]
+    with pytest.raises(
+        ConfigError, match=r"algo.preference=helpers.words:preferred takes no first"
+    ):
+        OnlineDPO(Words(), preference={"name": "helpers.words:preferred", "first": 1})
 
 
 def test_a_reference_of_the_users_own_is_given_again_and_no_other(tmp_path: Path) -> None:

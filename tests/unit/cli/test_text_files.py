@@ -282,3 +282,41 @@ def test_rlox_train_refuses_text_files_models_and_rewards_that_do_not_fit(
     ran = cli("train", *([] if "algo=" in line else ["algo=sft"]), *line.split(), *small)
     assert ran.code == 2, ran.out
     assert REFUSED[line] in ran.err
+
+
+def test_a_relative_path_that_is_not_there_says_where_it_is_looked_for(
+    cli: Cli, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = ("algo=sft", "env=text", "dataset=chat.jsonl", "model=model", *SMALL)
+    assert cli("train", *given, "hydra.run.dir=run").code == 0
+    (files / "elsewhere").mkdir()
+    monkeypatch.chdir(files / "elsewhere")
+    where = f"(looked for in {files / 'elsewhere'})"
+    for command in (("resume", "../run", "total_steps=24"), ("evaluate", "../run")):
+        ran = cli(*command)
+        assert ran.code == 2
+        assert where in ran.err
+        ran = cli(*command, "model=../model", "dataset=no.jsonl")
+        assert ran.code == 2
+        assert "dataset=no.jsonl: there is no such file" in ran.err and where in ran.err
+    ran = cli("train", *given, "tokenizer=tokens", "model=../model", "dataset=../chat.jsonl")
+    assert ran.code == 2
+    assert (
+        f"tokenizer=tokens: expected a folder with tokenizer.json, as save_pretrained writes one {where}"
+        in (ran.err)
+    )
+
+
+def test_a_sweep_over_files_takes_a_comma_in_a_name_that_is_in_quotes(
+    cli: Cli, files: Path
+) -> None:
+    (files / "pairs.jsonl").rename(files / "a,b.jsonl")
+    (files / "sums.jsonl").unlink()
+    lines = "".join(json.dumps(ROWS["pairs"](i)) + "\n" for i in range(40))
+    (files / "c.jsonl").write_text(lines)
+    given = ("algo=sft", "env=text", *SMALL, "hydra.sweep.dir=sweep")
+    ran = cli("sweep", *given, 'dataset="a,b.jsonl",c.jsonl')
+    assert ran.code == 0, ran.err
+    configs = sorted((files / "sweep").glob("*/config.yaml"))
+    named = {line for of in configs for line in of.read_text().splitlines() if "dataset:" in line}
+    assert named == {"dataset: a,b.jsonl", "eval_dataset: null", "dataset: c.jsonl"}

@@ -33,6 +33,7 @@ WRITING: dict[str, dict[str, Any]] = {
     "grpo over the batch": {"scale_rewards": "batch", "loss_type": "dr_grpo", "max_grad_norm": 0.1},
     "gspo": {"loss_type": "gspo", "kl_coef": 0.0, "n_epochs": 2, "clip_eps": 0.01},
     "bnpo without what was cut off": {"loss_type": "bnpo", "mask_truncated": True},
+    "gspo in parts": {"loss_type": "gspo", "accumulate": 3, "minibatches": 2, "clip_eps": 0.01},
 }
 CASES: dict[str, Any] = {
     **{
@@ -43,6 +44,8 @@ CASES: dict[str, Any] = {
     "online_dpo": lambda: OnlineDPO(Words(), Words(1), reward_fn=low, **OF),
     "dpo": lambda: DPO(Words(), Words(1), learning_rate=0.02),
     "sft": lambda: SFT(Words(), learning_rate=0.02),
+    "sft in parts": lambda: SFT(Words(), learning_rate=0.02, accumulate=2),
+    "rloo in parts": lambda: RLOO(Words(), Words(1), low, accumulate=2, **OF),
 }
 
 

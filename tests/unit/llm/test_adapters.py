@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -202,3 +204,26 @@ def test_a_server_is_given_adapters_alone(base: Path) -> None:
 def test_sft_refuses_invalid_lora_settings_by_name(given: dict[str, object], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         SFT("tiny", task="copy", **given)  # type: ignore[arg-type]
+
+
+def test_adapters_in_a_tied_head_are_warned_of(tmp_path: Path) -> None:
+    tied = Llama(replace(SIZE, tie_word_embeddings=True))
+    with pytest.warns(
+        UserWarning, match="lora_target_modules has lm_head, whose weights are the em"
+    ):
+        add_adapters(tied, 2, 4.0, ["q_proj", "lm_head"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        add_adapters(Llama(SIZE), 2, 4.0, ["q_proj", "lm_head"])
+        add_adapters(Llama(replace(SIZE, tie_word_embeddings=True)), 2, 4.0)
+
+
+def test_a_folder_of_adapters_is_no_model_and_says_how_it_becomes_one(
+    base: Path, tmp_path: Path
+) -> None:
+    SFT(str(base), task="copy", lora_r=2).save_pretrained(tmp_path / "adapters")
+    told = r"it has adapters \(adapter_config.json\), no model: merge them into theirs"
+    with pytest.raises(ConfigError, match=f"model=.*adapters: expected tiny, or a folder .*{told}"):
+        SFT(tmp_path / "adapters", task="copy")
+    with pytest.raises(CheckpointError, match=told):
+        load_model(tmp_path / "adapters")

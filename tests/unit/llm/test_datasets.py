@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,37 @@ def test_a_text_dataset_names_the_number_of_a_malformed_line(line: str, tmp_path
     with pytest.raises(ConfigError) as told:
         TextDataset(path, Bytes())
     assert f"dataset={path}, {WRONG[line]}" in str(told.value)
+
+
+@pytest.mark.parametrize("depth", [101, 150, 900, 5_000, 200_000])
+def test_a_line_with_lists_deep_in_each_other_is_refused_by_its_number(
+    depth: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "d.jsonl"
+    path.write_text(f'{{"prompt": "a"}}\n{{"prompt": "b", "more": {depth * "[" + depth * "]"}}}\n')
+    with pytest.raises(ConfigError, match="line 2 has lists or objects more than 100 deep in each"):
+        TextDataset(path, Bytes())
+    path.write_text(f'{{"prompt": "b", "more": {90 * "[" + 90 * "]"}, "wide": [{"[]," * 200}[]]}}')
+    assert len(TextDataset(path, Bytes()).rows) == 1
+
+
+FORMATS = {
+    b"PAR1\x15\x04": r"is no JSON: .*; the file is Parquet: pandas.read_parquet\(FILE\).to_json\(OUT, ",
+    gzip.compress(
+        b'{"prompt": "a"}'
+    ): r"is no JSON: .*; the file is compressed \(gzip\): unpack it",
+    b"PK\x03\x04rest": r"is no JSON: .*; the file is compressed \(zip\): unpack it",
+}
+
+
+@pytest.mark.parametrize("begin", FORMATS, ids=["parquet", "gzip", "zip"])
+def test_a_dataset_of_another_format_is_told_what_makes_json_lines_of_it(
+    begin: bytes, tmp_path: Path
+) -> None:
+    path = tmp_path / "d.parquet"
+    path.write_bytes(begin)
+    with pytest.raises(ConfigError, match=f"line 1 {FORMATS[begin]}"):
+        TextDataset(path, Bytes())
 
 
 def test_a_text_dataset_refuses_missing_empty_and_too_long_rows_by_name(

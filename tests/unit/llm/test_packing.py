@@ -140,6 +140,59 @@ class Blind(Llama):
         return super().forward(input_ids, None, position_ids, **given)
 
 
+class Leaking(Llama):
+    """One that sees a little of its neighbours."""
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Any = None, position_ids: Any = None, **given: Any
+    ) -> Any:
+        apart = super().forward(input_ids, attention_mask, position_ids, **given)
+        if attention_mask is None or attention_mask.dim() < 3:
+            return apart
+        blind = super().forward(input_ids, None, position_ids, **given)
+        return apart._replace(logits=apart.logits + 3e-4 * (blind.logits - apart.logits))
+
+
+@pytest.mark.parametrize("bf16", [False, True])
+def test_a_model_that_lets_sequences_see_a_little_of_each_other_is_refused(bf16: bool) -> None:
+    leaking = Leaking(llama().size)
+    leaking.load_state_dict(llama().state_dict())
+    with pytest.raises(
+        ConfigError, match=r"Leaking does not keep sequences apart \(log-pro.* by 0.00"
+    ):
+        scored(TextModel(leaking, packing=True, bf16=bf16))
+    found, _ = scored(TextModel(llama(), packing=True, bf16=bf16))
+    assert torch.isfinite(found).all()
+
+
+SMALL = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
+HEADS = {"num_attention_heads": 4, "num_key_value_heads": 2}
+MIXED: dict[str, tuple[dict[str, Any], str]] = {
+    "lfm2": ({"layer_types": ["conv", "full_attention"]}, "Lfm2ShortConv"),
+    "jamba": ({"num_experts": 2}, "JambaMamba"),
+    "minimax": ({"head_dim": 8, "num_local_experts": 2}, "MiniMaxLightningAttention"),
+    "qwen3_next": ({"head_dim": 8, "num_experts": 2}, "Qwen3NextGatedDeltaNet"),
+    "recurrent_gemma": ({"lru_width": 32}, "RecurrentGemma"),
+    "bamba": ({"mamba_n_heads": 4, "mamba_d_head": 16}, "Bamba"),
+}
+
+
+@pytest.mark.parametrize("kind", MIXED)
+def test_kinds_with_convolutions_or_states_are_refused_before_anything_is_packed(kind: str) -> None:
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    more, layer = MIXED[kind]
+    with torch.device("meta"):
+        made = AutoModelForCausalLM.from_config(
+            AutoConfig.for_model(kind, **SMALL, **HEADS, **more)
+        )
+    told = (
+        rf"packing=true: \w+ has layers \({layer}\w*\) that run on from one sequence into the next"
+    )
+    with pytest.raises(ConfigError, match=told):
+        TextModel(made, packing=True)
+
+
 def test_a_model_that_lets_sequences_see_each_other_is_refused() -> None:
     blind = Blind(llama().size)
     blind.load_state_dict(llama().state_dict())

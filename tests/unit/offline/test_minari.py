@@ -14,7 +14,7 @@ from helpers.foreign import columns, dataset, spaces_said
 from minari import MinariDataset
 
 from rlox.envs.spaces import ObservationCodec
-from rlox.errors import CheckpointError, ConfigError
+from rlox.errors import CheckpointError, ConfigError, RloxError
 from rlox.offline import converted, exported
 from rlox.offline.foreign import bounds, minari
 from rlox.runs.record import dataset_of
@@ -128,3 +128,24 @@ def test_a_half_written_minari_dataset_is_refused(tmp_path: Path) -> None:
     meta.write_text(json.dumps(json.loads(meta.read_text()) | {"total_episodes": 9}))
     with pytest.raises(CheckpointError, match=r"has 5 episodes, metadata\.json says 9"):
         converted(tmp_path / "m", tmp_path / "b")
+
+
+@pytest.mark.parametrize("pictures", [True, False])
+def test_observations_of_another_shape_are_called_jpeg_files_only_where_they_may_be(
+    pictures: bool, tmp_path: Path
+) -> None:
+    exported(dataset(tmp_path / "a"), tmp_path / "m", "minari")
+    meta = tmp_path / "m/data/metadata.json"
+    said = json.loads(meta.read_text())
+    space = spaces.Box(0, 255, (4, 4, 3), np.uint8) if pictures else spaces.Box(-9, 9, (3,))
+    said |= spaces_said(space, spaces.Box(-1, 1, (2,)))
+    del said["rlox"]
+    meta.write_text(json.dumps(said))
+    with h5py.File(tmp_path / "m/data/main_data.hdf5", "a") as file:
+        for number in range(5):
+            rows = len(file[f"episode_{number}/observations"])
+            del file[f"episode_{number}/observations"]
+            file[f"episode_{number}/observations"] = np.zeros((rows, 100), np.uint8)
+    with pytest.raises(RloxError, match=r"has shape .*100.*, expected") as told:
+        converted(tmp_path / "m", tmp_path / "b")
+    assert ("JPEG" in str(told.value)) == pictures

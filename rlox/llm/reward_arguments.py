@@ -1,0 +1,139 @@
+"""What a reward function of the user's is handed: each of its parameters is filled by its name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from torch import nn
+
+from rlox.configs.names import nearest
+from rlox.errors import ConfigError
+from rlox.llm.rows import COLUMNS, TAKEN
+
+__all__ = ["Arguments", "RewardFunction", "with_arguments"]
+
+# Returns a number, or None, for each completion.
+RewardFunction = Callable[..., Sequence[Any]]
+FORMS = (
+    "expected f(completions, prompts), f(completions, COLUMN), f(texts, COLUMN) or "
+    "f(completions, **kwargs), where COLUMN is the name of a column of the dataset"
+)
+ONE = inspect.Parameter.POSITIONAL_ONLY
+MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+OPEN = inspect.Parameter.VAR_KEYWORD
+# Names of a first parameter that is something else than completions.
+OTHERS = {*TAKEN[:2], *COLUMNS, "answer", "p"}
+
+
+class Arguments:
+    """The arguments of a reward function.
+
+    A parameter gets what has its name. Two parameters whose names say nothing, as in `lambda c, p`, get
+    completions and prompts. `**kwargs` get the rest. An argument that `functools.partial` has set, or that
+    is configured, stays as it is, whatever columns there are.
+
+    Parameters
+    ----------
+    label : the name of the function in messages
+    function : the function, or an object with `__call__`
+    known : the names of what can be handed over: `completions`, `prompts`, `texts`, columns
+
+    Raises `ConfigError` for a parameter without a default that is none of these, and for a function that
+    sees no completions.
+    """
+
+    def __init__(self, label: str, function: RewardFunction, known: Collection[str]) -> None:
+        parameters = _parameters(label, function)
+        fixed = set(function.keywords) if isinstance(function, partial) else set()
+        single = [of for of in parameters if of.kind not in MANY and of.name not in fixed]
+        needed = [of.name for of in single if of.default is inspect.Parameter.empty]
+        self._named = {of.name: of.name for of in single if of.name in known}
+        if missing := [name for name in needed if name not in known]:
+            if not _by_position(needed, known):
+                raise ConfigError(_asks_for(label, missing[0], known))
+            self._named |= dict(zip(needed, ("completions", "prompts"), strict=True))
+        self._in_order = [of.name for of in single if of.kind is ONE and of.name in self._named]
+        open_ = any(of.kind is OPEN for of in parameters)
+        rest = set(known) - set(self._named.values()) - fixed
+        self._rest = sorted(rest) if open_ else []
+        if not {"completions", "texts"} & self.names:
+            raise ConfigError(
+                f"reward {label} takes neither completions nor texts by name: {FORMS}"
+            )
+
+    @property
+    def names(self) -> set[str]:
+        """The names of what the function is handed."""
+        return {*self._named.values(), *self._rest}
+
+    def call(self, function: RewardFunction, values: Mapping[str, Any]) -> Any:
+        """What the function returns for `values`, which has all of `names`."""
+        in_order = [values[self._named[name]] for name in self._in_order]
+        named = {n: values[of] for n, of in self._named.items() if n not in self._in_order}
+        return function(*in_order, **named, **{name: values[name] for name in self._rest})
+
+
+def with_arguments(
+    label: str, function: RewardFunction, more: Mapping[str, Any], key: str
+) -> RewardFunction:
+    """The function with the arguments that are configured for it.
+
+    Raises `ConfigError` for one that it does not take, and for the name of what all functions are handed.
+    """
+    if not more:
+        return function
+    parameters = _parameters(label, function)
+    taken = [of.name for of in parameters if of.kind not in (*MANY, ONE)]
+    open_ = any(of.kind is OPEN for of in parameters)
+    for name in more:
+        if name in TAKEN:
+            raise ConfigError(
+                f"{key}={label}: {name} is what reward functions are handed, and no argument; call the "
+                "argument otherwise"
+            )
+        if name not in taken and not open_:
+            raise ConfigError(
+                f"{key}={label} takes no {name}, expected some of {', '.join(taken) or 'none'}"
+            )
+    return partial(function, **more)
+
+
+def _parameters(label: str, function: RewardFunction) -> Sequence[inspect.Parameter]:
+    """The parameters of a function; of a decorated one those that its decorator hands on."""
+    if inspect.isclass(function):
+        raise ConfigError(
+            f"reward {label} is a class, expected a function, or an object with __call__"
+        )
+    asked = function.forward if isinstance(function, nn.Module) else function
+    try:
+        # a decorator that changes the parameters says so by its own
+        own = list(inspect.signature(asked, follow_wrapped=False).parameters.values())
+        if any(of.kind is OPEN for of in own):
+            own = list(inspect.signature(asked).parameters.values())
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"reward {label} does not say its parameters ({error}): {FORMS}; write a function around it"
+        ) from error
+    return own
+
+
+def _by_position(needed: Sequence[str], known: Collection[str]) -> bool:
+    """Whether two names can be nothing else than completions and prompts, such as `c, p` and `rows, _`."""
+    if len(needed) != 2:
+        return False
+    first, second = needed
+    if first in OTHERS or {first, second} & set(known) - {"completions", "prompts"}:
+        return False
+    return second in ("p", "prompts") or second.startswith("_")
+
+
+def _asks_for(label: str, name: str, known: Collection[str]) -> str:
+    there = [*(n for n in TAKEN[::-1] if n in known), *sorted(set(known) - set(TAKEN))]
+    why = " (texts are of a task or a tokenizer)" if name == "texts" else ""
+    return (
+        f"reward {label} asks for {name}, and there is {', '.join(there)}{why}: "
+        f"{FORMS}{nearest(name, there)}"
+    )

@@ -1,0 +1,360 @@
+"""What each parameter of a reward function is handed, by its name, or how the function is refused."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from rlox.algorithms import GRPO, SFT
+from rlox.errors import ConfigError
+from rlox.llm import Characters
+from rlox.llm.decoding import Completed
+from rlox.llm.judges import FunctionJudge
+from rlox.llm.prompts import Prompt
+from rlox.llm.reward_arguments import with_arguments
+
+CODEC = Characters("abcd")
+WRITTEN = Completed(
+    torch.tensor([[2, 3, 1], [4, 1, 0]]),
+    torch.tensor([[True, True, True], [True, True, False]]),
+    torch.zeros(2, 3),
+    torch.tensor([True, True]),
+)
+COLUMNS: dict[str, list[Any]] = {
+    "prompt": ["a", "b"],
+    "solution": ["ab", "d"],
+    "answer": ["x", None],
+    "length": [7, 8],
+}
+PROMPTS = [
+    Prompt(torch.tensor([2 + i]), columns={name: of[i] for name, of in COLUMNS.items()})
+    for i in range(2)
+]
+HANDED: dict[str, Any] = {
+    "completions": [[2, 3, 1], [4, 1]],
+    "prompts": [[2], [3]],
+    "texts": ["ab", "c"],
+    **COLUMNS,
+}
+ALL = tuple(HANDED)
+
+
+class Seen(dict[str, Any]):
+    """What a function got, by the names of its parameters."""
+
+    def __call__(self, **got: Any) -> list[float]:
+        self.update(got)
+        return [0.0, 1.0]
+
+
+seen = Seen()
+
+
+class Called:
+    def __call__(self, completions: Any, solution: Any) -> list[float]:
+        return seen(completions=completions, solution=solution)
+
+    def method(self, texts: Any, answer: Any) -> list[float]:
+        return seen(texts=texts, answer=answer)
+
+    @staticmethod
+    def static(prompts: Any, completions: Any) -> list[float]:
+        return seen(prompts=prompts, completions=completions)
+
+    @classmethod
+    def of_class(cls, completions: Any) -> list[float]:
+        return seen(completions=completions)
+
+
+class Net(nn.Module):
+    def forward(self, completions: Any, solution: Any) -> list[float]:
+        return seen(completions=completions, solution=solution)
+
+
+def long(completions: Any, length: Any = 1) -> list[float]:
+    return seen(completions=completions, length=length)
+
+
+def timed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator that hands everything on."""
+
+    @functools.wraps(function)
+    def inner(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return inner
+
+
+def of_texts(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator with parameters of its own."""
+
+    @functools.wraps(function)
+    def inner(completions: Any, prompts: Any) -> Any:
+        return function(texts=completions, prompts=prompts)
+
+    return inner
+
+
+def open_ended(completions: Any, **kwargs: Any) -> list[float]:
+    return seen(completions=completions, **kwargs)
+
+
+# Parameters and what they are handed, or a part of the message.
+Expected = dict[str, Any] | str
+SIGNATURES: dict[str, tuple[Any, Expected]] = {
+    "f(completions, prompts)": (
+        lambda completions, prompts: seen(completions=completions, prompts=prompts),
+        {"completions": "completions", "prompts": "prompts"},
+    ),
+    "f(prompts, completions)": (
+        lambda prompts, completions: seen(completions=completions, prompts=prompts),
+        {"completions": "completions", "prompts": "prompts"},
+    ),
+    "f(completions, prompts, texts, answer)": (
+        lambda completions, prompts, texts, answer: seen(
+            completions=completions, prompts=prompts, texts=texts, answer=answer
+        ),
+        {name: name for name in ("completions", "prompts", "texts", "answer")},
+    ),
+    "f(completions, solution)": (
+        lambda completions, solution: seen(completions=completions, solution=solution),
+        {"completions": "completions", "solution": "solution"},
+    ),
+    "f(solution, completions)": (
+        lambda solution, completions: seen(completions=completions, solution=solution),
+        {"completions": "completions", "solution": "solution"},
+    ),
+    "f(texts, answer)": (
+        lambda texts, answer: seen(texts=texts, answer=answer),
+        {"texts": "texts", "answer": "answer"},
+    ),
+    "f(prompts, texts)": (
+        lambda prompts, texts: seen(prompts=prompts, texts=texts),
+        {"prompts": "prompts", "texts": "texts"},
+    ),
+    "f(completions, texts)": (
+        lambda completions, texts: seen(completions=completions, texts=texts),
+        {"completions": "completions", "texts": "texts"},
+    ),
+    "f(completions)": (
+        lambda completions: seen(completions=completions),
+        {"completions": "completions"},
+    ),
+    "f(texts)": (lambda texts: seen(texts=texts), {"texts": "texts"}),
+    "f(completions, prompt)": (
+        lambda completions, prompt: seen(completions=completions, prompt=prompt),
+        {"completions": "completions", "prompt": "prompt"},
+    ),
+    "f(completions, **kwargs)": (open_ended, {name: name for name in ALL}),
+    "f(completions, solution, **kwargs)": (
+        lambda completions, solution, **kwargs: seen(
+            completions=completions, solution=solution, **kwargs
+        ),
+        {name: name for name in ALL},
+    ),
+    "f(prompts, completions, **kwargs)": (
+        lambda prompts, completions, **kwargs: seen(
+            prompts=prompts, completions=completions, **kwargs
+        ),
+        {name: name for name in ALL},
+    ),
+    "f(**kwargs)": (lambda **kwargs: seen(**kwargs), {name: name for name in ALL}),
+    "f(*, completions, solution)": (
+        lambda *, completions, solution: seen(completions=completions, solution=solution),
+        {"completions": "completions", "solution": "solution"},
+    ),
+    "f(completions, solution, /)": (
+        lambda completions, solution, /: seen(completions=completions, solution=solution),
+        {"completions": "completions", "solution": "solution"},
+    ),
+    "f(completions, *rest)": (
+        lambda completions, *rest: seen(completions=completions, rest=list(rest)),
+        {"completions": "completions", "rest": []},
+    ),
+    "f(completions, scale=2)": (
+        lambda completions, scale=2: seen(completions=completions, scale=scale),
+        {"completions": "completions", "scale": 2},
+    ),
+    "f(completions=None, prompts=None)": (
+        lambda completions=None, prompts=None: seen(completions=completions, prompts=prompts),
+        {"completions": "completions", "prompts": "prompts"},
+    ),
+    "f(completions, length=1)": (long, {"completions": "completions", "length": "length"}),
+    "f(c, p)": (
+        lambda c, p: seen(c=c, p=p),
+        {"c": "completions", "p": "prompts"},
+    ),
+    "f(rows, _)": (lambda rows, _: seen(rows=rows, _=_), {"rows": "completions", "_": "prompts"}),
+    "f(rows, prompts)": (
+        lambda rows, prompts: seen(rows=rows, prompts=prompts),
+        {"rows": "completions", "prompts": "prompts"},
+    ),
+    "an object with __call__": (Called(), {"completions": "completions", "solution": "solution"}),
+    "a bound method": (Called().method, {"texts": "texts", "answer": "answer"}),
+    "a static method": (
+        Called.static,
+        {"prompts": "prompts", "completions": "completions"},
+    ),
+    "a class method": (Called.of_class, {"completions": "completions"}),
+    "a module": (Net(), {"completions": "completions", "solution": "solution"}),
+    "a partial with an argument": (
+        functools.partial(long, length=5),
+        {"completions": "completions", "length": 5},
+    ),
+    "a partial of f(completions, **kwargs)": (
+        functools.partial(open_ended, length=5),
+        {**{name: name for name in ALL}, "length": 5},
+    ),
+    "a partial with its first argument": (
+        functools.partial(lambda scale, completions: seen(c=completions, scale=scale), 3),
+        {"c": "completions", "scale": 3},
+    ),
+    "a configured argument": (
+        with_arguments("long", long, {"length": 5}, "algo.rewards[0]"),
+        {"completions": "completions", "length": 5},
+    ),
+    "a configured argument of **kwargs": (
+        with_arguments("open_ended", open_ended, {"length": 5}, "algo.rewards[0]"),
+        {**{name: name for name in ALL}, "length": 5},
+    ),
+    "a decorated f(completions, solution)": (
+        timed(lambda completions, solution: seen(completions=completions, solution=solution)),
+        {"completions": "completions", "solution": "solution"},
+    ),
+    "a decorator with its own parameters": (
+        of_texts(lambda texts, prompts: seen(texts=texts, prompts=prompts)),
+        {"texts": "completions", "prompts": "prompts"},
+    ),
+    "f(completions, target)": (
+        lambda completions, target: [],
+        "reward f asks for target, and there is completions, prompts, texts, answer, length, prompt, "
+        "solution: expected f(completions, prompts), f(completions, COLUMN), f(texts, COLUMN) or",
+    ),
+    "f(outputs, solutions)": (lambda outputs, solutions: [], "asks for outputs, and there is"),
+    "f(completion, prompts)": (lambda completion, prompts: [], "did you mean 'completions'"),
+    "f(p, c)": (lambda p, c: [], "asks for p, and there is"),
+    "f(p, _)": (lambda p, _: [], "asks for p, and there is"),
+    "f(c)": (lambda c: [], "asks for c, and there is"),
+    "f(a, b, c)": (lambda a, b, c: [], "asks for a, and there is"),
+    "f()": (lambda: [], "takes neither completions nor texts by name"),
+    "f(*args)": (lambda *args: [], "takes neither completions nor texts by name"),
+    "f(prompts, solution)": (
+        lambda prompts, solution: [],
+        "takes neither completions nor texts by name",
+    ),
+    "a class": (Called, "reward f is a class, expected a function, or an object with __call__"),
+    "a builtin": (max, "reward f does not say its parameters"),
+}
+
+
+@pytest.mark.parametrize("form", SIGNATURES)
+def test_a_reward_function_gets_each_parameter_by_name_or_is_refused(form: str) -> None:
+    function, expected = SIGNATURES[form]
+    if isinstance(expected, str):
+        with pytest.raises(ConfigError) as told:
+            FunctionJudge([("f", function)], CODEC, COLUMNS)
+        assert expected in str(told.value)
+        return
+    seen.clear()
+    found = FunctionJudge([("f", function)], CODEC, COLUMNS)(PROMPTS, WRITTEN)
+    assert found.tolist() == [[0.0], [1.0]]
+    assert set(seen) == set(expected)
+    for parameter, name in expected.items():
+        there = seen[parameter]
+        if isinstance(there, Tensor):
+            there = there.tolist()
+        elif isinstance(there, list):
+            there = [of.tolist() if isinstance(of, Tensor) else of for of in there]
+        expected_value = HANDED[name] if isinstance(name, str) else name
+        assert there == expected_value, parameter
+
+
+def test_texts_are_refused_where_nothing_makes_them() -> None:
+    with pytest.raises(ConfigError, match=r"asks for texts, and there .* of a task or a tokenizer"):
+        FunctionJudge([("f", lambda texts: [])], None, ())
+    with pytest.raises(ConfigError, match="asks for solution, and there is completions, prompts:"):
+        FunctionJudge([("f", lambda completions, solution: [])], None, ())
+
+
+def test_a_column_that_a_batch_lacks_is_none_for_each_of_its_rows() -> None:
+    bare = [Prompt(torch.tensor([2]), columns={"prompt": "a"})] * 2
+    seen.clear()
+    FunctionJudge([("f", Called())], CODEC, COLUMNS)(bare, WRITTEN)
+    assert seen["solution"] == [None, None]
+
+
+def test_a_column_is_refused_for_prompts_that_are_handed_over() -> None:
+    judge = FunctionJudge([("f", Called())], CODEC, COLUMNS)
+    with pytest.raises(ConfigError, match="asks for solution, and there is completions, prompts"):
+        judge([Prompt(torch.tensor([2]))] * 2, WRITTEN)
+
+
+def test_a_reward_function_that_changes_a_column_leaves_the_dataset_as_it_is() -> None:
+    row = {"prompt": "a", "notes": [{"of": ["one"]}]}
+    prompts = [Prompt(torch.tensor([2]), columns=row)] * 2
+
+    def scribbling(completions: Any, notes: Any) -> list[float]:
+        for note in notes:
+            note[0]["of"].append("two")
+            note.clear()
+        return [0.0] * len(completions)
+
+    FunctionJudge([("f", scribbling)], CODEC, row)(prompts, WRITTEN)
+    assert row["notes"] == [{"of": ["one"]}]
+
+
+@pytest.mark.parametrize("name", ["completions", "prompts", "texts"])
+def test_a_configured_argument_has_no_name_of_what_all_functions_are_handed(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"algo.rewards=f: {name} is what reward functions are"):
+        with_arguments("f", open_ended, {name: 5}, "algo.rewards")
+
+
+def solved(completions: list[Tensor], solution: list[str]) -> list[float]:
+    return [float(said == "here") for said in solution]
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    path = tmp_path / "rows.jsonl"
+    lines = [{"prompt": f"{i}", "solution": "here"} for i in range(20)]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return path
+
+
+def test_a_column_of_a_file_is_what_a_reward_function_counts(rows: Path) -> None:
+    grpo = GRPO(dataset=rows, reward_fn=solved, max_new_tokens=2, batch_size=4, group_size=2)
+    assert grpo.train(4)["mean_reward"] == 1.0
+    assert np.mean(grpo.evaluate(4).returns) == 1.0
+
+
+def test_a_reward_function_is_refused_before_the_first_step(rows: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"reward <.*wants> asks for level, and there is"):
+
+        def wants(completions: Any, level: Any) -> list[float]:
+            return []
+
+        SFT(dataset=rows, reward_fn=wants).train(4)
+    other = tmp_path / "other.jsonl"
+    other.write_text('{"prompt": "a"}\n')
+    with pytest.raises(ConfigError, match="asks for solution, and there is"):
+        GRPO(dataset=rows, eval_dataset=other, reward_fn=solved).train(4)
+
+
+def test_a_run_whose_file_is_gone_is_exported_with_a_reward_of_a_column(
+    rows: Path, tmp_path: Path
+) -> None:
+    grpo = GRPO(dataset=rows, reward_fn=solved, max_new_tokens=2, batch_size=4, group_size=2)
+    grpo.train(4)
+    grpo.save(tmp_path / "run")
+    rows.unlink()
+    again = GRPO.from_checkpoint(tmp_path / "run", reward_fn=solved, replay=False)
+    again.save_pretrained(tmp_path / "learned")
+    assert (tmp_path / "learned" / "model.safetensors").is_file()
