@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rlox.envs.base import copied
 from rlox.errors import ConfigError
+from rlox.types import Episode
 
 __all__ = [
     "Callback",
@@ -14,6 +16,7 @@ __all__ = [
     "EarlyStoppingCallback",
     "EvalCallback",
     "LoggerCallback",
+    "Watchers",
     "as_callbacks",
     "as_logger",
     "restore_callbacks",
@@ -27,14 +30,14 @@ class Callback:
     `step` counts the run's unit, environment steps for most; `metrics` has `mean_reward` and the last
     update's metrics, and `train/success_rate` where episodes say whether they reached their goal;
     `episodes` are the `rlox.types.Episode`s that ended since the call before, each with the `info` of
-    its last step where the environment gives one (`is_success`, say).
+    its last step where the environment gives one (`is_success`, say). Each callback has copies of its own.
     """
 
     def on_training_start(self, **kwargs: Any) -> None:
         """Once, before the first rollout; also `total_timesteps`."""
 
     def on_rollout_end(self, **kwargs: Any) -> None:
-        """After each rollout and its update."""
+        """After each rollout, or stretch of steps, with its update if one was due."""
 
     def on_step(self, **kwargs: Any) -> bool:
         """After each update; return False to stop training."""
@@ -59,6 +62,44 @@ class LoggerCallback:
 
     def on_train_step(self, step: int, metrics: dict[str, Any]) -> None:
         """After each update; `step` counts the run's unit."""
+
+
+class Watchers:
+    """The callbacks and the logger of a run, and for each callback the episodes since the last update."""
+
+    def __init__(
+        self, callbacks: Callback | Iterable[Callback] | None, logger: LoggerCallback | None
+    ) -> None:
+        self.callbacks, self.logger = as_callbacks(callbacks), as_logger(logger)
+        self._since: dict[int, list[Episode]] = {}
+
+    def tick(
+        self,
+        algo: Any,
+        step: int,
+        summary: Callable[[], Mapping[str, Any]],
+        episodes: Sequence[Episode],
+        updates: int,
+    ) -> bool:
+        """Tell of a rollout, and of its `updates` where there are some; whether training goes on."""
+        if not (self.callbacks or self.logger):
+            return True
+        metrics, goes_on = summary(), True
+        if self.logger and updates:
+            self.logger.on_train_step(step, dict(metrics))
+        for i, callback in enumerate(self.callbacks):
+            told = {"algo": algo, "step": step}
+            # infos that it may write into: logs and other callbacks have their own
+            new = [episode._replace(info=copied(episode.info)) for episode in episodes]
+            callback.on_rollout_end(**told, metrics=dict(metrics), episodes=tuple(new))
+            since = self._since.pop(i, []) + new
+            if not updates:
+                self._since[i] = since
+                continue
+            answer = callback.on_step(**told, metrics=dict(metrics), episodes=tuple(since))
+            if answer is not None and not answer:  # NumPy's and torch's false are not False
+                goes_on = False
+        return goes_on
 
 
 def as_callbacks(given: Callback | Iterable[Callback] | None) -> tuple[Callback, ...]:
@@ -117,7 +158,10 @@ def _require_whole(**given: Any) -> None:
 
 
 class EarlyStoppingCallback(Callback):
-    """Stops when `mean_reward` has not risen by `min_delta` for `patience` updates."""
+    """Stops when `mean_reward` has not risen by `min_delta` for `patience` updates.
+
+    Steps before the first update, which fill a buffer, do not count.
+    """
 
     def __init__(self, patience: int = 10, min_delta: float = 0.0) -> None:
         if patience < 1:

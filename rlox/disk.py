@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import shutil
 from contextlib import suppress
@@ -9,7 +11,58 @@ from pathlib import Path
 
 from rlox.errors import StorageError
 
-__all__ = ["Disk", "append_file", "replace_file"]
+__all__ = ["Disk", "append_file", "lock", "may_pass", "replace_file", "target_of"]
+
+# A file system that answers so cannot do it, and will not be able to in five minutes.
+_NEVER = frozenset(
+    {
+        errno.EINVAL,
+        errno.EISDIR,
+        errno.ENOSYS,
+        errno.ENOTDIR,
+        errno.ENOTSUP,
+        errno.EOPNOTSUPP,
+        errno.EPERM,
+        errno.EROFS,
+    }
+)
+_LONGEST_NAME = 255  # bytes, on every file system
+
+
+def may_pass(error: OSError) -> bool:
+    """Whether to try again may help: a full disk is freed, one without links stays without."""
+    cause = error.__cause__ if error.errno is None else error
+    return not (isinstance(cause, OSError) and cause.errno in _NEVER)
+
+
+def lock(descriptor: int) -> bool:
+    """Lock an open file for this process; false on a disk that has no locks.
+
+    The kernel drops the lock when the process dies, however it dies. `BlockingIOError` where another
+    process has it.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError as error:
+        if error.errno not in _NEVER | {errno.ENOLCK}:
+            raise
+        return False
+    return True
+
+
+def target_of(path: Path) -> str | None:
+    """The name in a link of `Disk.link`, or in the file that stands in its place; else `None`.
+
+    Git, zip and disks without links leave a file with the name in it.
+    """
+    with suppress(OSError, UnicodeDecodeError):
+        if path.is_symlink():
+            return str(path.readlink())
+        if path.is_file() and path.stat().st_size <= _LONGEST_NAME:
+            return path.read_text("utf-8").strip()
+    return None
 
 
 class Disk:
@@ -27,23 +80,38 @@ class Disk:
             os.fsync(file.fileno())
 
     def sync_folder(self, path: Path) -> None:
-        """Force a folder's entries to the device."""
-        handle = os.open(path, os.O_RDONLY)
+        """Force a folder's entries to the device, where the file system can."""
         try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+            handle = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+        except OSError as error:
+            if may_pass(error):  # CIFS and VirtualBox refuse to sync any folder
+                raise
 
     def rename(self, old: Path, new: Path) -> None:
         """Put `old` in the place of `new` in one step."""
         old.replace(new)
 
     def link(self, path: Path, target: str) -> None:
-        """Point the relative symlink `path` at `target`, replacing it in one step."""
+        """Point the relative symlink `path` at `target`, replacing it in one step.
+
+        A disk that makes no links gets a file with the name in it (`target_of`).
+        """
         new = path.with_name(f".{path.name}.new")
-        new.unlink(missing_ok=True)
-        new.symlink_to(target, target_is_directory=True)
-        new.replace(path)
+        try:
+            new.unlink(missing_ok=True)
+            try:
+                new.symlink_to(target, target_is_directory=True)
+            except OSError:
+                self.write(new, target.encode())
+            new.replace(path)
+        except OSError:
+            with suppress(OSError):  # a link that is left would look like a stranger's
+                new.unlink(missing_ok=True)
+            raise
 
     def remove(self, path: Path) -> None:
         """Delete a folder and what is in it."""

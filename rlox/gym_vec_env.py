@@ -21,11 +21,12 @@ class GymVecEnv:
     ----------
     env_id : an id, a `gymnasium.Env`, or a callable that makes one
     n_envs : parallel copies
-    seed : environment i is reset once with `seed + i`
+    seed : of the run: each environment is reset once, with a number that it shares with no other
     workers : `"sync"` (this process) or `"subprocess"` (supervised processes, with a deadline)
     step_timeout : seconds a subprocess may take to answer before it is replaced
     max_restarts : how often in a row an environment in a subprocess may fail
     worker_envs : environments a subprocess; by default as many subprocesses as CPUs
+    seeding : `"keyed"`, or `"offset"`: environment i is first reset with `seed + i`
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class GymVecEnv:
         step_timeout: float = 60.0,
         max_restarts: int = 5,
         worker_envs: int | None = None,
+        seeding: str = "keyed",
     ) -> None:
         name = env_id if isinstance(env_id, str) else "env"
         config = EnvConfig(
@@ -47,6 +49,7 @@ class GymVecEnv:
             step_timeout=step_timeout,
             max_restarts=max_restarts,
             worker_envs=worker_envs,
+            seeding=seeding,
             atari=AtariConfig(life_loss=False, clip_rewards=False),  # whole games, as they pay
         )
         self.vec = make_vec(config, seed, None if isinstance(env_id, str) else env_id)

@@ -13,7 +13,7 @@ from rlox.configs import ALGO_CONFIGS, BUFFER_CONFIGS, nearest
 from rlox.configs.schedules import other_ways
 from rlox.errors import UnknownNameError
 
-__all__ = ["presets_of", "tuned_names", "tuned_options"]
+__all__ = ["preset_algorithms", "presets_of", "tuned_names", "tuned_options"]
 
 # What a façade calls keys outside of `algo`.
 _ARGUMENTS = {
@@ -35,11 +35,14 @@ def tuned_options(algo: str, preset: str, options: dict[str, Any]) -> tuple[dict
     """The arguments that a preset gives a façade, under `options`, and its total of steps.
 
     `preset` is the name of an environment, without a module to import, or `<algo>/<env>`; one without a
-    preset of its own has that of its family, `ALE` of `ALE/Pong-v5`.
+    preset of its own has that of its family, `ALE` of `ALE/Pong-v5`. An algorithm of a plugin has those of
+    the built-in one that its configuration derives from, without the fields that it drops.
     `UnknownNameError` where there is none.
     """
-    known = [name for name in tuned_names() if name.startswith(f"{algo}/")]
-    wanted = [f"{algo}/{name}" for name in presets_of(preset.removeprefix(f"{algo}/"))]
+    owners = preset_algorithms(algo)
+    known = [name for name in tuned_names() if name.partition("/")[0] in owners]
+    asked = next((preset[len(o) + 1 :] for o in owners if preset.startswith(f"{o}/")), preset)
+    wanted = [f"{owner}/{name}" for owner in owners for name in presets_of(asked)]
     own = next((name for name in wanted if name in known), wanted[0])
     if own not in known:
         there = f"; there is {', '.join(known)}" if known else "; there is none for this algorithm"
@@ -49,10 +52,19 @@ def tuned_options(algo: str, preset: str, options: dict[str, Any]) -> tuple[dict
         _ARGUMENTS.get(f"{group}.{key}", key): value
         for group in ("algo", "env", "buffer")
         for key, value in data.get(group, {}).items()
+        if group != "algo" or key not in ALGO_CONFIGS[algo].drops
     }
     displaced = _other_ways(algo, options)
     kept = {name: value for name, value in given.items() if name not in displaced}
     return {**kept, **options}, int(data["total_steps"])
+
+
+def preset_algorithms(algo: str) -> list[str]:
+    """Whose presets an algorithm has: its own and, of a plugin, those of what it derives from."""
+    if algo not in ALGO_CONFIGS or algo in ALGO_CONFIGS.own:
+        return [algo]
+    bases = ALGO_CONFIGS[algo].__mro__
+    return [algo, *(name for name in sorted(ALGO_CONFIGS.own) if ALGO_CONFIGS[name] in bases)]
 
 
 def presets_of(env_id: str) -> list[str]:

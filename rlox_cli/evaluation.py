@@ -7,14 +7,18 @@ import json
 import os
 import shlex
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from rlox.configs import DecisionTransformerConfig, RunConfig, leaves, make_run, plain
 from rlox.configs.text import is_text
-from rlox.errors import CheckpointError, ConfigError, StorageError
+from rlox.errors import CheckpointError, ConfigError, NonFiniteError, StorageError
+from rlox.runs.evaluating import Evaluating
+from rlox.runs.progress import Snapshot, reporter
 from rlox_cli import summary
 from rlox_cli.commands.evaluate import EvaluateConfig
 from rlox_cli.run_folder import nearest_runs, read_config, slug, write_json
@@ -51,11 +55,15 @@ def evaluate_run(config: EvaluateConfig) -> dict[str, Any]:
     load = ALGORITHMS[trained.algo.name].from_checkpoint
     again: dict[str, Any] = {"env_id": config.env.id, "env_kwargs": config.env.kwargs}
     again |= text_files(config, trained)
-    with closing(_loaded(config, load, checkpoint, again)) as algorithm:
+    with closing(_loaded(config, load, checkpoint, again)) as algorithm, reporter() as report:
+        _limit(algorithm, config)
+        stopped = Evaluating(lambda: False, partial(_sign, algorithm, report))
         asked = _ask(algorithm, config.target_return)
         ways: dict[str, Any] = {"seed": config.seed, "deterministic": config.deterministic}
         if config.best_of is None:
-            played = algorithm.evaluate(config.episodes, **ways, render=config.render)
+            played = algorithm.evaluate(
+                config.episodes, **ways, stopped=stopped, render=config.render
+            )
         else:
             played = _best_of(algorithm, config, config.best_of)
         if video:
@@ -70,9 +78,37 @@ def evaluate_run(config: EvaluateConfig) -> dict[str, Any]:
     print(
         f"{trained.algo.name} on {trained.env.id}, checkpoint {checkpoint.resolve().name}{mode}\n"
         f"  score   {summary.score(data['mean'], data['iqm'], data['ci95'], len(played.returns))}\n"
-        f"  file    {kept}" + (f"\n  video   {video}" if video else "")
+        + summary.cut(played.cut, len(played.returns))
+        + f"  file    {kept}"
+        + (f"\n  video   {video}" if video else "")
     )
+    if played.flaw:
+        raise NonFiniteError(f"{run}: {played.flaw}; {kept} has null for these")
     return data
+
+
+def _limit(algorithm: Algorithm, config: EvaluateConfig) -> None:
+    """Have evaluations keep to what is asked for in place of the run's `eval.n_envs` and `eval.max_steps`."""
+    given = {
+        name: value
+        for name in ("n_envs", "max_steps")
+        if (value := getattr(config, name)) is not None
+    }
+    evaluator = algorithm.parts.evaluate
+    if not given or evaluator is None:
+        return
+    from rlox.training.evaluate import Evaluator
+
+    if not isinstance(evaluator, Evaluator):
+        name = next(iter(given))
+        raise ConfigError(f"{name}={given[name]}: {algorithm.name} writes text; leave it out")
+    limited = replace(evaluator, settings=replace(evaluator.settings, **given))
+    algorithm.parts = replace(algorithm.parts, evaluate=limited)
+
+
+def _sign(algorithm: Algorithm, report: Callable[[Snapshot], None], evaluating: float) -> None:
+    """Show that the evaluation goes on."""
+    report(replace(Snapshot.of(algorithm.clock, None, 0.0, 0.0), evaluating=evaluating))
 
 
 def _best_of(algorithm: Algorithm, config: EvaluateConfig, n: int) -> Evaluation:
@@ -184,7 +220,9 @@ def _own_name(config: EvaluateConfig, checkpoint: Path, played: RunConfig) -> st
     """One name for each checkpoint, seed, number of episodes and way to play."""
     own, env = plain(trained_config(Path(config.run)).env), plain(played.env)
     name = f"{checkpoint.resolve().name}_s{config.seed}_e{config.episodes}"
+    name += "" if config.max_steps is None else f"_max-{config.max_steps}"
     name += "" if config.deterministic else "_sampled"
+    name += f"-{config.n_envs}" if config.n_envs and not config.deterministic else ""
     name += "" if config.best_of is None else f"_best-of-{config.best_of}"
     name += "" if config.target_return is None else f"_asked-{config.target_return:g}"
     if env["id"] != own["id"]:
@@ -260,6 +298,8 @@ def _document(
         "ci95": list(played.ci95),
         "episodes": list(played.returns),
         "lengths": list(played.lengths),
+        "cut": played.cut,
+        "unscored": played.flaw or None,
         "video": f"videos/{video.name}" if video else None,
     }
     finite: dict[str, Any] = summary.finite(data)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import signal
+
 from rlox.errors import ConfigError, EnvError, NonFiniteError, StorageError
 
 OK, FAILED, WRONG_USE, NON_FINITE, ENVIRONMENT, STORAGE = 0, 1, 2, 3, 4, 5
-SIGHUP, SIGINT, SIGTERM = SIGNALS = 129, 130, 143
+SIGHUP, SIGINT, SIGTERM, SIGUSR1 = SIGNALS = 129, 130, 143, 128 + signal.SIGUSR1
+# What a disk answers where nobody made a StorageError of it, as when the last lines of a log are written.
+_OF_DISKS = (errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC, errno.EROFS)
 
 MEANINGS = {
     OK: "done",
@@ -18,6 +23,7 @@ MEANINGS = {
     SIGHUP: "the terminal went away (SIGHUP)",
     SIGINT: "Ctrl-C",
     SIGTERM: "SIGTERM",
+    SIGUSR1: "SIGUSR1, which schedulers send before the time of a job is over",
 }
 
 
@@ -29,4 +35,6 @@ def exit_code(error: BaseException) -> int:
         (EnvError, ENVIRONMENT),
         (StorageError, STORAGE),
     )
+    if type(error) is OSError and error.errno in _OF_DISKS:
+        return STORAGE
     return next((code for kind, code in table if isinstance(error, kind)), FAILED)

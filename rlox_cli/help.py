@@ -43,7 +43,12 @@ def command_help(command: Command, args: Sequence[str] = ()) -> str:
         chosen = [(p.mount, tag) for p in parts if p.group == group for tag in p.tags]
         shown = {tag for _, tag in chosen}
         for mount, tag in chosen:
-            keys = schema.as_brought(group.part(tag, mount).keys, parts)
+            unused = getattr(group.registry[tag], "drops", {})
+            keys = [
+                key
+                for key in schema.as_brought(group.part(tag, mount).keys, parts)
+                if key.field.name not in unused
+            ]
             blocks.append(_option(group, tag, keys, shown))
     rest = schema.as_brought(schema.keys(()), parts)
     blocks += [

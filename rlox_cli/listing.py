@@ -126,10 +126,11 @@ def _run(path: Path) -> tuple[str, ...]:
         state, step = str(status["status"]), int(status["step"])
     except (OSError, ValueError, KeyError, TypeError):
         return "unreadable", "", "", "", str(path)
-    if is_locked(path):
+    locked = is_locked(path)
+    if locked:
         state = RUNNING
     elif state == RUNNING:
-        state = "died"
+        state = "died" if locked is False else "running or died"
     score, unit, label = None, "env_steps", ""
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RloxError):
         saved = read_config(path)

@@ -31,6 +31,7 @@ from rlox_cli.run_folder import (
     locked_message,
     nearest_runs,
     read_config,
+    read_result,
     read_status,
     write_config,
     write_json,
@@ -86,12 +87,18 @@ class Continuation:
 
     def finished(self) -> bool:
         """Whether the run is done and nothing that is asked for would take it further."""
-        if self.status.get("status") != DONE:
+        if self.status.get("status") != DONE or self.within_evaluation:
             return False
         self.require_ahead(int(self.status.get("step", 0)))
         if self.status.get("reason") == "total_steps":
             return self.config.rounded_steps <= int(self.status.get("step", 0))
         return not any(c.key == "total_steps" or c.key.startswith("stop.") for c in self.changes)
+
+    @property
+    def within_evaluation(self) -> bool:
+        """Whether `stop.minutes` were over before the final evaluation was: the run has no score yet."""
+        result = read_result(self.path) or {}
+        return result.get("score") is None and "within" in (result.get("unscored") or "")
 
     def require_ahead(self, step: int) -> None:
         """A run cannot go back."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import fcntl
 import json
 import logging
 import os
@@ -20,7 +19,7 @@ from typing import Any, Self
 
 from rlox.configs import RunConfig, plain
 from rlox.configs.secrets import scrubbed
-from rlox.disk import replace_file
+from rlox.disk import lock, may_pass, replace_file
 from rlox.errors import ConfigError, RloxError, StorageError
 from rlox_cli import plain_yaml
 from rlox_cli.signals import Interrupted
@@ -58,8 +57,8 @@ def write_text(path: Path, text: str, patience: float = 0.0) -> None:
         try:
             replace_file(path, text.encode())
             return
-        except StorageError:
-            if time.monotonic() - begun >= patience:
+        except StorageError as error:
+            if time.monotonic() - begun >= patience or not may_pass(error):
                 raise
         time.sleep(RETRY_SECONDS)
 
@@ -208,7 +207,15 @@ class RunFolder:
                 return
 
     def __enter__(self) -> Self:
-        self._log = _Log(self.path / "log.txt", encoding="utf-8")
+        try:
+            self._log = _Log(self.path / "log.txt", encoding="utf-8")
+        except OSError as error:
+            if self.fresh:
+                self.discard()
+            self._release()
+            raise StorageError(
+                f"{self.path / 'log.txt'} cannot be written: {error.strerror}"
+            ) from error
         self._log.setFormatter(_Lines("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         logging.getLogger("rlox").setLevel(logging.INFO)
         logging.getLogger("rlox").addHandler(self._log)
@@ -255,14 +262,20 @@ class RunFolder:
         for name in ("rlox", "py.warnings"):
             logging.getLogger(name).removeHandler(self._log)
         logging.captureWarnings(False)
-        self._log.close()
+        with suppress(OSError):  # lines that a full disk has not taken are lost, as those before
+            self._log.close()
 
     def _acquire(self) -> None:
-        # flock, not a marker file: the kernel drops it when the process dies, however it dies.
+        # not a marker file: the kernel drops a lock when the process dies
         self._lock = os.open(
             self.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
         )
-        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not lock(self._lock):
+            print(
+                f"rlox: warning: the disk of {self.path} has no locks; nothing keeps another process from "
+                "writing to the run as well",
+                file=sys.stderr,
+            )
         with suppress(OSError):  # only for the message of whoever finds it locked
             os.ftruncate(self._lock, 0)
             os.pwrite(self._lock, str(os.getpid()).encode(), 0)
@@ -301,19 +314,18 @@ def note_death(folder: Path, reason: str) -> None:
             run._release()
 
 
-def is_locked(folder: Path) -> bool:
-    """Whether a living process is writing to the run folder."""
+def is_locked(folder: Path) -> bool | None:
+    """Whether a living process is writing to the run folder; `None` on a disk without locks."""
     try:
         descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:  # none, or in a folder that can only be read
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return False if lock(descriptor) else None
     except BlockingIOError:
         return True
     finally:
         os.close(descriptor)
-    return False
 
 
 def locked_message(folder: Path) -> str:

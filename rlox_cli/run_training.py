@@ -20,15 +20,17 @@ from rlox.runs import progress
 from rlox_cli import messages, plot, summary
 from rlox_cli.command import Call
 from rlox_cli.endless import endless
-from rlox_cli.exit_codes import FAILED, OK, WRONG_USE, exit_code
+from rlox_cli.exit_codes import FAILED, NON_FINITE, OK, WRONG_USE, exit_code
 from rlox_cli.plugin_states import passed_over
 from rlox_cli.run_folder import DONE, KILLED, PRUNED, RunFolder, read_config, write_json
+from rlox_cli.run_folder import FAILED as RUN_FAILED
 from rlox_cli.search.watch import pruner_of
 from rlox_cli.together import LEAD
 
 if TYPE_CHECKING:
     from rlox.runs.algorithm import Algorithm
     from rlox.runs.checkpoint import Checkpoint
+    from rlox.runs.outcome import Outcome
     from rlox.runs.session import Session
 
 log = logging.getLogger("rlox.cli")
@@ -49,7 +51,8 @@ def run_training(
 
         def tick(now: progress.Snapshot) -> None:
             folder.at_step(now.now)
-            if now.now >= algorithm.clock.horizon and (told := endless(algorithm)):
+            over = now.now >= algorithm.clock.horizon and now.evaluating is None
+            if over and (told := endless(algorithm)):
                 call.voice.failed(f"rlox {call.command.name}: warning: {told}")
             report(now)
 
@@ -66,19 +69,31 @@ def run_training(
             outcome = session.run()
     if outcome.abandoned:
         print(f"  {summary.abandoned(config, outcome, folder.path)}", file=sys.stderr)
-    status = {"signal": KILLED, PRUNED: PRUNED}.get(outcome.reason, DONE)
-    data = summary.result(config, outcome, status)
+    status, reason = _end(outcome)
+    data = summary.result(config, outcome, status, reason)
     data["resume_grade"] = algorithm.source.resume_grade
     data["resumes"] = resumes(folder.path)
-    patience = config.checkpoint.storage_timeout
+    # who asked it to stop does not wait for a disk
+    patience = 0.0 if status == KILLED else config.checkpoint.storage_timeout
     write_json(folder.path / "result.json", data, patience)
     _plot(folder)
     folder.at_step(outcome.clock.now)
-    folder.status(data["status"], outcome.reason, patience)
+    folder.status(status, reason, patience)
     _deliver(session, folder)
     call.voice.say("ended", summary.closing(config, data, folder.path))
+    if status == RUN_FAILED:
+        call.voice.failed(f"rlox {call.command.name}: {reason}")
+        return {"status": status, "code": NON_FINITE, "message": reason}
     code = 128 + (call.signals.received or 0) if status == KILLED else OK
-    return {"status": data["status"], "code": code}
+    return {"status": status, "code": code}
+
+
+def _end(outcome: Outcome) -> tuple[str, str]:
+    """Status and reason of a run; one whose score is no number has failed."""
+    status = {"signal": KILLED, PRUNED: PRUNED}.get(outcome.reason, DONE)
+    if status == DONE and outcome.evaluation is not None and outcome.evaluation.flaw:
+        return RUN_FAILED, f"in the final evaluation {outcome.evaluation.flaw}"
+    return status, outcome.reason
 
 
 def report_failure(error: Exception, folder: Path | None, call: Call) -> tuple[int, str]:

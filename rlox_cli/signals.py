@@ -1,5 +1,5 @@
-"""Ctrl-C, SIGTERM and a terminal that goes away: the first signal asks the run to save and stop, the
-second leaves at once.
+"""Ctrl-C, SIGTERM, SIGUSR1 and a terminal that goes away: the first signal asks the run to save and stop,
+the second leaves at once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 TOGETHER = 1.0  # seconds within which signals of one cause come
-HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
 
 class Interrupted(BaseException):

@@ -9,23 +9,25 @@ from pathlib import Path
 from typing import Any, cast
 
 from rlox.configs import RunConfig
-from rlox.configs.offline import NO_ENV
 from rlox.runs.progress import duration, word
-from rlox_cli.run_folder import KILLED
+from rlox_cli.run_folder import FAILED, KILLED
 from rlox_cli.trust import repeated
 
 SCHEMA_VERSION = 1
 PARTS = ("total", "collect", "update", "evaluate")
 
 
-def result(config: RunConfig, outcome: Any, status: str) -> dict[str, Any]:
-    """The content of `result.json`; numbers that are not finite become null."""
+def result(config: RunConfig, outcome: Any, status: str, reason: str) -> dict[str, Any]:
+    """The content of `result.json`.
+
+    Numbers that are not finite become null; `unscored` says why there is no score.
+    """
     evaluation = outcome.evaluation
     clock = outcome.clock
     data = {
         "schema_version": SCHEMA_VERSION,
         "status": status,
-        "reason": outcome.reason,
+        "reason": reason,
         "algo": config.algo.name,
         "env": config.env.id,
         "seed": config.seed,
@@ -37,6 +39,8 @@ def result(config: RunConfig, outcome: Any, status: str) -> dict[str, Any]:
         "score_iqm": evaluation.iqm if evaluation else None,
         "score_ci95": list(evaluation.ci95) if evaluation else None,
         "episodes": list(evaluation.returns) if evaluation else [],
+        "episodes_cut": evaluation.cut if evaluation else 0,
+        "unscored": (evaluation.flaw if evaluation else outcome.unscored) or None,
         "train_return_last100": outcome.train_return_last100,
         "seconds": {part: outcome.seconds[part] for part in PARTS},
         "steps_per_second": {part: _rate(clock.now, outcome.seconds[part]) for part in PARTS},
@@ -56,7 +60,7 @@ def closing(config: RunConfig, data: dict[str, Any], folder: Path) -> str:
     speed = f", {rate:,.0f} {counted}/s" if rate else ""
     parts = ", ".join(f"{part} {seconds[part] or 0:.1f} s" for part in PARTS[1:])
     plain = data["reason"] in ("total_steps", data["status"])
-    ended = "" if plain else f" (stopped by {data['reason']})"
+    ended = "" if plain or data["status"] == FAILED else f" (stopped by {data['reason']})"
     lines = [
         f"{data['status']}{ended}: {data['algo']} on {data['env']}, seed {data['seed']}",
         f"  score   {_score(data)}",
@@ -64,11 +68,18 @@ def closing(config: RunConfig, data: dict[str, Any], folder: Path) -> str:
         f"  time    {duration(seconds['total'])} ({parts}{speed})",
         f"  folder  {folder}",
     ]
-    if data["status"] == KILLED:
+    if data["episodes_cut"]:
+        lines.insert(2, cut(data["episodes_cut"], len(data["episodes"])).rstrip())
+    if data["status"] in (KILLED, FAILED):
         lines.append(f"  resume  {resume_command(folder, config)}")
     if (mean := data["train_return_last100"]) is not None:
         lines.insert(2, f"  train   {number(mean)} mean return of the last 100 episodes")
     return "\n".join(lines)
+
+
+def cut(count: int, episodes: int) -> str:
+    """A line on episodes that had not ended when they were; empty where all had."""
+    return f"  cut     {count} of {episodes} episodes, at max_steps\n" if count else ""
 
 
 def abandoned(config: RunConfig, outcome: Any, folder: Path) -> str:
@@ -79,10 +90,7 @@ def abandoned(config: RunConfig, outcome: Any, folder: Path) -> str:
         f"the last checkpoint is at step {max(saved):,}" if saved else "there is no checkpoint yet"
     )
     lost = outcome.clock.now - max(saved, default=0)
-    return (
-        f"stopped in the middle of an update or a rollout: {where}; {lost:,} {counted} and what was under "
-        "way are made again"
-    )
+    return f"stopped {outcome.abandoned}: {where}; {lost:,} {counted} and what was under way are made again"
 
 
 def resume_command(folder: Path, config: RunConfig) -> str:
@@ -101,9 +109,7 @@ def finite(value: Any) -> Any:
 
 def _score(data: dict[str, Any]) -> str:
     if data["score"] is None:
-        if data["env"] == NO_ENV:
-            return "none: there is no environment to play in"
-        return "none: stopped before the final evaluation"
+        return f"none: {data['unscored']}"
     return score(
         data["score"], data["score_iqm"], data["score_ci95"], len(data["episodes"]), "evaluation "
     )

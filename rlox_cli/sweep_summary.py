@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from rlox.configs import RunConfig, leaves
+from rlox.configs.offline import NO_ENV
 from rlox.statistics import iqm, stratified_bootstrap
 from rlox_cli.help import value_text
 from rlox_cli.identity import job_folders, saved_identity, saved_run, what
-from rlox_cli.run_folder import DONE, read_result, read_status, write_text
+from rlox_cli.run_folder import DONE, FAILED, read_result, read_status, write_text
 
 NOT_STARTED = "not started"
 PRUNED = "pruned"  # ended early on purpose: neither done nor failed
@@ -131,6 +132,10 @@ def _row(path: Path) -> dict[str, Any]:
         row["steps"] = data[row["unit"]]
         row["score_ci95_low"], row["score_ci95_high"] = data["score_ci95"] or ("", "")
         row["seconds"] = data["seconds"]["total"]
+        if row["score"] is None and row["status"] == DONE:
+            row["reason"] = data.get("unscored") or row["reason"]
+            if data["episodes"]:  # of an earlier version, which called it done
+                row |= {"status": FAILED, "reason": "its score is not finite"}
     elif row["unit"] == "env_steps":
         row["env_steps"] = row["steps"]
     return row
@@ -178,6 +183,9 @@ def _closing(
     left = [row for row in rows if row["status"] not in (DONE, PRUNED)]
     pruned = sum(row["status"] == PRUNED for row in rows)
     done = len(rows) - len(left) - pruned
+    scoreless = [
+        r for r in rows if r["status"] == DONE and r["env"] != NO_ENV and r["score"] is None
+    ]
     before = done - sum(outcome["status"] == DONE for outcome in outcomes)
     lines = [
         f"{done} of {len(rows)} jobs done"
@@ -187,5 +195,7 @@ def _closing(
     for group in groups:
         name = ", ".join(filter(None, [f"{group['algo']} on {group['env']}", group["settings"]]))
         lines.append(f"  {name}: {_words(group)}")
-    lines += [f"  {row['status']}: {row['job']}: {row['reason']}".rstrip(": ") for row in left]
+    for row in [*scoreless, *left]:
+        status = f"{row['status']}, in no mean" if row in scoreless else row["status"]
+        lines.append(f"  {status}: {row['job']}: {row['reason']}".rstrip(": "))
     return "\n".join([*lines, f"summary  {folder / 'summary.md'}"])

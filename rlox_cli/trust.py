@@ -12,6 +12,9 @@ from rlox.configs.code import paths, require_trusted
 from rlox.configs.secrets import looked_up, references
 from rlox.errors import ConfigError
 
+# those that `Disk.link` makes, the new ones where a kill came before they were in their place
+LINKS = ("last", "best", ".last.new", ".best.new")
+
 
 def taken(overrides: Sequence[str]) -> tuple[bool, list[str]]:
     """Whether the folder is trusted, and the other overrides."""
@@ -51,7 +54,7 @@ def require_no_links(run: Path) -> None:
     the script of a job to itself.
     """
     for folder, folders, files in os.walk(run):
-        ours = ("last", "best") if Path(folder).name == "checkpoints" else ()
+        ours = LINKS if Path(folder).name == "checkpoints" else ()
         for path in (Path(folder, name) for name in (*folders, *files) if name not in ours):
             if path.is_symlink() and not _submitted(path):
                 raise ConfigError(

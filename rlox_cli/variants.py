@@ -1,5 +1,6 @@
 """Files that a user's variant of an option stands on: `algo/ppo_big.yaml`, built on `ppo`, has PPO's
-buffer and PPO's tuned presets; `my_pkg:MyEnv-v0` has the preset `MyEnv-v0`, `ALE/Pong-v5` that of `ALE`.
+buffer and PPO's tuned presets; `my_pkg:MyEnv-v0` has the preset `MyEnv-v0`, `ALE/Pong-v5` that of `ALE`. An
+algorithm of a plugin whose configuration derives from `SACConfig` has SAC's presets.
 
 Hydra asks for `tuned/<algo>/<env>` and `buffer/_of/<algo>` by the names that were typed. A file of
 exactly that name comes first; what this finds stands in for one that is not there.
@@ -17,7 +18,7 @@ from hydra.plugins.config_source import ConfigResult, ConfigSource
 from omegaconf import OmegaConf
 
 from rlox.configs.schedules import other_ways
-from rlox.presets import presets_of
+from rlox.presets import preset_algorithms, presets_of
 from rlox_cli.options import CONF, file_of
 from rlox_cli.run_schema import ALGO, BUFFER
 from rlox_cli.schema import Group, built_on
@@ -32,8 +33,9 @@ def stands_for(path: str, folders: Sequence[Path]) -> str | None:
     algo, _, env = rest.partition("/")
     if group != "tuned" or not env:
         return None
-    names = [algo, ALGO.tag(algo, folders)]
-    asked, *others = [f"tuned/{a}/{e}" for a in names if a for e in (env, *presets_of(env))]
+    tag = ALGO.tag(algo, folders)
+    names = [algo, *(preset_algorithms(tag) if tag else ())]
+    asked, *others = [f"tuned/{a}/{e}" for a in names for e in (env, *presets_of(env))]
     if _is_file(asked, folders):
         return None
     return next((other for other in others if _is_file(other, folders)), None)
@@ -105,6 +107,8 @@ class VariantSource(ConfigSource):
         content: dict[str, Any] = {group: own}
         if not own:
             content = {"defaults": [f"/{path}" if preset else f"/{path}@_here_", "_self_"]}
+        if preset and (unused := self._unused(config_path, str(path))):
+            content["algo"] = unused
         return ConfigResult(
             provider=self.provider,
             path=f"{self.scheme()}://{config_path}",
@@ -120,6 +124,15 @@ class VariantSource(ConfigSource):
         if start != "_own" or group is None or option in group.registry:
             return {}
         return own_keys(group, option, self.folders)
+
+    def _unused(self, asked: str, path: str) -> dict[str, Any]:
+        """What a preset says of fields that the algorithm of a plugin drops, back at its defaults."""
+        tag = ALGO.tag(asked.split("/")[1], self.folders)
+        if tag is None or tag == path.split("/")[1]:
+            return {}
+        kind = ALGO.registry[tag]
+        said = file_of("tuned", path.removeprefix("tuned/"), self.folders).get("algo", {})
+        return {f.name: f.default for f in fields(kind) if f.name in kind.drops and f.name in said}
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
         """None: they are no options of their own."""

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from rlox.algorithms.text import Text, text_of, text_parts
 from rlox.algorithms.text_facade import Model, Rewarding, TextAlgorithm
-from rlox.algorithms.torch_text import TextLearner
+from rlox.algorithms.torch_text import Part, TextLearner
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import DPOConfig, RunConfig
 from rlox.configs.dpo import OnlineDPOConfig
@@ -55,10 +55,14 @@ class DPOLearner(TextLearner):
             return self.learned([], clock, batch.prompts)
         if not count:  # other processes have some
             return self.learned([self.stepped(None)], clock, batch.prompts)
-        terms = self.terms(batch)
-        numbers = (terms.accuracy, terms.chosen, terms.rejected, terms.margin)
-        row = self.stepped(terms.total, *numbers, share=count / total)
-        return self.learned([row], clock, batch.prompts)
+
+        def part(at: slice) -> Part:
+            pairs = batch.part(at)
+            terms = self.terms(pairs)
+            numbers = (terms.accuracy, terms.chosen, terms.rejected, terms.margin)
+            return Part(terms.total, numbers, len(pairs.chosen) / total)
+
+        return self.learned([self.stepped_by(part, count)], clock, batch.prompts)
 
     def terms(self, batch: Pairs, overwrite: bool = True) -> DPOTerms:
         """The loss of pairs, with gradient (taken once with `overwrite`), and what is told beside it."""

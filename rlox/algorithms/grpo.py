@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from rlox.algorithms.text import Text, text_of, text_parts
 from rlox.algorithms.text_facade import Model, Rewarding, WritingAlgorithm
 from rlox.algorithms.torch_text import (
+    Part,
     TextLearner,
     counting_mask,
     of_completions,
@@ -88,37 +89,46 @@ class GRPOLearner(TextLearner):
         told = of_completions(batch) | of_groups(batch, self.text.weights)
         return self.learned(rows, clock, len(batch) // batch.group_size, told)
 
-    @torch.no_grad()
     def _old(self, batch: Tokens) -> Tensor | None:
         """Log-probabilities by the model before its steps; None where the only step has them anyway."""
         config = self.config
         if config.n_epochs * config.minibatches == 1 and config.correction is None:
             return None
-        return self.said(batch.answers, config.temperature)
+        return self.said_before(batch.answers, config.temperature)
 
     def _step(self, batch: Tokens, at: slice, advantages: Any, mask: Any, *known: Any) -> Tensor:
-        old, ref, weights = known
-        said = self.said(batch.answers.part(at), self.config.temperature)
-        terms = self.loss(
-            said, old, advantages, mask, ref, weights, max_length=self.text.sampling.max_new_tokens
-        )
-        with torch.no_grad():
-            apart = torch.zeros_like(said) if old is None else said - old
-            ratio = (apart.exp() * mask).sum() / mask.sum().clamp(min=1)
-        of_tokens = (terms.kl, terms.clip_low, terms.clip_high, ratio)
-        share, part = self._shares(mask)
-        # gspo's are of completions
-        clipped = share if self.config.loss_type == "gspo" else part
-        shares = [share, part, clipped, clipped, part]
-        return self.stepped(terms.total, terms.policy, *of_tokens, share=share, shares=shares)
+        answers, config = batch.answers.part(at), self.config
+        # a device is waited for only where there are others to count
+        shared = self.group.size > 1 or config.accumulate > 1
+        tokens = max(self.group.total(float(mask.sum())), 1.0) if shared else 1.0
+        completions = self.group.size * len(mask)
 
-    def _shares(self, mask: Tensor) -> tuple[float, float]:
-        """What this process has of the loss, and of the tokens of a step."""
-        if self.group.size == 1:
-            return 1.0, 1.0
-        tokens = float(mask.sum())
-        part = tokens / max(self.group.total(tokens), 1.0)
-        return part if self.config.loss_type in BY_TOKENS else 1.0 / self.group.size, part
+        def part(rows: slice) -> Part:
+            old, ref, weights = (None if of is None else of[rows] for of in known)
+            said, counts = self.said(answers.part(rows), config.temperature), mask[rows]
+            terms = self.loss(
+                said,
+                old,
+                advantages[rows],
+                counts,
+                ref,
+                weights,
+                max_length=self.text.sampling.max_new_tokens,
+            )
+            with torch.no_grad():
+                apart = torch.zeros_like(said) if old is None else said - old
+                ratio = (apart.exp() * counts).sum() / counts.sum().clamp(min=1)
+            numbers = (terms.policy, terms.kl, terms.clip_low, terms.clip_high, ratio)
+            of_tokens = float(counts.sum()) / tokens if shared else 1.0
+            of_completions = len(counts) / completions
+            share = of_tokens if config.loss_type in BY_TOKENS else of_completions
+            # gspo's are of completions
+            clipped = of_completions if config.loss_type == "gspo" else of_tokens
+            return Part(
+                terms.total, numbers, share, [share, of_tokens, clipped, clipped, of_tokens]
+            )
+
+        return self.stepped_by(part, len(mask))
 
 
 def make(config: RunConfig, tools: Tools) -> Parts:
@@ -137,8 +147,8 @@ class GRPO(WritingAlgorithm):
         `"tiny"` or the folder of a model with a `task`
     ref_model : what KL is taken to; None: the model as it begins
     reward_fn : `(completions, prompts) -> rewards`, or several: completions are tensors of the tokens up to
-        the end, `prompts` `[B, P]`, one of each (a list where lengths differ); None in a reward: none.
-        Without one the task's
+        the end, `prompts` `[B, P]`, one of each (a list where lengths differ); parameters are filled by
+        name, also with `texts` and columns of the dataset; None in a reward: none. Without one the task's
     group_size : completions of each prompt
     kl_coef : weight of the penalty; 0: without a reference
     learning_rate : of Adam

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from rlox.algorithms.encoding import Encoding, encoding_of, require_actions
@@ -12,6 +14,7 @@ from rlox.configs import ReplayConfig, RunConfig, UniformConfig
 from rlox.configs.off_policy import OffPolicyConfig
 from rlox.envs.actions import UnitCodec
 from rlox.envs.base import VectorEnv
+from rlox.envs.engines.makers import building
 from rlox.envs.gym_vec import EnvFactory
 from rlox.envs.make import Stages, make_vec, single_factory
 from rlox.envs.normalize import RewardNormalizer, observation_normalizer
@@ -57,11 +60,21 @@ def off_policy_parts(config: RunConfig, tools: Tools, compose: Compose) -> Parts
     """Replayed transitions, from `config.buffer`, for what `compose` makes of the environment."""
     if tools.policy is not None:
         raise ConfigError(f"{config.algo.name} takes no policy of your own")
-    algo, env_config = cast(OffPolicyConfig, config.algo), config.env
+    env_config = config.env
     make_env = single_factory(env_config, tools.env)
     env = make_vec(env_config, config.seed, tools.env)
-    require_actions(config, env.actions)
-    goals = _goals(config, env, make_env)
+    with ExitStack() as unfinished:
+        unfinished.enter_context(building(env, tools.env))
+        require_actions(config, env.actions)
+        goals = _goals(config, env, make_env, unfinished)
+        return _parts(config, tools, compose, env, goals)
+
+
+def _parts(
+    config: RunConfig, tools: Tools, compose: Compose, env: VectorEnv, goals: Goals | None
+) -> Parts:
+    """What explores and learns in environments."""
+    algo, env_config = cast(OffPolicyConfig, config.algo), config.env
     encoding = encoding_of(algo, env.observations, env_config.id)
     memory = _memory(config, algo, env, goals, tools, encoding.cost)
     # the target network is neither learned nor has it moments
@@ -77,7 +90,7 @@ def off_policy_parts(config: RunConfig, tools: Tools, compose: Compose) -> Parts
     rewards = RewardNormalizer(*scales) if env_config.normalize_reward else None
     cadence = Cadence(algo.learning_starts, algo.train_freq, algo.gradient_steps_between)
     given = (obs_normalizer, rewards, made.actions)
-    parts = (env, memory, made.behaviour, cadence, *given)
+    parts = (env, memory, made.behaviour, cadence, *given, _acting(made.policy))
     source = (
         NativeReplaySource(made.learner, *parts)
         if isinstance(made.learner, Replays) and isinstance(made.behaviour, Explores)
@@ -86,16 +99,28 @@ def off_policy_parts(config: RunConfig, tools: Tools, compose: Compose) -> Parts
     actions = made.actions or env.actions
     acts: type[ActorOf[Any]] = NativeActor if native else Actor
     actor = acts(made.policy, env.observations, actions, obs_normalizer, tools.device_name)
-    evaluator = Evaluator(actor, Stages(env_config, tools.env))
+    evaluator = Evaluator(actor, Stages(env_config, tools.env), config.eval, env)
     return Parts(source, made.learner, actor, evaluator, encoding.said, choice.made)
 
 
-def _goals(config: RunConfig, env: VectorEnv, make_env: EnvFactory) -> Goals | None:
-    """What relabels goals, where that is asked for."""
+def _acting(policy: Policy | OnDemand) -> Callable[[], AbstractContextManager[None]]:
+    """The blocks in which a policy explores: a module of torch in evaluation mode."""
+    if isinstance(policy, OnDemand):
+        return nullcontext
+    from rlox.policies.base import acting
+
+    return partial(acting, policy)
+
+
+def _goals(
+    config: RunConfig, env: VectorEnv, make_env: EnvFactory, unfinished: ExitStack
+) -> Goals | None:
+    """What relabels goals, where that is asked for; its environment is closed if the block raises."""
     buffer = config.buffer
     if not isinstance(buffer, UniformConfig) or buffer.hindsight is None:
         return None
     judge = make_env()
+    unfinished.enter_context(building(judge, None))
     return Goals.of(judge, env.observations, buffer.hindsight, buffer.hindsight_k, config.env.id)
 
 

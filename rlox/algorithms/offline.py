@@ -95,7 +95,7 @@ def offline_parts(
     actor = played(policy, observations, actions, source.normalizer, tools.device)
     evaluate = None
     if env.id != NO_ENV:
-        evaluate = Evaluator(actor, Stages(env, tools.env))
+        evaluate = Evaluator(actor, Stages(env, tools.env), config.eval)
     return Parts(source, learner, actor, evaluate, encoding.said, choice.made)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
-from rlox.algorithms.encoding import Encoding, encoding_of, require_vectors
+from rlox.algorithms.encoding import Encoding, encoding_of, require_actions, require_vectors
 from rlox.collectors.fused import FusedSource, Iterates
 from rlox.collectors.native import NativeCollector
 from rlox.collectors.rollout import RolloutCollector
@@ -17,6 +17,7 @@ from rlox.configs.params import object_name
 from rlox.devices import is_module
 from rlox.envs.actions import ActionCodec
 from rlox.envs.base import VectorEnv
+from rlox.envs.engines.makers import building
 from rlox.envs.make import Stages
 from rlox.envs.spaces import short
 from rlox.errors import ConfigError
@@ -29,7 +30,7 @@ from rlox.sources.arena import Arena
 from rlox.sources.collector import SCORE_IMAGES, SCORE_ROWS
 from rlox.sources.rollout import RolloutSource
 from rlox.training.actor import Actor, ActorOf, NativeActor
-from rlox.training.backend import BY_TORCH, Choice
+from rlox.training.backend import BY_TORCH, NATIVE, Choice, no_native
 from rlox.training.evaluate import Evaluator
 from rlox.training.loop import Learner
 from rlox.training.parts import Parts, Tools
@@ -73,6 +74,8 @@ def on_policy_parts(
     in torch's place.
     """
     algo, env_config = cast(OnPolicyConfig, config.algo), config.env
+    if engine is None and algo.backend == NATIVE:
+        raise ConfigError(no_native(f"{algo.name} has no native engine"))
     kind = RolloutCollector if algo.backend == "torch" else NativeCollector
     collector = kind(
         env_config.id if tools.env is None else tools.env,
@@ -83,7 +86,22 @@ def on_policy_parts(
         algo.gae_lambda,
         config=env_config,
     )
-    env = collector.env
+    with building(collector, tools.env):
+        require_actions(config, collector.env.actions)
+        return _parts(config, tools, collector, make_learner, minibatch, orders, engine)
+
+
+def _parts(
+    config: RunConfig,
+    tools: Tools,
+    collector: RolloutCollector,
+    make_learner: Callable[[ActorCritic], Learner[Rollout]],
+    minibatch: int | None,
+    orders: int,
+    engine: Engine | None,
+) -> Parts:
+    """What acts and learns in the environments of a collector."""
+    algo, env_config, env = cast(OnPolicyConfig, config.algo), config.env, collector.env
     own = tools.policy is not None or algo.policy is not None
     widths = ((), ()) if own else algo.widths
     seen = env.observations
@@ -107,7 +125,7 @@ def on_policy_parts(
     normalizer = collector.obs_normalizer
     actor = acts(policy, env.observations, env.actions, normalizer, tools.device_name)
     source = _source(collector, policy, learner, algo.n_steps)
-    evaluator = Evaluator(actor, Stages(env_config, tools.env))
+    evaluator = Evaluator(actor, Stages(env_config, tools.env), config.eval, env)
     backend = engine.choice.made if engine else BY_TORCH
     return Parts(source, learner, actor, evaluator, encoding.said, backend)
 

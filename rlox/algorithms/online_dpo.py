@@ -15,9 +15,12 @@ from rlox.algorithms.torch_text import of_completions
 from rlox.algorithms.writing import writing_source
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import OnlineDPOConfig, RunConfig
+from rlox.configs.code import arguments_of, name_of
+from rlox.configs.secrets import revealed
 from rlox.errors import ConfigError, RloxError, ShapeError
 from rlox.importing import failure, load
 from rlox.llm.batches import Pairs, Tokens
+from rlox.llm.reward_arguments import with_arguments
 from rlox.llm.rewards import weighted_rewards
 from rlox.llm.serving import GenerationServer
 from rlox.training.parts import Parts, Tools
@@ -96,7 +99,9 @@ def make(config: RunConfig, tools: Tools) -> Parts:
     algo, text = cast(OnlineDPOConfig, config.algo), text_of(config, tools)
     preference: Any = text.given.preference
     if preference is None and algo.preference is not None:
-        preference = load(algo.preference, "algo.preference")
+        key, spec = "algo.preference", algo.preference
+        more = revealed(arguments_of(spec))
+        preference = with_arguments(name_of(spec), load(spec, key), more, key)
     source = writing_source(config, text, 2, judged=preference is None or text.judge is not None)
     return text_parts(text, source, OnlineDPOLearner(text, algo, preference))
 

@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rlox.algorithms.clipped import ClippedLearner
-from rlox.algorithms.encoding import NO_COST, Encoding, encoding_of
+from rlox.algorithms.encoding import NO_COST, Encoding, encoding_of, require_actions
 from rlox.algorithms.on_policy import collector_of, rollout_bytes
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.collectors.recurrent import SCORE_ROWS, RecurrentCollector
 from rlox.configs import RecurrentPPOConfig, RunConfig
 from rlox.envs.actions import ActionCodec
 from rlox.envs.base import VectorEnv
+from rlox.envs.engines.makers import building
 from rlox.envs.make import EnvSource, Stages
 from rlox.errors import ConfigError
 from rlox.parameters.cost import Cost
@@ -116,6 +117,14 @@ def make(config: RunConfig, tools: Tools) -> Parts:
         algo.gae_lambda,
         config=env_config,
     )
+    with building(collector, tools.env):
+        require_actions(config, collector.env.actions)
+        return _parts(config, tools, collector)
+
+
+def _parts(config: RunConfig, tools: Tools, collector: RecurrentCollector) -> Parts:
+    """What acts and learns in the environments of a collector."""
+    algo, env_config = cast(RecurrentPPOConfig, config.algo), config.env
     env = collector.env
     encoding = encoding_of(algo, env.observations, env_config.id, algo.share_encoder)
     require_memory(
@@ -136,7 +145,7 @@ def make(config: RunConfig, tools: Tools) -> Parts:
         RolloutSource(collector, policy, algo.n_steps),
         learner,
         actor,
-        Evaluator(actor, Stages(env_config, tools.env)),
+        Evaluator(actor, Stages(env_config, tools.env), config.eval, env),
         encoding.said,
     )
 

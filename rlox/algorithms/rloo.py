@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from rlox.algorithms.text import Text, text_of, text_parts
 from rlox.algorithms.text_facade import Model, Rewarding, WritingAlgorithm
 from rlox.algorithms.torch_text import (
+    Part,
     TextLearner,
     counting_mask,
     of_completions,
@@ -24,7 +25,7 @@ from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import RLOOConfig, RunConfig
 from rlox.devices import moved
 from rlox.llm import leave_one_out_advantages
-from rlox.llm.batches import Tokens
+from rlox.llm.batches import Answers, Tokens
 from rlox.llm.rewards import weighted_rewards
 from rlox.llm.serving import GenerationServer
 from rlox.losses import rloo_loss
@@ -48,12 +49,11 @@ class RLOOLearner(TextLearner):
         mask = moved(counting_mask(batch, config), self.optimizer.vector.device)
         steps = list(parts_of(config, len(batch)))
         first = None  # before the only step the model says what it says in it
-        if len(steps) == 1:
+        if len(steps) == config.accumulate == 1:
             first = self.said(answers, config.temperature)
             old = first.detach()
         else:
-            with torch.no_grad():
-                old = self.said(answers, config.temperature)
+            old = self.said_before(answers, config.temperature)
         ref, kl = self.referred(answers, config.temperature), torch.zeros(len(batch))
         if ref is not None:
             kl = ((old - ref) * mask).sum(1).cpu()
@@ -62,17 +62,30 @@ class RLOOLearner(TextLearner):
         drawn = old  # by those who drew the tokens; of an older model where a server has one
         if config.staleness:
             drawn = moved(batch.written.log_probs, old.device)
-        rows = []
-        for at in steps:
-            said = self.said(answers.part(at), config.temperature) if first is None else first
-            loss = rloo_loss(said, drawn[at], advantages[at], mask[at], config.clip_eps)
-            ratio = self._ratio(said.detach() - drawn[at], mask[at])
-            rows.append(self.stepped(loss, ratio, share=1.0 / self.group.size))
+        rows = [
+            self._step(answers.part(at), drawn[at], advantages[at], mask[at], first) for at in steps
+        ]
         told = of_completions(batch) | of_groups(batch, self.text.weights)
         if ref is not None:
             tokens = self.group.total(float(mask.sum()))
             told["policy/kl"] = self.group.total(float(kl.sum())) / max(tokens, 1.0)  # of a token
         return self.learned(rows, clock, len(batch) // batch.group_size, told)
+
+    def _step(
+        self,
+        answers: Answers,
+        drawn: Tensor,
+        advantages: Tensor,
+        mask: Tensor,
+        first: Tensor | None,
+    ) -> Tensor:
+        def part(at: slice) -> Part:
+            said = self.said(answers.part(at), self.config.temperature) if first is None else first
+            loss = rloo_loss(said, drawn[at], advantages[at], mask[at], self.config.clip_eps)
+            ratio = self._ratio(said.detach() - drawn[at], mask[at])
+            return Part(loss, (ratio,), len(said) / (self.group.size * len(mask)))
+
+        return self.stepped_by(part, len(mask))
 
     def _advantages(self, worth: NDArray[np.float64], batch: Tokens) -> Tensor:
         """Of this process's completions, by what all are worth."""

@@ -36,10 +36,16 @@ class FusedSource(RolloutSource):
     collector: NativeCollector
     learner: Iterates
 
+    @property
+    def mid_update(self) -> bool:
+        """Whether the last `next` was broken off while it learned."""
+        return self.collector.mid_update
+
     def next(self, clock: Clock) -> tuple[Rollout | Iterated | None, Progress]:
         """Collect the next rollout, and learn from it where that is one call."""
         learn = partial(self.learner.iterate, clock)
-        iterated = self.collector.iterate(self.learner.native, self.n_steps, learn)
+        with self._counting():
+            iterated = self.collector.iterate(self.learner.native, self.n_steps, learn)
         return super().next(clock) if iterated is None else (iterated, self.collector.progress)
 
     def _collected(self) -> Rollout:

@@ -33,6 +33,8 @@ class NativeCollector(RolloutCollector):
     normalised ones, step by step, with the same numbers: which of the two changes no bit.
     """
 
+    mid_update = False  # whether the last `iterate` was broken off while it learned
+
     def gather(self, policy: Acts, n_steps: int) -> Rollout:
         """As `collect`, but where the environments wrote it: on the CPU, in the arena's memory."""
         if not isinstance(policy, NativePolicy):
@@ -50,20 +52,21 @@ class NativeCollector(RolloutCollector):
         arena = self._arena_of(n_steps)
         self._start(arena)
         core = self._core()
-        if core is None:
+        if core is not None:
+            ended, episodes = self._collect(policy, arena, core)
+            return self._finished(arena, ended, episodes, tensors)
+        with self._whole():
             episodes = self._step_all(arena, self._acting(policy, arena))
             ended = arena.ended()
             self._value(policy, arena, ended)
-        else:
-            ended, episodes = self._collect(policy, arena, core)
-        return self._finished(arena, ended, episodes, tensors)
+            return self._finished(arena, ended, episodes, tensors)
 
     def iterate(self, policy: NativePolicy, n_steps: int, learn: Learn) -> Iterated | None:
         """Collect the next rollout and learn from it in one call, where Rust does all that is done to it.
 
         `None` elsewhere, and nothing is done.
         """
-        core = self._core()
+        core, self.mid_update = self._core(), False
         if core is None:
             return None
         policy.check()
@@ -88,6 +91,7 @@ class NativeCollector(RolloutCollector):
             iterated = learn(iteration, self.rollouts, rows)
         except BaseException:
             if iteration.collected:  # what broke off is the learning
+                self.mid_update = True
                 self.env_steps += rows
                 self._check_finite(arena)
                 self.rollouts += 1

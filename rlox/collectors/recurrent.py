@@ -74,8 +74,13 @@ class RecurrentCollector(RolloutCollector):
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()`; environments that cannot be saved start new episodes, at zeros."""
         super().restore(state)
-        memory = None if interruption(self.env, state) else state.get("memory")
+        goes_on = self._started and not interruption(self.env, state)
+        memory = state.get("memory") if goes_on else None
         self._memory = None if memory is None else np.array(memory, np.float32)
+
+    def _begin_anew(self) -> None:
+        super()._begin_anew()
+        self._memory = None
 
     def _sampler(
         self,

@@ -42,6 +42,7 @@ class NativeReplaySource(ReplaySource):
     """
 
     behaviour: Explores
+    mid_update = False  # whether the last `next` was broken off while it learned
 
     def __init__(self, learner: Replays, *given: Any) -> None:
         super().__init__(*given)
@@ -49,6 +50,7 @@ class NativeReplaySource(ReplaySource):
 
     def next(self, clock: Clock) -> tuple[Transitions | Iterated | None, Progress]:
         """Collect, and learn from the first batches that are due then where that is one call."""
+        self.mid_update = False
         n_steps, core = self._steps_ahead(clock), self._core()
         due = self._due(self.env_steps, self.env_steps + n_steps * self.env.n_envs)
         if self._owed or not due or core is None:
@@ -88,6 +90,7 @@ class NativeReplaySource(ReplaySource):
         try:
             update = self.learner.update(batch, clock)
         except BaseException as error:
+            self.mid_update = iteration.collected
             if not iteration.collected:
                 found = self._broken_off(n_steps, error)
             if found is None:

@@ -7,7 +7,9 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
 from rlox.configs.buffers import BufferConfig
+from rlox.configs.code import name_of
 from rlox.configs.env import EnvConfig
+from rlox.configs.params import default_of
 from rlox.configs.schedules import annealing, is_constant, is_known, value_at
 from rlox.errors import ConfigError
 
@@ -34,6 +36,8 @@ class AlgorithmConfig:
     masks: ClassVar[bool] = False
     # Whether it steps environments in Rust only.
     native_only: ClassVar[bool] = False
+    # Inherited fields that it does not use, and why: no --help has them, and only the default is taken.
+    drops: ClassVar[Mapping[str, str]] = {}
 
     @property
     def buffer(self) -> str:
@@ -89,6 +93,17 @@ class AlgorithmConfig:
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
         """Raise `ConfigError` for fields that contradict each other, the environment's or the buffer's."""
+
+    def require_used(self) -> None:
+        """`ConfigError` for a value of a field that the algorithm does not use (`drops`)."""
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if f.name in self.drops and value != default_of(f):
+                given = name_of(value) if f.metadata.get("code") else value
+                algo: Any = self  # each declares its name
+                raise ConfigError(
+                    f"algo.{f.name}={given}: {algo.name} {self.drops[f.name]}; leave algo.{f.name} out"
+                )
 
     def require_switches(self, of: Mapping[str, str] | None = None) -> None:
         """`ConfigError` for a field `only_with` a switch that is off; `of` is what the switches are of."""

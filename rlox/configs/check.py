@@ -153,8 +153,10 @@ def _contradictions(run: RunConfig) -> RunConfig:
             )
     run = with_task(_one_schedule_each(run))
     _require_an_env(run)
+    _require_episodes(run)
     _require_masks(run)
     _require_game(run.env)
+    run.algo.require_used()
     run.algo.check(run.env, run.buffer)
     return run
 
@@ -171,6 +173,18 @@ def _require_an_env(run: RunConfig) -> None:
     for key, value in (("eval.every", run.eval.every), ("stop.score", run.stop.score)):
         if value:
             raise ConfigError(f"{key}={value:g}: env={NO_ENV} cannot be evaluated; leave {key} out")
+
+
+def _require_episodes(run: RunConfig) -> None:
+    """Keys that say how evaluations play episodes are of runs that play some."""
+    if run.env.id != NO_ENV and run.algo.unit != "samples":
+        return
+    for name in ("n_envs", "reuse_env", "max_steps"):
+        if value := getattr(run.eval, name):
+            raise ConfigError(
+                f"eval.{name}={value}: the evaluations of this run play no episodes in an environment; "
+                "leave it out"
+            )
 
 
 def _require_masks(run: RunConfig) -> None:

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import Field, fields, is_dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 from rlox import plugins
 from rlox.configs.names import nearest
@@ -93,7 +92,7 @@ def paths(config: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
         kind = f.metadata.get("code")
         if is_dataclass(value):
             yield from paths(value, f"{key}.")
-        elif (kind == "id" and ":" in value) or (kind == "url" and not _is_here(value)):
+        elif (kind == "id" and ":" in value) or (kind == "url" and _is_asked(config, f.name)):
             yield key, value
         elif kind is None and isinstance(
             value, Mapping
@@ -135,12 +134,9 @@ def require_trusted(
         )
 
 
-def _is_here(url: str) -> bool:
-    """Whether an address is of this machine."""
-    try:
-        return urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")
-    except ValueError:
-        return False
+def _is_asked(config: Any, field: str) -> bool:
+    """Whether the server is asked whose address the field `server_url` has: `server` says which it is."""
+    return getattr(config, field.removesuffix("_url")) is not None
 
 
 def _named_in(value: Any, key: str) -> Iterator[tuple[str, str]]:

@@ -80,14 +80,19 @@ class CQLConfig(OfflineCriticsConfig):
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
         """What says something of a learned number needs it learned."""
         super().check(env, buffer)
-        if self.auto_alpha and self.cql_target_value <= 0.0:
-            raise ConfigError(
-                f"algo.auto_alpha=true and algo.cql_target_value={self.cql_target_value:g}: what is "
-                "weighed is seldom or never below 0, so that the weight would grow without end; expected a "
-                "target above 0, e.g. algo.cql_target_value=5"
-            )
         if self.auto_alpha and not self.cql_alpha:
             raise ConfigError(
                 "algo.auto_alpha=true and algo.cql_alpha=0: a weight that is learned begins above 0"
             )
         self.require_switches()
+
+    def advice(self, env: EnvConfig) -> list[str]:
+        """What is valid and probably not meant."""
+        lines = super().advice(env)
+        if self.auto_alpha and self.cql_target_value <= 0.0:
+            lines.append(
+                f"algo.auto_alpha=true and algo.cql_target_value={self.cql_target_value:g}: the penalty is "
+                f"seldom or never below 0, so that its weight grows to its limit of 1e6; a "
+                "target above 0, e.g. algo.cql_target_value=5, makes it fall where the penalty is small"
+            )
+        return lines

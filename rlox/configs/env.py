@@ -60,6 +60,13 @@ class EnvConfig:
         "its episodes with it",
         within="[1, 1048576]",
     )
+    seeding: str = param(
+        "keyed",
+        "what the copies are reset with. keyed: numbers below 2^31 that differ over copies, restarts and the "
+        "seeds of runs; offset: seed + i for copy i at first, as Stable-Baselines3 has it (the gymnasium "
+        "backend is used)",
+        choices=("keyed", "offset"),
+    )
     max_episode_steps: int | None = param(
         None,
         "steps of the environment after which an episode is truncated, in place of the limit that it is "
@@ -140,6 +147,7 @@ class EnvConfig:
 
 _AROUND = (
     "kwargs",
+    "seeding",
     "max_episode_steps",
     "action_repeat",
     "repeat_action_probability",

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from rlox.configs.buffers import BufferConfig
-from rlox.configs.code import Code, code, name_of
 from rlox.configs.env import EnvConfig
 from rlox.configs.params import param
 from rlox.configs.ppo import PPOConfig
@@ -22,6 +21,9 @@ class HybridPPOConfig(PPOConfig):
     actions: ClassVar[tuple[str, ...]] = ("Discrete", "Box")
     brings: ClassVar[Mapping[str, Any]] = {"env.n_envs": 16}
     native_only: ClassVar[bool] = True
+    drops: ClassVar[Mapping[str, str]] = {
+        "policy": "takes no policy of your own, which Rust cannot act with"
+    }
 
     name: str = param("hybrid_ppo", "the algorithm", choices=("hybrid_ppo",))
     backend: str = param(
@@ -32,16 +34,10 @@ class HybridPPOConfig(PPOConfig):
         "engine of the policy while collecting; auto: that of algo.backend",
         choices=("auto",),
     )
-    policy: Code | None = code("not here: the policy is the one that these keys describe")
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
         """What no field says alone."""
         super().check(env, buffer)
-        if self.policy is not None:
-            raise ConfigError(
-                f"algo.policy={name_of(self.policy)}: hybrid_ppo takes no policy of your own, which Rust "
-                "cannot act with; leave algo.policy out, or set algo=ppo"
-            )
         around = list(env.put_around)
         if env.backend not in ("auto", "native"):
             around.append(f"env.backend={env.backend}")

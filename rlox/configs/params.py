@@ -71,6 +71,11 @@ def param(
     return field(default=default, metadata=metadata)
 
 
+def default_of(f: Field[Any]) -> Any:
+    """What a field is unless it is given; `dataclasses.MISSING` where it has to be."""
+    return f.default if f.default_factory is MISSING else f.default_factory()
+
+
 @functools.cache
 def hints_of(cls: type[Any]) -> Mapping[str, Any]:
     """The types that a dataclass declares, by field; evaluated once, as every value is checked by them."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from rlox.configs.buffers import BufferConfig
-from rlox.configs.code import Code, code, name_of
 from rlox.configs.env import EnvConfig
 from rlox.configs.params import param
 from rlox.configs.ppo import PPOConfig
@@ -18,6 +18,11 @@ class RecurrentPPOConfig(PPOConfig):
     """Names and defaults follow `RecurrentPPO` of Stable-Baselines3's contributions, with 8 environments."""
 
     masks: ClassVar[bool] = False
+    drops: ClassVar[Mapping[str, str]] = {
+        "policy": "takes no policy of your own, whose methods know no state",
+        "use_sde": "has no state-dependent exploration",
+        "sde_sample_freq": "has no state-dependent exploration",
+    }
 
     name: str = param("recurrent_ppo", "the algorithm", choices=("recurrent_ppo",))
     backend: str = param("torch", "engine of the update", choices=("torch",))
@@ -59,9 +64,6 @@ class RecurrentPPOConfig(PPOConfig):
     ortho_init: bool = param(
         True, "orthogonal initialisation (gain 1 of recurrences, else sqrt 2; heads 0.01 and 1)"
     )
-    policy: Code | None = code("not here: the policy is the recurrent one that these keys describe")
-    use_sde: bool = param(False, "not here: there is no state-dependent exploration")
-    sde_sample_freq: int = param(-1, "not here, as algo.use_sde", within="[-1, inf)")
 
     @property
     def critic(self) -> str:
@@ -80,16 +82,6 @@ class RecurrentPPOConfig(PPOConfig):
             raise ConfigError(
                 "algo.share_encoder=false: with algo.shared_lstm=true the critic reads the actor's "
                 "recurrence, behind the actor's encoder; leave it out, or set algo.shared_lstm=false"
-            )
-        if self.policy is not None:
-            raise ConfigError(
-                f"algo.policy={name_of(self.policy)}: recurrent_ppo takes no policy of your own, whose "
-                "methods know no state; leave algo.policy out, or set algo=ppo"
-            )
-        if self.use_sde or self.sde_sample_freq != -1:
-            raise ConfigError(
-                "algo.use_sde and algo.sde_sample_freq: recurrent_ppo has no state-dependent exploration; "
-                "leave them out, or set algo=ppo"
             )
 
     def _minibatches(self, env: EnvConfig) -> list[str]:

@@ -84,6 +84,24 @@ class EvalConfig:
     seed: int = param(
         100_000, "episode i starts from reset(seed=seed + i)", within="[0, 2147483647]"
     )
+    n_envs: int | None = param(
+        None,
+        "environments that an evaluation plays in at once. auto: up to 64 of those that run in Rust, 8 of "
+        "Gymnasium's, as many as training of your own",
+        within="[1, 65536]",
+        null_word="auto",
+    )
+    reuse_env: bool = param(
+        False,
+        "play in the environments of training, where others cannot live beside them; episodes under way "
+        "there go on where they can be saved, else they are lost",
+    )
+    max_steps: int | None = param(
+        None,
+        "steps after which an episode of an evaluation is ended, and counted as it stands; null: as its "
+        "environment ends it",
+        within="[1, inf)",
+    )
 
 
 @dataclass(frozen=True)
@@ -94,7 +112,7 @@ class CheckpointConfig:
     keep: int = param(2, "newest checkpoints kept (the best one besides)", within="[1, inf)")
     storage_timeout: float = param(
         300.0,
-        "seconds a full or read-only disk is waited for before the run stops",
+        "seconds a disk that is full or fails is waited for before the run stops",
         within="[0, inf)",
     )
 
@@ -112,7 +130,10 @@ class StopConfig:
 
     score: float | None = param(None, "stop once an evaluation's mean return reaches this")
     minutes: float | None = param(
-        None, "stop after this many minutes of training", within="(0, inf)"
+        None,
+        "stop after this many minutes, evaluations included; the final one may take a tenth of them more, at "
+        "least 10 s",
+        within="(0, inf)",
     )
 
 

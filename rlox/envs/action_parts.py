@@ -28,12 +28,15 @@ class Part(ABC):
     columns: slice
 
     def to_env(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """Rows `[N, columns]` as the environment takes them, `[N, *shape]` of the space's dtype."""
+        """Rows `[N, columns]` as the environment takes them, `[N, *shape]` of the space's dtype.
+
+        In memory of its own: an environment may write into its action, the rows are learned from.
+        """
         return self.values(rows).reshape(len(rows), *(self.space.shape or ()))
 
     @abstractmethod
     def values(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """Rows `[N, columns]` as numbers of the space `[N, columns]`, of its dtype."""
+        """Rows `[N, columns]` as numbers of the space `[N, columns]`, of its dtype, in a new array."""
 
     @abstractmethod
     def of_env(self, actions: NDArray[Any]) -> NDArray[Any]:
@@ -48,8 +51,7 @@ class Choices(Part):
 
     def values(self, rows: NDArray[Any]) -> NDArray[Any]:
         """The environment's numbers of the choices."""
-        whole = rows.astype(np.int64, copy=False)
-        moved = whole + self.start if self.start.any() else whole
+        moved = rows.astype(np.int64, copy=False) + self.start  # a new array, also from 0
         return moved.astype(self.space.dtype, copy=False)
 
     def of_env(self, actions: NDArray[Any]) -> NDArray[Any]:

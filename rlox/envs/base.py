@@ -1,7 +1,8 @@
-"""The one interface between environments and collectors."""
+"""The one interface between environments and collectors, and what an environment may return."""
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -12,7 +13,21 @@ from numpy.typing import NDArray
 from rlox.envs.actions import ActionCodec
 from rlox.envs.spaces import NUMBERS, ObservationCodec
 
-__all__ = ["GOES_ON", "NOBODY", "TRUE_RETURN", "Finals", "VectorEnv", "reward_of"]
+__all__ = [
+    "FIVE_VALUES",
+    "GOES_ON",
+    "NOBODY",
+    "TRUE_RETURN",
+    "TWO_VALUES",
+    "Finals",
+    "VectorEnv",
+    "WrongKindError",
+    "copied",
+    "flag_of",
+    "reset_of",
+    "reward_of",
+    "step_of",
+]
 
 # In the info of an episode's last step:
 TRUE_RETURN = "rlox/true_return"  # what the environment paid, where rewards are shaped
@@ -20,15 +35,89 @@ GOES_ON = "rlox/goes_on"  # true where it is an episode for learning only, and t
 
 NOBODY: NDArray[np.int64] = np.empty(0, np.int64)
 
+FIVE_VALUES = "step must return five values: observation, reward, terminated, truncated, info"
+TWO_VALUES = "reset must return two values: observation, info"
+
+
+class WrongKindError(TypeError):
+    """A value that an environment returned is not of the kind that Gymnasium asks for."""
+
+
+def reset_of(given: Any) -> tuple[Any, Mapping[str, Any]]:
+    """The observation and the info that a reset returned; `WrongKindError` for anything else than a pair."""
+    if not isinstance(given, tuple | list) or len(given) != 2:
+        raise WrongKindError(f"{_kind_of(given)}; {TWO_VALUES}")
+    seen, info = given
+    return seen, _info_of(info)
+
+
+def step_of(given: Any) -> tuple[Any, float, bool, bool, Mapping[str, Any]]:
+    """The five values that a step returned; `WrongKindError` where one is of another kind."""
+    if not isinstance(given, tuple | list) or len(given) != 5:
+        raise WrongKindError(f"{_kind_of(given)}; {FIVE_VALUES}")
+    seen, reward, terminated, truncated, info = given
+    flags = flag_of("terminated", terminated), flag_of("truncated", truncated)
+    return seen, reward_of(reward), *flags, _info_of(info)
+
 
 def reward_of(given: Any) -> float:
-    """A reward that an environment pays; `TypeError` for what is no number and `float` would make one of."""
+    """A reward as a float: of any real number, alone or in an array without axes; else `WrongKindError`."""
     if isinstance(given, float | int):  # numpy's float64 too
         return float(given)
-    kind = given.dtype.kind if isinstance(given, np.ndarray | np.generic) else "f"
-    if kind not in NUMBERS or isinstance(given, str | bytes | bytearray):
-        raise TypeError(f"the reward {given!r} is a {type(given).__name__}, expected a number")
-    return float(given)
+    array = _single(given)
+    if array is not None:
+        return float(array)
+    if isinstance(given, numbers.Real):
+        return float(given)
+    raise WrongKindError(f"{_kind_of(given)} for the reward, expected a number; return float(...)")
+
+
+def flag_of(name: str, given: Any) -> bool:
+    """`terminated` or `truncated` as a bool: of a bool, 0 or 1, alone or in an array without axes.
+
+    `WrongKindError` for anything else, which may be true without meaning it: `[False]`, `"False"`.
+    """
+    if isinstance(given, bool | np.bool_):
+        return bool(given)
+    array = _single(given)
+    if array is None or array not in (0, 1):
+        raise WrongKindError(f"{_kind_of(given)} for {name}, expected a bool; return bool(...)")
+    return bool(array)
+
+
+def copied(given: Any) -> Any:
+    """An info, or a part of one, whose dicts, lists, tuples and arrays are not the environment's own."""
+    if isinstance(given, np.ndarray):
+        return given.copy()
+    if isinstance(given, Mapping):
+        return {key: copied(part) for key, part in given.items()}
+    kind = type(given)
+    return kind(map(copied, given)) if kind in (list, tuple) else given
+
+
+def _info_of(given: Any) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping):
+        raise WrongKindError(f"{_kind_of(given)} for the info, expected a dict; return {{}}")
+    return given
+
+
+def _single(given: Any) -> NDArray[Any] | None:
+    """One real number as an array without axes; `None` for anything else."""
+    try:
+        array = np.asarray(given)
+    except Exception:  # of a class of somebody else's: a tensor that needs a gradient
+        return None
+    return array if array.shape == () and array.dtype.kind in NUMBERS else None
+
+
+def _kind_of(given: Any) -> str:
+    """What something is, for messages: its type, with its shape or the beginning of its text."""
+    kind = type(given).__name__
+    if isinstance(given, np.ndarray):
+        return f"an array of shape {given.shape} and {given.dtype}"
+    if isinstance(given, tuple | list) and len(given) != 1:
+        return f"a {kind} of {len(given)}"
+    return f"{' '.join(repr(given).split())[:60]} ({kind})"
 
 
 class Finals(NamedTuple):

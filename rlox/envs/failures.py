@@ -1,4 +1,4 @@
-"""What is said of an exception that an environment raised, and of an observation that is not of its space."""
+"""What is said of an exception that an environment raised, and of a value that it should not return."""
 
 from __future__ import annotations
 
@@ -8,28 +8,33 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from rlox.envs.base import FIVE_VALUES, TWO_VALUES, WrongKindError
 from rlox.envs.spaces import ObservationCodec, shape_of
 from rlox.errors import EnvError
 from rlox.importing import wording
 
-__all__ = ["encoded", "raised"]
+__all__ = ["CHECK", "encoded", "raised"]
+
+CHECK = "rlox check says all that is wrong with an environment"
 
 # What Python says where a result is taken apart that has not as many parts.
 _OTHER_LENGTH = re.compile(
     r"(?:not enough|too many) values to unpack|cannot unpack non-iterable .* object"
 )
-_RETURNS = {
-    "step": "step must return five values: observation, reward, terminated, truncated, info",
-    "reset": "reset must return two values: observation, info",
-}
+_RETURNS = {"step": FIVE_VALUES, "reset": TWO_VALUES}
 
 
 def raised(who: str, call: str, error: BaseException) -> str:
-    """One line: which environment raised what, in which call of it, and the remedy where it is known."""
+    """One line: which environment raised what, in which call of it, and the remedy where it is known.
+
+    Of a `WrongKindError`, which is rlox's word on a value, what the call returned.
+    """
+    if isinstance(error, WrongKindError):
+        return f"{who}: {call} returned {error}; {CHECK}"
     said = f"{who} raised {type(error).__name__} in {call}: {wording(error)}"
     name = call.partition("(")[0]
     if name in _RETURNS and _OTHER_LENGTH.match(str(error)) and _calls(error, name):
-        return f"{said}; {_RETURNS[name]}"
+        return f"{said}; {_RETURNS[name]}; {CHECK}"
     return said
 
 
@@ -37,9 +42,10 @@ def encoded(codec: ObservationCodec, observation: Any, row: NDArray[Any], who: s
     """Into `row` what `who` observed; `EnvError` where it has not the form of its space."""
     try:
         codec.encode_into(observation, row)
-    except (ValueError, TypeError, IndexError) as error:
+    except (ValueError, TypeError, IndexError, RuntimeError) as error:  # RuntimeError: a tensor's
         raise EnvError(
-            f"{who} gave an observation of shape {shape_of(observation)}, expected {codec.space}: {error}"
+            f"{who} gave an observation of shape {shape_of(observation)}, expected {codec.space}: {error}; "
+            f"{CHECK}"
         ) from error
 
 

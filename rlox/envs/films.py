@@ -11,7 +11,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from rlox.envs.base import GOES_ON
+from rlox.envs.base import GOES_ON, flag_of
 from rlox.errors import ConfigError, EnvError, MissingExtraError
 from rlox.importing import failure
 
@@ -96,7 +96,8 @@ class FilmedEpisodes(gym.Wrapper[Any, Any, Any, Any]):
         self._goes_on = bool(info.get(GOES_ON))
         if self._film is not None:
             self._film.add(frame_of(self.env))
-            if (terminated or truncated) and not info.get(GOES_ON):
+            over = flag_of("terminated", terminated) or flag_of("truncated", truncated)
+            if over and not info.get(GOES_ON):
                 info = {**info, FILM: self._film.finished()}
                 self._film = None
         return seen, reward, terminated, truncated, info

@@ -10,17 +10,17 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from rlox._core import stream_seed
 from rlox.envs.actions import ActionCodec
-from rlox.envs.base import Finals, reward_of
+from rlox.envs.base import Finals, copied, reset_of, step_of
 from rlox.envs.columns import apart, joined
 from rlox.envs.failures import encoded, raised
+from rlox.envs.seeding import KEYED, Seeding, seeded_reset
 from rlox.envs.snapshot import can_save, restore_env, save_env
 from rlox.envs.spaces import ObservationCodec
 from rlox.envs.stacks import frames_in
-from rlox.errors import EnvError
+from rlox.errors import EnvError, RloxError
 
-__all__ = ["EnvFactory", "SyncGymVecEnv", "start_seeds"]
+__all__ = ["EnvFactory", "SyncGymVecEnv"]
 
 EnvFactory = Callable[[], gym.Env[Any, Any]]
 
@@ -28,37 +28,50 @@ EnvFactory = Callable[[], gym.Env[Any, Any]]
 class SyncGymVecEnv:
     """Gymnasium environments stepped one after the other in this process.
 
-    Environment i is seeded once, by `reset(seed=seed + i)`; later resets draw on from there. Where
-    the environments can be saved (`rlox.envs.snapshot`) a resumed run goes on in mid-episode;
+    Each environment is seeded once, by the rule `seeding` (`rlox.envs.seeding`); later resets draw on from
+    there. Where the environments can be saved (`rlox.envs.snapshot`) a resumed run goes on in mid-episode;
     elsewhere it starts new episodes from other seeds, so that it does not repeat its first ones.
     """
 
     infos: Sequence[Mapping[str, Any]] = ()
 
     def __init__(
-        self, factories: Sequence[EnvFactory], seed: int, name: str, keep_infos: bool = False
+        self,
+        factories: Sequence[EnvFactory],
+        seed: int,
+        name: str,
+        keep_infos: bool = False,
+        seeding: str = KEYED,
     ) -> None:
         self.name = name
         self.keep_infos = keep_infos
-        self.envs = [make() for make in factories]
-        self.n_envs = len(self.envs)
-        self.seed = seed
+        self.n_envs = len(factories)
+        self.seeding = Seeding(seed, self.n_envs, seeding)
         self.starts = 0
-        first = self.envs[0]
-        self.resume_grade = "exact" if can_save(first) else "episode_start"
-        self.observation_space = first.observation_space
-        self.action_space = first.action_space
-        codec = ObservationCodec.of(first.observation_space, name)
-        self.observations = replace(codec, frames=frames_in(first))
-        self.actions = ActionCodec.of(first.action_space, name)
+        self._lent = False  # to an evaluation, which left the environments where it ended
+        self.envs: list[gym.Env[Any, Any]] = []
+        try:
+            for make in factories:
+                self.envs.append(make())
+            first = self.envs[0]
+            self.resume_grade = "exact" if can_save(first) else "episode_start"
+            self.observation_space = first.observation_space
+            self.action_space = first.action_space
+            codec = ObservationCodec.of(first.observation_space, name)
+            self.observations = replace(codec, frames=frames_in(first))
+            self.actions = ActionCodec.of(first.action_space, name)
+        except BaseException:
+            self.close()
+            raise
 
     def reset_into(self, obs: NDArray[Any]) -> None:
         """Start every environment's first episode; writes `[n_envs, obs_dim]`."""
-        seeds = start_seeds(self.seed, self.n_envs, self.starts)
+        self._lent = False
+        seeds = [self.seeding.start_seed(i, self.starts) for i in range(self.n_envs)]
         self.starts += 1
         infos = [self._restart(i, env, obs[i], seeds[i]) for i, env in enumerate(self.envs)]
         if self.keep_infos:
-            self.infos = infos
+            self.infos = list(map(copied, infos))
 
     def step_into(
         self,
@@ -69,6 +82,8 @@ class SyncGymVecEnv:
         truncated: NDArray[np.bool_],
     ) -> Finals | None:
         """Step every environment in turn, resetting in place those whose episode ended."""
+        if self._lent:
+            return self._begin_anew(obs, rewards, terminated, truncated)
         given = self.actions.each(self.actions.to_env(actions))
         index: list[int] = []
         last: list[NDArray[Any]] = []
@@ -76,17 +91,18 @@ class SyncGymVecEnv:
         final_infos: list[Mapping[str, Any]] = []
         for i, env in enumerate(self.envs):
             try:
-                seen, reward, term, trunc, info = env.step(given[i])
-                rewards[i], terminated[i], truncated[i] = reward_of(reward), term, trunc
+                seen, rewards[i], term, trunc, info = step_of(env.step(given[i]))
             except (Exception, SystemExit) as error:
                 raise _raised(self.name, i, "step", error) from error
+            terminated[i], truncated[i] = term, trunc
             self._encode(i, seen, obs[i])
             if term or trunc:
                 index.append(i)
                 last.append(obs[i].copy())
-                final_infos.append(dict(info))  # which the reset may write over
+                final_infos.append(copied(info))  # which the reset may write over
                 info = self._restart(i, env, obs[i])
-            infos.append(info)
+            if self.keep_infos:
+                infos.append(copied(info))
         if self.keep_infos:
             self.infos = infos
         return Finals(np.asarray(index, np.int64), np.stack(last), final_infos) if index else None
@@ -96,27 +112,63 @@ class SyncGymVecEnv:
         exact = self.resume_grade == "exact" and self.starts > 0
         return {
             "starts": self.starts,
-            "envs": joined([save_env(env) for env in self.envs]) if exact else [],
+            "envs": joined(list(map(self._saved, range(self.n_envs)))) if exact else [],
+            **self.seeding.state(),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on in mid-episode, or from the start of new ones than the run began with."""
         self.starts = int(state["starts"])
+        self.seeding.restore(state)
         trees = state["envs"]  # a list in checkpoints of before
         trees = trees if isinstance(trees, list) else apart(trees, self.n_envs)
-        for env, saved in zip(self.envs, trees, strict=False):
-            restore_env(env, saved)
+        for i, (env, saved) in enumerate(zip(self.envs, trees, strict=False)):
+            try:
+                restore_env(env, saved)
+            except RloxError:
+                raise
+            except (Exception, SystemExit) as error:
+                raise _raised(self.name, i, "load_state", error) from error
+
+    def take_back(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state()` after somebody else has stepped the environments.
+
+        Those that cannot be saved lose the episodes under way and begin others in the next step.
+        """
+        if self.resume_grade == "exact":
+            self.restore(state)
+        else:
+            self._lent = self.starts > 0
+
+    def _begin_anew(
+        self,
+        obs: NDArray[Any],
+        rewards: NDArray[np.float64],
+        terminated: NDArray[np.bool_],
+        truncated: NDArray[np.bool_],
+    ) -> Finals:
+        """A step in which every environment begins another episode."""
+        self.reset_into(obs)
+        rewards[:], terminated[:], truncated[:] = 0.0, False, True
+        everyone = np.arange(self.n_envs)
+        return Finals(everyone[:0], obs[:0].copy(), lost=everyone, restarts=1)
 
     def close(self) -> None:
         """Close every environment."""
         for env in self.envs:
             env.close()
 
+    def _saved(self, i: int) -> dict[str, Any]:
+        try:
+            return save_env(self.envs[i])
+        except (Exception, SystemExit) as error:
+            raise _raised(self.name, i, "save_state", error) from error
+
     def _restart(
         self, i: int, env: gym.Env[Any, Any], row: NDArray[Any], seed: int | None = None
-    ) -> dict[str, Any]:
+    ) -> Mapping[str, Any]:
         try:
-            first, info = env.reset(seed=seed)
+            first, info = reset_of(seeded_reset(env, seed))
         except (Exception, SystemExit) as error:
             raise _raised(self.name, i, "reset", error) from error
         self._encode(i, first, row)
@@ -128,10 +180,3 @@ class SyncGymVecEnv:
 
 def _raised(name: str, i: int, call: str, error: BaseException) -> EnvError:
     return EnvError(raised(f"{name} (copy {i})", call, error))
-
-
-def start_seeds(seed: int, n_envs: int, starts: int) -> list[int]:
-    """What to reset each environment with: `seed + i` at first, fresh keys when a run resumes."""
-    if starts == 0:
-        return [seed + i for i in range(n_envs)]
-    return [stream_seed(seed, f"restart-{starts}", i) for i in range(n_envs)]

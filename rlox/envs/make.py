@@ -178,7 +178,7 @@ def make_vec(
     """The vectorised training environment; `keep_infos` for a source that reads its `infos`."""
     maker = maker_of(config, source)
     if maker is not None:
-        return engine_for(config, maker, seed, keep_infos)
+        return engine_for(config, maker, seed, keep_infos, source)
     engine = native_engine(config.id) if source is None and uses_native(config) else None
     if engine is not None:
         name = config.id.rpartition(":")[2]
@@ -204,8 +204,9 @@ def make_vec(
             keep_infos,
             config.max_restarts,
             config.worker_envs,
+            config.seeding,
         )
-    return SyncGymVecEnv(factories, seed, config.id, keep_infos)
+    return SyncGymVecEnv(factories, seed, config.id, keep_infos, config.seeding)
 
 
 def factory_of(

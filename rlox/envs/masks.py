@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from rlox.configs import EnvConfig
 from rlox.envs.actions import ActionCodec
+from rlox.envs.base import flag_of
 from rlox.envs.mask_forms import MaskForm
 from rlox.envs.spaces import CodedSpace, ObservationCodec, short
 from rlox.errors import ConfigError, EnvError, ShapeError, UnsupportedSpaceError
@@ -102,7 +103,7 @@ class MaskActions(gym.Wrapper[Any, Any, Any, Any]):
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Step, with the mask of the next action."""
         seen, reward, terminated, truncated, info = self.env.step(action)
-        after = self._beside(seen, info, "step", over=bool(terminated))
+        after = self._beside(seen, info, "step", over=flag_of("terminated", terminated))
         return after, reward, terminated, truncated, info
 
     def _beside(

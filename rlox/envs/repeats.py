@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rlox._core import stream_seed
-from rlox.envs.base import reward_of
+from rlox.envs.base import flag_of, reward_of
 
 __all__ = ["ActionRepeat", "StickyActions"]
 
@@ -34,9 +34,10 @@ class ActionRepeat(gym.Wrapper[Any, Any, Any, Any]):
         """The steps with one action."""
         total = 0.0
         for _ in range(self._times):
-            seen, reward, terminated, truncated, info = self.env.step(action)
+            # a copy: the environment may write into it
+            seen, reward, terminated, truncated, info = self.env.step(copy.deepcopy(action))
             total += reward_of(reward)
-            if terminated or truncated:
+            if flag_of("terminated", terminated) or flag_of("truncated", truncated):
                 break
         return seen, total, terminated, truncated, info
 
@@ -74,9 +75,9 @@ class StickyActions(gym.Wrapper[Any, Any, Any, Any]):
         drawn = stream_seed(self._key, "sticky-actions", self._drawn) / _KEYS
         self._drawn += 1
         if self._last is None or drawn >= self._probability:
-            # a copy: the caller may write the next action into the same memory
+            # copies: the caller may write the next action into the same memory, the environment into its own
             self._last = copy.deepcopy(action)
-        return self.env.step(self._last)
+        return self.env.step(copy.deepcopy(self._last))
 
     def save_state(self) -> dict[str, Any]:
         """The place in the stream and the last action, as one vector."""

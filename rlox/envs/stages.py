@@ -9,12 +9,14 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from rlox.envs.base import reward_of
-from rlox.envs.failures import encoded
+from rlox.envs.base import reset_of, step_of
+from rlox.envs.failures import encoded, raised
+from rlox.envs.gym_vec import SyncGymVecEnv
+from rlox.envs.seeding import seeded_reset
 from rlox.envs.spaces import ObservationCodec
 from rlox.errors import EnvError, RloxError
 
-__all__ = ["LocalStage", "Stage", "Stepped"]
+__all__ = ["BorrowedStage", "LocalStage", "Stage", "Stepped"]
 
 
 class Stepped(NamedTuple):
@@ -56,7 +58,7 @@ class LocalStage:
         for place, seed in seeds.items():
             self._seeds[place] = seed
             try:
-                seen = self.envs[place].reset(seed=seed)[0]
+                seen, _ = reset_of(seeded_reset(self.envs[place], seed))
             except RloxError:
                 raise
             except (Exception, SystemExit) as error:
@@ -69,8 +71,8 @@ class LocalStage:
         ended = set()
         for place, action in actions.items():
             try:
-                seen, reward, terminated, truncated, _ = self.envs[place].step(action)
-                self._rewards[place] = reward_of(reward)
+                seen, reward, terminated, truncated, _ = step_of(self.envs[place].step(action))
+                self._rewards[place] = reward
             except RloxError:
                 raise
             except (Exception, SystemExit) as error:
@@ -89,8 +91,22 @@ class LocalStage:
         encoded(self.observations, seen, self.rows[place], self._episode(place))
 
     def _raised(self, place: int, call: str, error: BaseException) -> EnvError:
-        kind = type(error).__name__
-        return EnvError(f"{self._episode(place)} raised {kind} in {call}: {error}")
+        return EnvError(raised(self._episode(place), call, error))
 
     def _episode(self, place: int) -> str:
         return f"{self.name} (evaluation episode of seed {self._seeds[place]})"
+
+
+class BorrowedStage(LocalStage):
+    """The environments that training steps, for where no others can live beside them.
+
+    Closing it gives them back: training goes on in mid-episode where they can be saved, else with others.
+    """
+
+    def __init__(self, vec: SyncGymVecEnv, places: int, observations: ObservationCodec) -> None:
+        super().__init__(vec.envs[:places], observations, vec.name)
+        self._vec, self._state = vec, vec.state()
+
+    def close(self) -> None:
+        """Give the environments back."""
+        self._vec.take_back(self._state)

@@ -14,7 +14,7 @@ from gymnasium import spaces
 from rlox.configs import EnvConfig, nearest
 from rlox.configs.atari import is_ale
 from rlox.configs.code import Code, arguments_of, name_of
-from rlox.envs.base import GOES_ON, TRUE_RETURN, reward_of
+from rlox.envs.base import GOES_ON, TRUE_RETURN, flag_of, reward_of
 from rlox.envs.engines.atari import AtariGame, plays_games, reward_clip_of
 from rlox.envs.repeats import ActionRepeat, StickyActions
 from rlox.envs.spaces import short
@@ -169,7 +169,7 @@ class TrueReturn(gym.Wrapper[Any, Any, Any, Any]):
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Step and add."""
         result = self.env.step(action)
-        self.total += float(result[1])
+        self.total += reward_of(result[1])
         self.on = bool(result[4].get(GOES_ON))
         return result
 
@@ -184,7 +184,7 @@ class TellTrueReturn(gym.Wrapper[Any, Any, Any, Any]):
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Step and tell."""
         seen, reward, terminated, truncated, info = self.env.step(action)
-        if terminated or truncated:
+        if flag_of("terminated", terminated) or flag_of("truncated", truncated):
             info = {**info, TRUE_RETURN: self._counted.total}
         return seen, reward, terminated, truncated, info
 

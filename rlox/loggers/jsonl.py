@@ -8,10 +8,11 @@ import logging
 import math
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from rlox.disk import may_pass
 from rlox.errors import StorageError
 
 __all__ = ["METRICS", "JsonLines", "read_rows", "rows_from"]
@@ -26,8 +27,8 @@ RETRY_SECONDS = 0.2
 class JsonLines:
     """One JSON object a line, on disk when `write` returns; non-finite numbers become null.
 
-    While the disk refuses (full, read-only), rows wait in memory and are written, in order, as soon
-    as it takes them again; `StorageError` comes after `timeout` seconds or 64 MiB. `offset` is where
+    While the disk is full or fails, rows wait in memory and are written, in order, as soon as it takes
+    them again; `StorageError` comes after `timeout` seconds or 64 MiB. `offset` is where
     a resumed run goes on: rows written after its checkpoint are cut off.
     """
 
@@ -81,10 +82,14 @@ class JsonLines:
         except OSError as error:
             raise StorageError(f"cannot write {self.path}: {error}") from error
 
-    def close(self) -> None:
-        """Write what waits, for as long as `timeout` allows, and close the file."""
+    def close(self, hurried: Callable[[], bool] = lambda: False) -> None:
+        """Write what waits, for as long as `timeout` allows and nobody is in a hurry, and close the file."""
         try:
             while not self.flush():
+                if hurried():
+                    raise StorageError(
+                        f"cannot write {self.path}: {len(self._waiting)} bytes of rows not written"
+                    )
                 time.sleep(RETRY_SECONDS)
         finally:
             self._file.close()
@@ -94,7 +99,8 @@ class JsonLines:
         if self._refused_at is None:
             self._refused_at = now
             log.warning("%s: %s; rows wait in memory", self.path, error.strerror)
-        if now - self._refused_at >= self._timeout or len(self._waiting) > MAX_WAITING:
+        over = now - self._refused_at >= self._timeout or len(self._waiting) > MAX_WAITING
+        if over or not may_pass(error):
             raise StorageError(
                 f"cannot write {self.path}: {error.strerror}; {len(self._waiting)} bytes of rows "
                 f"not written after {now - self._refused_at:.0f} s"

@@ -11,7 +11,7 @@ from typing import Any
 
 from rlox.configs import RunConfig, leaves, plain
 from rlox.configs.secrets import HIDDEN, is_secret
-from rlox.disk import replace_file
+from rlox.disk import replace_file, target_of
 from rlox.loggers.base import Row, Told
 from rlox.loggers.jsonl import METRICS, rows_from
 
@@ -111,7 +111,7 @@ def _checkpoints(folder: Path) -> Iterator[tuple[str, Path]]:
     """The folders that `last` and `best` mean: siblings of theirs, or none."""
     home = (folder / "checkpoints").resolve()
     for name in CHECKPOINTS:
-        path = (home / name).resolve()
+        path = (home / (target_of(home / name) or name)).resolve()
         if path.parent == home and (path / "manifest.json").is_file():
             yield f"checkpoints/{name}", path
 

@@ -18,7 +18,7 @@ from rlox.envs.actions import ActionCodec
 from rlox.envs.make import EnvSource, single_factory
 from rlox.envs.space_text import text_of
 from rlox.envs.spaces import ObservationCodec
-from rlox.errors import CheckpointError, ConfigError, UnsupportedSpaceError
+from rlox.errors import CheckpointError, ConfigError, NonFiniteError, UnsupportedSpaceError
 from rlox.offline.description import Returns, described
 from rlox.offline.replayed import replayed_columns, require_replay
 from rlox.runs.algorithm import Algorithm
@@ -182,7 +182,10 @@ def _random_score(config: EnvConfig, how: Play) -> float:
 
 
 def _score(algorithm: Algorithm, how: Play) -> float:
-    return algorithm.evaluate(how.scored, SCORING_SEED).mean
+    played = algorithm.evaluate(how.scored, SCORING_SEED)
+    if played.flaw:
+        raise NonFiniteError(f"a checkpoint of {algorithm.name} has no score: {played.flaw}")
+    return played.mean
 
 
 def _medium(scored: _Scored, scores: dict[str, float]) -> Path:

@@ -93,6 +93,9 @@ class UserPolicy(ActorCritic):
 
     Required: `get_action_and_logprob(obs)`, `get_value(obs)`, `get_logprob_and_entropy(obs, actions)`.
     For `predict` and evaluation also `mode(obs)`, or an `actor` submodule giving logits or means.
+
+    Each call is given copies, into which the module may write (`obs /= 255`): the tensors themselves are what
+    a rollout or a buffer stores.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -117,30 +120,31 @@ class UserPolicy(ActorCritic):
 
         def sample(obs: Tensor, t: int) -> Tensor:
             with keyed(generator.initial_seed() + t, {obs.device, *devices}):
-                action: Tensor = self._methods[0].get_action_and_logprob(obs)[0]
+                action: Tensor = self._methods[0].get_action_and_logprob(obs.clone())[0]
             return action
 
         return sample
 
     def evaluate_actions(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Log-probability, entropy and value, each `[B]`."""
-        log_prob, entropy = self._methods[0].get_logprob_and_entropy(obs, actions)
+        given = obs.clone(), actions.clone()
+        log_prob, entropy = self._methods[0].get_logprob_and_entropy(*given)
         return log_prob, entropy, self.get_value(obs)
 
     def get_value(self, obs: Tensor) -> Tensor:
         """V(obs), `[B]`."""
-        value: Tensor = self._methods[0].get_value(obs)
+        value: Tensor = self._methods[0].get_value(obs.clone())
         return value.reshape(len(obs))
 
     def mode(self, obs: Tensor) -> Tensor:
         """The module's `mode`, or the best logit (integer actions) or mean of its `actor`."""
         module = self._methods[0]
         if callable(getattr(module, "mode", None)):
-            action: Tensor = module.mode(obs)
+            action: Tensor = module.mode(obs.clone())
             return action
-        output: Tensor = module.actor(obs)
+        output: Tensor = module.actor(obs.clone())
         with keyed(0, {obs.device, *self._devices()}):  # only its kind is of interest
-            sampled = module.get_action_and_logprob(obs)[0]
+            sampled = module.get_action_and_logprob(obs.clone())[0]
         return output if sampled.is_floating_point() else output.argmax(-1)
 
     def get_action_and_logprob(
@@ -148,11 +152,11 @@ class UserPolicy(ActorCritic):
     ) -> tuple[Tensor, Tensor]:
         """The module's own sample; with a `generator` a function of the next number of that."""
         if generator is None:
-            action, log_prob = self._methods[0].get_action_and_logprob(obs)
+            action, log_prob = self._methods[0].get_action_and_logprob(obs.clone())
             return action, log_prob
         key = torch.randint(2**63 - 1, (), generator=generator, device=generator.device)
         with keyed(int(key), {obs.device, *self._devices()}):
-            action, log_prob = self._methods[0].get_action_and_logprob(obs)
+            action, log_prob = self._methods[0].get_action_and_logprob(obs.clone())
         return action, log_prob
 
     def _devices(self) -> set[torch.device]:

@@ -11,14 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, cast
 
 from rlox._core import OfflineDatasetBuffer
-from rlox.callbacks import (
-    Callback,
-    LoggerCallback,
-    as_callbacks,
-    as_logger,
-    restore_callbacks,
-    states_of,
-)
+from rlox.callbacks import Callback, LoggerCallback, Watchers, restore_callbacks, states_of
 from rlox.configs import EvalConfig, RunConfig, plain
 from rlox.configs.advice import rounding
 from rlox.configs.check import whole_number
@@ -40,8 +33,9 @@ from rlox.runs.warm_start import warm_start
 from rlox.sources.episodes import RecentEpisodes
 from rlox.sources.store import InMemory, Noted, Nowhere, Segments, Store
 from rlox.training.actor import Forgetful
+from rlox.training.backend import Backend
 from rlox.training.evaluate import Evaluation
-from rlox.training.loop import Hook, Timings, fit
+from rlox.training.loop import Fused, Hook, Timings, fit
 from rlox.training.parts import Parts, Tools
 from rlox.training.setup import (
     DEFAULT_ENV,
@@ -83,7 +77,7 @@ class Algorithm(ABC):
         dataset: OfflineDatasetBuffer | None = None,
         backend: str | None = None,
     ) -> None:
-        self._logger, self._callbacks = as_logger(logger), as_callbacks(callbacks)
+        self._watchers = Watchers(callbacks, logger)
         self.config = with_object(replace(config, total_steps=config.rounded_steps), policy)
         self.env_id = config.env.id
         self.streams = Streams(config.seed)
@@ -103,6 +97,11 @@ class Algorithm(ABC):
     def policy(self) -> Any:
         """The policy as torch has it, which a run of the native engine makes when it is asked for."""
         return self.parts.actor.module
+
+    @property
+    def backend(self) -> Backend:
+        """The engine that learns, and why `backend="auto"` took it: `PPO(...).backend.name`."""
+        return self.parts.backend
 
     @classmethod
     def of(
@@ -201,13 +200,15 @@ class Algorithm(ABC):
         Steps count all environments together and are rounded up to whole rollouts. Returns the last metrics
         with `mean_reward` (mean return of the last 100 finished episodes), `env_steps` and `updates`. Going
         on with a larger total stretches the schedules. `ConfigError` for what is no whole number above 0;
-        1e5 is one. `progress` shows on standard output how far it is, by a bar if that is a terminal.
+        1e5 is one. `progress` shows on standard output which engine learns and how far it is, by a bar on a
+        terminal.
         """
         total = whole_number(RunConfig, "total_steps", total_timesteps, "total_timesteps")
         if told := rounding(replace(self.config, total_steps=total)):
             warnings.warn(told, UserWarning, stacklevel=2)
         self._exact.tell(self.clock.now, self.env_id)
-        with reporter() if progress else nullcontext() as report, whole_updates(self.stop):
+        shows = reporter(self.backend.line.strip()) if progress else nullcontext()
+        with shows as report, whole_updates(self.stop):
             self.fit(total, [shown(report, self.clock.now, self.recent)] if report else ())
         return {name: float(value) for name, value in self.summary().items()}
 
@@ -222,7 +223,7 @@ class Algorithm(ABC):
             )
         self.aim(asked.total_steps)
         self.stop_reason = None
-        for callback in self._callbacks:
+        for callback in self._watchers.callbacks:
             callback.on_training_start(algo=self, total_timesteps=self.config.total_steps)
         try:
             with torch_threads(self.config.torch_threads), self._exact.refusing():
@@ -233,9 +234,14 @@ class Algorithm(ABC):
                     done=self._done,
                     hooks=(self._observe, *hooks),
                     timings=self.timings,
+                    begin_update=self._exact.begin_update,
                 )
+        except BaseException:
+            if isinstance(self.source, Fused) and self.source.mid_update:
+                self._exact.begin_update()
+            raise
         finally:
-            for callback in self._callbacks:
+            for callback in self._watchers.callbacks:
                 callback.on_training_end(algo=self, step=self.clock.now)
         self.stop_reason = self.stop_reason or "total_steps"
         return self.clock
@@ -330,7 +336,7 @@ class Algorithm(ABC):
             "session": dict(session or {}),
             "backend": self.parts.backend.name,
         }
-        if kept := states_of(self._callbacks):
+        if kept := states_of(self._watchers.callbacks):
             state["callbacks"] = kept
         return Checkpoint(
             config=plain(self.config),
@@ -348,7 +354,7 @@ class Algorithm(ABC):
             self.learner.restore({"weights": saved.weights, "optimizer": saved.optimizer})
             self.source.restore(saved.state["source"], saved.store if replay else Nowhere())
             self.recent.restore(saved.state["recent"])
-            restore_callbacks(self._callbacks, saved.state.get("callbacks", []))
+            restore_callbacks(self._watchers.callbacks, saved.state.get("callbacks", []))
             self.clock = self.clock.at(saved.clock)
             self._exact.why_not = self.source.interruption(saved.state["source"])
 
@@ -358,7 +364,8 @@ class Algorithm(ABC):
 
     def __repr__(self) -> str:
         at = f"{self.clock.now:,} of {self.clock.horizon:,} {self.clock.unit}"
-        return f"{type(self).__name__}({self.env_id!r}, seed={self.config.seed}, at {at})"
+        made = f"{self.env_id!r}, seed={self.config.seed}, backend={self.backend.name!r}"
+        return f"{type(self).__name__}({made}, at {at})"
 
     def __reduce__(self) -> NoReturn:
         name = type(self).__name__
@@ -381,19 +388,9 @@ class Algorithm(ABC):
         if update.metrics:  # a source that warms up has none
             self._last = update
         self.recent.add(progress)
-        if not (self._callbacks or self._logger):
-            return
-        metrics = self.summary()
-        told = {"algo": self, "step": clock.now, "metrics": metrics, "episodes": progress.episodes}
-        if self._logger:
-            self._logger.on_train_step(clock.now, metrics)
-        for callback in self._callbacks:
-            callback.on_rollout_end(**told)
-            goes_on = callback.on_step(**told)
-            if goes_on is not None and not goes_on:  # NumPy's and torch's false are not False
-                self.stop("callback")
+        told = clock.now, self.summary, progress.episodes, update.count
+        if not self._watchers.tick(self, *told):
+            self.stop("callback")
 
     def _done(self, clock: Clock) -> bool:
-        done = self.parts.agreed(self.stop_reason is not None or not clock.left)
-        self._exact.whole = done  # until the tick is over
-        return done
+        return self.parts.agreed(self.stop_reason is not None or not clock.left)

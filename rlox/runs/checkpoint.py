@@ -4,7 +4,8 @@
                         state.safetensors  [replay/]
 
 The manifest is written last and lists every file with size and checksum; the folder is written
-under a temporary name, synced, and renamed into place. `last` and `best` are relative symlinks.
+under a temporary name, synced, and renamed into place. `last` and `best` are relative symlinks, or files with
+the name on a disk without links; where neither is left, the manifests and `metrics.jsonl` say which they are.
 The rows of a replay buffer are segments in the run's `replay/`, which its checkpoints share and of which
 the manifest names a save; a checkpoint apart from a run has a `replay/` of its own.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -26,8 +28,10 @@ import safetensors
 import safetensors.numpy
 from numpy.typing import NDArray
 
-from rlox.disk import Disk
+from rlox.disk import Disk, target_of
 from rlox.errors import CheckpointError, RloxError, StorageError
+from rlox.loggers import METRICS, read_rows
+from rlox.runs.preflight import available_memory
 from rlox.runs.tree import pack, unpack
 from rlox.sources.store import InMemory, Segments, Storable, Store
 
@@ -35,7 +39,9 @@ __all__ = [
     "MANIFEST",
     "REPLAY",
     "Checkpoint",
+    "best_checkpoint",
     "checkpoint_bytes",
+    "clock_of",
     "newest_checkpoint",
     "own_digest",
     "pass_over",
@@ -55,8 +61,7 @@ MANIFEST = "manifest.json"
 REPLAY = "replay"  # the folder of segments, in a run or in a checkpoint apart from one
 OWN_REPLAY = "last"  # the name of the only save in the latter
 MAX_MANIFEST = 1 << 20  # bytes; it is read before anything about it is known
-# JSON of nested lists takes some 18 times its size in memory; arrays are in files of their own
-MAX_STATE = 3 << 20
+JSON_IN_MEMORY = 18  # times its size, at most: nested lists
 _OLD = ".old"
 _FILES = ("state.json", "weights.safetensors", "optimizer.safetensors", "state.safetensors")
 _STEP = re.compile(r"^step-\d{12}(-\d{12})?$")
@@ -72,9 +77,8 @@ class Checkpoint:
     optimizer: dict[str, Any]
     state: dict[str, Any]
     logs: dict[str, int] = field(default_factory=dict)  # bytes of each log file at the save
-    replay: Segments | None = (
-        None  # where the rows of its buffer are; None: in `state`, if anywhere
-    )
+    # where the rows of its buffer are; None: in `state`, if anywhere
+    replay: Segments | None = None
 
     @property
     def backend(self) -> str:
@@ -183,15 +187,18 @@ def resolve_checkpoint(run: Path, name: str = "last") -> Path:
     `last` is the newest whole checkpoint, whatever the link of that name says; without an
     evaluation during training, `best` is `last`.
     """
+    if run.name in ("last", "best") and run.parent.name == "checkpoints" and not run.is_symlink():
+        return resolve_checkpoint(run.parent.parent, run.name)
     if (run / MANIFEST).exists():
         return run
     if not run.exists() and (_old(run) / MANIFEST).exists():
         return _old(run)  # killed while it was being replaced
     root = run / "checkpoints"
-    if name == "best" or _STEP.match(name):
-        found = (root / name).resolve()
-        if found.parent == root.resolve() and (found / MANIFEST).exists():
-            return found  # a link that leads elsewhere is not followed
+    found = _inside(root, name) if _STEP.match(name) else None
+    if found is None and name == "best":
+        found = best_checkpoint(run)
+    if found is not None:
+        return found
     if name in ("last", "best"):
         newest = newest_checkpoint(run)
         if newest is not None:
@@ -207,6 +214,43 @@ def resolve_checkpoint(run: Path, name: str = "last") -> Path:
             "ends or is stopped"
         )
     raise CheckpointError(f"{run} has no checkpoint; is it a run folder or a checkpoint?")
+
+
+def best_checkpoint(run: Path) -> Path | None:
+    """The checkpoint of the best evaluation on the way; `None` where there was none.
+
+    It is what `best` leads to, or names where it is a file. A copy of the folder may have the checkpoint
+    itself in its place, or nothing: then the log says which evaluation was best.
+    """
+    best = (root := run / "checkpoints") / "best"
+    target = target_of(best)
+    if target is not None:
+        return _inside(root, target) if _STEP.match(target) else None
+    if (clock := clock_of(best)) is not None:
+        return next((folder for folder in steps_of(root) if clock_of(folder) == clock), best)
+    there = [(clock_of(folder) or {}, folder) for folder in steps_of(root)]
+    found, highest = None, -math.inf
+    for row in read_rows(run / METRICS):
+        mean = row.get("eval/return_mean") if isinstance(row, dict) else None
+        if isinstance(mean, int | float) and mean > highest:
+            for clock, folder in there:
+                if clock and all(row.get(name, at) == at for name, at in clock.items()):
+                    found, highest = folder, mean
+    return found
+
+
+def _inside(root: Path, name: str) -> Path | None:
+    """The checkpoint of that name in a root; a link that leads elsewhere is not followed."""
+    found = (root / name).resolve()
+    return found if found.parent == root.resolve() and (found / MANIFEST).exists() else None
+
+
+def clock_of(folder: Path) -> dict[str, int] | None:
+    """The clock of a checkpoint; `None` where there is none, or one that cannot be read."""
+    try:
+        return dict(read_manifest(folder)["clock"])
+    except (CheckpointError, OSError):
+        return None
 
 
 @_reading()
@@ -261,12 +305,7 @@ def _encode(checkpoint: Checkpoint) -> dict[str, bytes]:
     document: dict[str, Any] = {"config": checkpoint.config}
     for part, named in arrays.items():
         document[part] = pack(getattr(checkpoint, part), named)
-    text = json.dumps(document, indent=1).encode()
-    if len(text) > MAX_STATE:
-        raise CheckpointError(
-            f"the state besides arrays has {len(text)} bytes, at most {MAX_STATE} can be read back"
-        )
-    files = {"state.json": text}
+    files = {"state.json": json.dumps(document, indent=1).encode()}
     return files | {f"{n}.safetensors": safetensors.numpy.save(a) for n, a in arrays.items()}
 
 
@@ -338,8 +377,12 @@ def _verified(folder: Path, name: str, entry: tuple[int, str]) -> bytes:
     size, digest = entry
     if path.stat().st_size != size:
         raise CheckpointError(f"{path} has {path.stat().st_size} bytes, expected {size}")
-    if name == "state.json" and size > MAX_STATE:
-        raise CheckpointError(f"{path} has {size} bytes, at most {MAX_STATE} are read")
+    memory = available_memory() if name == "state.json" else None
+    if memory is not None and JSON_IN_MEMORY * size > memory:
+        raise CheckpointError(
+            f"{path} has {size} bytes, to read it may take {JSON_IN_MEMORY * size} bytes of memory and "
+            f"{memory} are available; free some"
+        )
     data = path.read_bytes()
     if _digest(data) != digest:
         raise CheckpointError(f"{path} is damaged: its checksum differs from the manifest's")

@@ -22,6 +22,10 @@ class Exactness:
     whole: bool = True  # the weights are those after a whole update
     why_not: str = ""  # of a checkpoint that does not go on as it was saved
 
+    def begin_update(self) -> None:
+        """From now on a part of an update is in the weights, until the tick is over."""
+        self.whole = False
+
     @contextmanager
     def refusing(self) -> Iterator[None]:
         """While active, a policy that an engine refuses to learn is one of which nothing was learned."""

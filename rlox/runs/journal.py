@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -48,11 +48,13 @@ class Journal:
         self._loggers = open_loggers(folder, config)
         for logger in self._loggers:
             logger.rewind(offsets.get(METRICS, 0))
-        self._metrics = JsonLines(folder / METRICS, offsets.get(METRICS, 0), patience)
-        self._episodes = JsonLines(folder / EPISODES, offsets.get(EPISODES, 0), patience)
-        self._samples: JsonLines | None = None  # of runs on text
-        if config.algo.unit == "samples":
-            self._samples = JsonLines(folder / SAMPLES, offsets.get(SAMPLES, 0), patience)
+        names = [METRICS, EPISODES, *[SAMPLES] * (config.algo.unit == "samples")]
+        self._files: dict[str, JsonLines] = {}
+        with ExitStack() as opened:
+            for name in names:
+                self._files[name] = JsonLines(folder / name, offsets.get(name, 0), patience)
+                opened.callback(self._files[name].close)
+            opened.pop_all()
         self.deliveries: dict[str, Delivery] = {}  # of the loggers, once it is closed
         self._closed: float | None = None  # when it had its last row
         # episodes of text end at prompts, others at steps of environments
@@ -62,13 +64,13 @@ class Journal:
 
     def write(self, row: Row) -> None:
         """A row of metrics, for `metrics.jsonl` and so for every logger."""
-        self._metrics.write(row)
+        self._files[METRICS].write(row)
 
     def write_episodes(self, episodes: Iterable[Episode]) -> None:
         """One line a finished episode, with `is_success` where its environment said so."""
         for e in episodes:
             told = {} if e.success is None else {"is_success": e.success}
-            self._episodes.write(
+            self._files[EPISODES].write(
                 {
                     self._counted: e.env_steps,
                     "env": e.env,
@@ -80,14 +82,9 @@ class Journal:
 
     def write_samples(self, samples: Iterable[Mapping[str, Any]], position: Row) -> None:
         """One line for each text that an evaluation shows, with where the run stood."""
-        if self._samples is not None:
+        if SAMPLES in self._files:
             for sample in samples:
-                self._samples.write({**position, **sample})
-
-    @property
-    def _files(self) -> dict[str, JsonLines]:
-        files = {METRICS: self._metrics, EPISODES: self._episodes}
-        return files if self._samples is None else {**files, SAMPLES: self._samples}
+                self._files[SAMPLES].write({**position, **sample})
 
     def ends(self) -> dict[str, int]:
         """Where each file will end once it has every row: what a checkpoint made now goes on from."""
@@ -100,13 +97,13 @@ class Journal:
                 raise StorageError(f"{rows.path} has rows that the disk has not taken yet")
             rows.sync()
 
-    def close(self, deliver: bool = True) -> None:
+    def close(self, deliver: bool = True, hurried: Callable[[], bool] = lambda: False) -> None:
         """Write what waits and close every file, also where one of them cannot be written."""
         with ExitStack() as stack:
             if deliver:
                 stack.callback(self.deliver)
             for rows in reversed(self._files.values()):
-                stack.callback(rows.close)
+                stack.callback(rows.close, hurried)
             self._closed = time.monotonic()
 
     def deliver(self) -> None:
@@ -148,7 +145,10 @@ def offsets_of(folder: Path, resumed: Checkpoint, finished: bool) -> dict[str, i
 
 
 def best_evaluation(folder: Path, unit: Unit) -> tuple[float, int]:
-    """The highest evaluated mean return in the log, and at which step; -inf and 0 without any."""
+    """The highest evaluated mean return in the log, and at which step; -inf and 0 without any.
+
+    One that was not finite is null in the log, and never the best.
+    """
     best, step = float("-inf"), 0
     for row in read_rows(folder / METRICS):
         mean = row.get("eval/return_mean")

@@ -18,7 +18,18 @@ if TYPE_CHECKING:
     from rlox.training.loop import Hook
     from rlox.types import Clock, Progress, Update
 
-__all__ = ["Bar", "Lines", "Pace", "Snapshot", "duration", "paced", "reporter", "shown", "word"]
+__all__ = [
+    "Bar",
+    "Lines",
+    "Pace",
+    "Snapshot",
+    "duration",
+    "evaluating",
+    "paced",
+    "reporter",
+    "shown",
+    "word",
+]
 
 LINE_SECONDS = 2.0
 WIDE = 80  # columns, below which only what fits is shown
@@ -35,6 +46,7 @@ class Snapshot:
     steps_per_second: float
     seconds: float
     seconds_left: float
+    evaluating: float | None = None  # seconds of the evaluation that is being made
 
     @classmethod
     def of(cls, clock: Clock, return_mean: float | None, speed: float, seconds: float) -> Snapshot:
@@ -69,15 +81,14 @@ class Lines:
 
     def __call__(self, now: Snapshot) -> None:
         """Print when the interval is over or the run is."""
-        if time.monotonic() < self._next and now.now < now.total:
+        over = now.now >= now.total and now.evaluating is None
+        if time.monotonic() < self._next and not over:
             return
         self._next = time.monotonic() + LINE_SECONDS
         counted = word(now.unit)
-        print(
-            f"{counted} {now.now:>{len(f'{now.total:,}')},}/{now.total:,}{_return(now)}"
-            f"  {now.steps_per_second:,.0f} {counted}/s  left {duration(now.seconds_left)}",
-            flush=True,
-        )
+        steps = f"{counted} {now.now:>{len(f'{now.total:,}')},}/{now.total:,}{_return(now)}"
+        speed = f"{now.steps_per_second:,.0f} {counted}/s  left {duration(now.seconds_left)}"
+        print(f"{steps}  {evaluating(now) or speed}", flush=True)
 
 
 class Bar:
@@ -98,7 +109,7 @@ class Bar:
         columns: list[ProgressColumn] = [
             TextColumn("[bold]{task.fields[steps]}"),
             TaskProgressColumn(),
-            TextColumn("{task.fields[left]} left"),
+            TextColumn("{task.fields[left]}"),
         ]
         if console.width >= WIDE:
             columns.insert(1, BarColumn(bar_width=None))
@@ -125,7 +136,7 @@ class Bar:
             "steps": f"{now.now:,}/{now.total:,} {counted}",
             "score": _return(now).strip(),
             "speed": f"{now.steps_per_second:,.0f} {counted}/s",
-            "left": duration(now.seconds_left),
+            "left": evaluating(now) or f"{duration(now.seconds_left)} left",
         }
         if self._task is None:
             self._task = self._progress.add_task("", total=now.total, completed=now.now, **fields)
@@ -157,8 +168,10 @@ def paced(report: Callable[[Snapshot], None], unit: str, total: int) -> Pace:
     return told
 
 
-def reporter() -> Lines | Bar:
-    """The one that fits standard output: a terminal that moves no cursor gets lines too."""
+def reporter(first: str = "") -> Lines | Bar:
+    """The one that fits standard output, below a `first` line: a terminal that moves no cursor gets lines."""
+    if first:
+        print(first, flush=True)
     moves = os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
     return Bar() if moves and sys.stdout.isatty() else Lines()
 
@@ -170,6 +183,11 @@ def duration(seconds: float | None) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def evaluating(now: Snapshot) -> str:
+    """`evaluating for 0:12`, while an evaluation is being made; else empty."""
+    return "" if now.evaluating is None else f"evaluating for {duration(now.evaluating)}"
 
 
 def word(unit: str) -> str:

@@ -14,6 +14,7 @@ import safetensors.numpy
 from numpy.typing import NDArray
 
 from rlox.disk import replace_file
+from rlox.envs.base import reset_of, step_of
 from rlox.envs.failures import encoded, raised
 from rlox.envs.make import EnvSource, single_factory
 from rlox.errors import ConfigError, EnvError, RloxError
@@ -138,26 +139,27 @@ def play(
     total = 0.0
     seen = actor.observations.seen  # a dataset has no masks
     with _named(env, seed, "reset"):
-        first, _ = env.reset(seed=seed)
+        first, _ = reset_of(env.reset(seed=seed))
     obs, player = _encoded(actor, first, env, seed), actor.player(1)
     while True:
         action = player.act(obs, generator)
         chosen = actor.actions.each(action)[0]
+        taken = actor.actions.of_env(action, 1)[0]  # now: the environment may write into its action
         with _named(env, seed, "step"):
-            raw, reward, terminated, truncated, _ = env.step(chosen)
-        player.paid([float(reward)])
+            raw, reward, terminated, truncated, _ = step_of(env.step(chosen))
+        player.paid([reward])
         after = _encoded(actor, raw, env, seed)
         rows.add(
             {
                 "obs": obs[0, :seen],
                 "next_obs": after[0, :seen],
-                "actions": actor.actions.of_env(action, 1)[0],
-                "rewards": float(reward),
-                "terminated": bool(terminated),
-                "truncated": bool(truncated),
+                "actions": taken,
+                "rewards": reward,
+                "terminated": terminated,
+                "truncated": truncated,
             }
         )
-        total, obs = total + float(reward), after
+        total, obs = total + reward, after
         if terminated or truncated:
             return total
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from rlox.disk import may_pass
 from rlox.errors import StorageError
 from rlox.runs.checkpoint import Checkpoint
 from rlox.runs.checkpoint_store import CheckpointStore
@@ -25,10 +26,18 @@ Make = Callable[[dict[str, int], bool], Checkpoint]
 class Saver:
     """Saves checkpoints whose log offsets are on disk before they are.
 
-    `timeout` is how long the disk may refuse before `StorageError` ends the run.
+    `timeout` is how long the disk may refuse before `StorageError` ends the run; what it will never take
+    ends it at once. `hurried` says whether nobody waits any longer.
     """
 
-    def __init__(self, store: CheckpointStore, journal: Journal, timeout: float) -> None:
+    def __init__(
+        self,
+        store: CheckpointStore,
+        journal: Journal,
+        timeout: float,
+        hurried: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._hurried = hurried
         self._store = store
         self._journal = journal
         self._timeout = timeout
@@ -43,7 +52,8 @@ class Saver:
         return self._refused_at is not None and time.monotonic() - self._tried >= RETRY_SECONDS
 
     def save(self, make: Make, best: bool = False, wait: bool = False) -> Path | None:
-        """Save what `make(log offsets)` gives, or owe it (`wait`: try until the disk takes it).
+        """Save what `make(log offsets)` gives, or owe it (`wait`: try until the disk takes it, or the run
+        is in a hurry); `None` where it is owed.
 
         `make` writes the rows of a replay buffer, which may be refused too: what is owed of the best
         policy is then a checkpoint without them.
@@ -62,7 +72,7 @@ class Saver:
             else:
                 self._refused_at = None
                 return folder
-            if not wait:
+            if not wait or self._hurried():
                 return None
             time.sleep(RETRY_SECONDS)
 
@@ -76,6 +86,8 @@ class Saver:
         return folder
 
     def _refused(self, error: StorageError) -> None:
+        if not may_pass(error):
+            raise error
         now = self._tried = time.monotonic()
         if self._refused_at is None:
             self._refused_at = now

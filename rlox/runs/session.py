@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import math
 import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -18,14 +19,16 @@ from rlox.loggers import Delivery, read_rows
 from rlox.runs.algorithm import Algorithm
 from rlox.runs.checkpoint import REPLAY, Checkpoint, checkpoint_bytes
 from rlox.runs.checkpoint_store import CheckpointStore, replay_name
+from rlox.runs.evaluating import Evaluating
 from rlox.runs.journal import METRICS, Journal, best_evaluation, keep_films, offsets_of
 from rlox.runs.means import Means
+from rlox.runs.outcome import Outcome
 from rlox.runs.preflight import require_disk
 from rlox.runs.progress import Snapshot, word
 from rlox.runs.saver import Saver
 from rlox.sources.store import Nowhere, Segments
 from rlox.stopping import Abandoned, Patience
-from rlox.training.evaluate import Evaluation
+from rlox.training.evaluate import Evaluation, Evaluator
 from rlox.training.loop import Timings
 from rlox.types import Clock, Progress, Update
 
@@ -34,22 +37,10 @@ __all__ = ["Outcome", "Session", "Snapshot"]
 log = logging.getLogger("rlox.session")
 
 PRUNED = "pruned"  # the reason of a run that was stopped for being worse than others
+STOPPED = "stopped before the final evaluation"  # why a run has no score
+# What the last evaluation may take once `stop.minutes` are over: a part of them, at least so many seconds.
+GRACE, LEAST_GRACE = 0.1, 10.0
 NONFINITE = "nonfinite_batch.safetensors"  # written when a non-finite number stops the run
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a session ended."""
-
-    reason: str  # total_steps, score, minutes, callback, pruned, signal
-    clock: Clock
-    evaluation: Evaluation | None  # of the final policy; None after a signal or a pruning
-    train_return_last100: float | None
-    seconds: dict[str, float]  # total, collect, update, evaluate
-    checkpoint: Path
-    abandoned: bool = (
-        False  # a signal came in the middle of something long: nothing was saved after it
-    )
 
 
 class Session:
@@ -59,11 +50,11 @@ class Session:
     ----------
     algorithm : as built from its config
     folder : an existing run folder
-    progress : called with a `Snapshot` at every tick
+    progress : called with a `Snapshot` at every tick, and every few seconds of an evaluation
     resumed : the checkpoint that the algorithm was restored from; log rows after it are cut off.
         Without one the session starts the folder's logs anew.
     prune : called with the step and the mean return of each evaluation on the way, those of earlier sessions
-        again; true ends the run
+        again; true ends the run. It is not asked about returns that are not finite
     delivers : without it the loggers go on when the run has ended: the caller has files to write that
         they are to send, and calls `deliver()` then
     """
@@ -99,6 +90,7 @@ class Session:
         self._started = 0.0
         self._start = algorithm.clock
         self._patience = Patience()
+        self._unscored = ""  # why the last evaluation came to nothing
 
     def request_stop(self, reason: str) -> None:
         """Ask the session to save and end at the next tick, or, where that is more than a moment away, to
@@ -118,18 +110,21 @@ class Session:
         self._started = time.perf_counter()
         alone = checkpoint_bytes(self.algorithm.checkpoint(store=Nowhere()))
         require_disk(self.folder, 2 * alone + self.algorithm.source.stored_bytes)
+        if isinstance(self.algorithm.parts.evaluate, Evaluator):
+            self.algorithm.parts.evaluate.require_room()
         self._open()
         try:
             with self._patience.kept():
                 self._train()
             checkpoint = self._save(wait=True)
-            evaluation = None if self._signalled or self._pruned else self._evaluate()
+            evaluation = self._final()
             if evaluation is not None:
                 best = bool(self.config.eval.every) and self._is_best(evaluation)
                 checkpoint = self._save(best, wait=True)
-            return self._outcome(evaluation, checkpoint)
+            full = "while the disk took no checkpoint" if checkpoint is None else ""
+            return self._outcome(evaluation, checkpoint, full)
         except Abandoned:
-            return self._outcome(None, None, abandoned=True)
+            return self._outcome(None, None, "in the middle of an update or a rollout")
         except NonFiniteError:
             with suppress(OSError, SafetensorError):  # a help to whoever looks for the cause
                 save_file(self.algorithm.source.last_batch(), self.folder / NONFINITE)
@@ -146,7 +141,7 @@ class Session:
     def _close(self, failed: bool, deliver: bool) -> None:
         """Close the logs; what ended the run is not replaced by a disk that has no room for rows."""
         try:
-            self._journal.close(deliver)
+            self._journal.close(deliver, self._patience.over)
         except StorageError as error:
             if not failed:
                 raise
@@ -158,14 +153,19 @@ class Session:
         finished = not self._start.left
         offsets = offsets_of(self.folder, resumed, finished) if resumed else {}
         self._journal = Journal(self.folder, self.config, offsets)
-        store = CheckpointStore(
-            self.folder / "checkpoints", settings.keep, resumed=resumed, unit=self._start.unit
-        )
-        self._saver = Saver(store, self._journal, settings.storage_timeout)
-        if self.config.eval.every:
-            # a run that was killed between a save and moving the links has the row and not the link
-            self._best, step = best_evaluation(self.folder, self._start.unit)
-            store.link_best(step)
+        try:
+            store = CheckpointStore(
+                self.folder / "checkpoints", settings.keep, resumed=resumed, unit=self._start.unit
+            )
+            wait = (settings.storage_timeout, self._patience.over)
+            self._saver = Saver(store, self._journal, *wait)
+            if self.config.eval.every:
+                # a run that was killed between a save and moving the links has the row and not the link
+                self._best, step = best_evaluation(self.folder, self._start.unit)
+                store.link_best(step)
+        except BaseException:
+            self._close(failed=True, deliver=True)
+            raise
 
     def _train(self) -> None:
         """Run the loop, unless a resumed run had only its evaluation left."""
@@ -192,16 +192,20 @@ class Session:
         return means[-1] if means else None
 
     def _evaluations(self) -> list[tuple[int, float]]:
-        """Step and mean return of the evaluations in the log."""
+        """Step and mean return of the evaluations in the log; NaN where a return was not finite."""
         unit, rows = self.algorithm.clock.unit, read_rows(self.folder / METRICS)
-        name = "eval/return_mean"
-        return [(int(row[unit]), float(row[name])) for row in rows if name in row]
+        means = [(row[unit], row["eval/return_mean"]) for row in rows if "eval/return_mean" in row]
+        return [(int(at), math.nan if mean is None else float(mean)) for at, mean in means]
 
     def _prune_again(self) -> None:
         """What was thought of each evaluation before: the session may have ended before it was done."""
-        prune = self._prune if self.algorithm.clock.left else None
-        if prune is not None and any(prune(step, mean) for step, mean in self._evaluations()):
+        known = self._evaluations() if self._prune and self.algorithm.clock.left else []
+        if any(self._prunes(step, mean) for step, mean in known):
             self.algorithm.stop(PRUNED)
+
+    def _prunes(self, step: int, mean: float) -> bool:
+        """Whether an evaluation ends the run as worse than others, with which NaN cannot be compared."""
+        return self._prune is not None and math.isfinite(mean) and self._prune(step, mean)
 
     @property
     def _pruned(self) -> bool:
@@ -213,8 +217,7 @@ class Session:
         keep_films(self.folder, progress.episodes)
         passed, finished = _Passed(self._before, clock.now), not clock.left
         self._before = clock.now
-        minutes = self.config.stop.minutes
-        if minutes is not None and self._seconds() >= 60 * minutes:
+        if self._seconds() >= self._limit:
             self.algorithm.stop("minutes")
         if passed(self.config.log.every) or finished:
             self._journal.write(self._row())
@@ -240,9 +243,10 @@ class Session:
 
     def _judge(self, evaluation: Evaluation | None) -> None:
         """Keep the best policy so far, and stop at the score that was asked for."""
-        self._evaluation_owed = evaluation is None
         if evaluation is None:
+            self._evaluation_owed = self._signalled
             return
+        self._evaluation_owed = False
         self._stop_at(evaluation.mean)
         self._last_row()
         if self._is_best(evaluation):
@@ -250,43 +254,62 @@ class Session:
 
     def _stop_at(self, mean: float) -> None:
         score = self.config.stop.score
-        if score is not None and mean >= score:
+        if score is not None and math.isfinite(mean) and mean >= score:
             self.algorithm.stop("score")
-        elif self._prune is not None and self._prune(self.algorithm.clock.now, mean):
+        elif self._prunes(self.algorithm.clock.now, mean):
             self.algorithm.stop(PRUNED)
 
-    def _evaluate(self) -> Evaluation | None:
-        """Evaluate and log; `None` when a signal came in between, or where there is no environment."""
-        if self.algorithm.parts.evaluate is None:
+    @property
+    def _limit(self) -> float:
+        """The seconds that the run may take."""
+        minutes = self.config.stop.minutes
+        return math.inf if minutes is None else 60 * minutes
+
+    def _final(self) -> Evaluation | None:
+        """Evaluate the policy that the run ends with, unless it goes on later, or nobody wants to know."""
+        if self._signalled or self._pruned:
+            self._unscored = STOPPED
             return None
-        begun = time.perf_counter()
-        settings = self.config.eval
+        grace = max(GRACE * self._limit, LEAST_GRACE)
+        return self._evaluate(max(self._limit, self._seconds()) + grace)
+
+    def _evaluate(self, until: float | None = None) -> Evaluation | None:
+        """Evaluate and log; `None` when a signal came in between, where there is no environment, and where
+        it was not over after `until` seconds of the run (`stop.minutes`).
+        """
+        if self.algorithm.parts.evaluate is None:
+            self._unscored = "there is no environment to play in"
+            return None
+        begun, clock = time.perf_counter(), self.algorithm.clock
+        settings, most = self.config.eval, self._limit if until is None else until
+        way = Evaluating(lambda: self._signalled or self._seconds() >= most, self._sign)
         try:
-            evaluation = self.algorithm.evaluate(
-                settings.episodes, settings.seed, stopped=lambda: self._signalled
-            )
+            evaluation = self.algorithm.evaluate(settings.episodes, settings.seed, stopped=way)
         except Exception as error:
-            clock = self.algorithm.clock
             error.add_note(f"in the evaluation at {word(clock.unit)} {clock.now}")
             raise
         self.algorithm.timings.evaluate += time.perf_counter() - begun
-        if self._signalled:
+        if way.broken_off or self._signalled:
+            if not self._signalled and clock.left:
+                self.algorithm.stop("minutes")
+            by = "stopped" if self._signalled else "stop.minutes were over"
+            self._unscored = f"{by} within the final evaluation"
             return None
-        self._journal.write(
-            {
-                **self._position(),
-                "seconds": self._seconds(),
-                "eval/return_mean": evaluation.mean,
-                "eval/return_iqm": evaluation.iqm,
-                "eval/return_std": evaluation.std,
-                "eval/episodes": len(evaluation.returns),
-            }
-        )
+        if evaluation.flaw:
+            log.warning(
+                "in the evaluation at %s %d %s", word(clock.unit), clock.now, evaluation.flaw
+            )
+        self._journal.write({**self._position(), "seconds": self._seconds(), **evaluation.row()})
         self._journal.write_samples(evaluation.samples, self._position())
         return evaluation
 
+    def _sign(self, evaluating: float) -> None:
+        """Show that an evaluation goes on, and for how many seconds by now."""
+        if self._progress:
+            self._progress(replace(self._snapshot(self.algorithm.clock), evaluating=evaluating))
+
     def _is_best(self, evaluation: Evaluation) -> bool:
-        if evaluation.mean <= self._best:
+        if not (math.isfinite(evaluation.mean) and evaluation.mean > self._best):
             return False
         self._best = evaluation.mean
         return True
@@ -342,13 +365,14 @@ class Session:
         return Snapshot.of(clock, mean, self._speed(), self._seconds())
 
     def _outcome(
-        self, evaluation: Evaluation | None, checkpoint: Path | None, abandoned: bool = False
+        self, evaluation: Evaluation | None, checkpoint: Path | None, abandoned: str
     ) -> Outcome:
         timings = self.algorithm.timings
         return Outcome(
             reason="signal" if self._signalled else self.algorithm.stop_reason or "total_steps",
             clock=self.algorithm.clock,
             evaluation=evaluation,
+            unscored="" if evaluation is not None else self._unscored or STOPPED,
             train_return_last100=self.algorithm.recent.mean_return,
             seconds={
                 "total": self._seconds(),

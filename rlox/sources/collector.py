@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from rlox.configs import EnvConfig
 from rlox.envs.base import NOBODY, Finals, VectorEnv
+from rlox.envs.engines.makers import building
 from rlox.envs.make import EnvSource, make_vec
 from rlox.envs.normalize import RewardNormalizer, observation_normalizer
 from rlox.errors import ConfigError, NonFiniteError
@@ -73,9 +75,10 @@ class Collector:
         self._device = device if device == "cpu" else _device(device)
         self.rollouts = 0
         self.env_steps = 0
-        self.obs_normalizer = (
-            observation_normalizer(self.env.observations) if self.config.normalize_obs else None
-        )
+        with building(self.env, source) if env is None else nullcontext():
+            self.obs_normalizer = (
+                observation_normalizer(self.env.observations) if self.config.normalize_obs else None
+            )
         self.reward_normalizer = (
             RewardNormalizer(self.n_envs, gamma) if self.config.normalize_reward else None
         )
@@ -122,13 +125,14 @@ class Collector:
 
         from rlox.policies.base import acting
 
-        with torch.inference_mode(), acting(policy):
-            self._start(arena)
-            generator = self.streams.generator("action", self.rollouts, str(self.device))
-            episodes = self._step_all(arena, self._sampling(arena, explore(generator)))
-            ended = arena.ended()
-            score(arena, ended)
-        return self._finished(arena, ended, episodes)
+        with self._whole():
+            with torch.inference_mode(), acting(policy):
+                self._start(arena)
+                generator = self.streams.generator("action", self.rollouts, str(self.device))
+                episodes = self._step_all(arena, self._sampling(arena, explore(generator)))
+                ended = arena.ended()
+                score(arena, ended)
+            return self._finished(arena, ended, episodes)
 
     def _finished(
         self, arena: Arena, ended: Ended | None, episodes: list[Episode], tensors: bool = True
@@ -193,23 +197,33 @@ class Collector:
     def _step_all(self, arena: Arena, act: Callable[[int], None]) -> list[Episode]:
         """Fill what the environments have a part in, from row 0 of the observations on.
 
-        `act` writes the actions of a step. After a step that was broken off nobody knows where the
-        environments stand: the next rollout begins new episodes.
+        `act` writes the actions of a step.
         """
         episodes: list[Episode] = []
-        try:
-            for t in range(arena.shape[0]):
-                check()
-                act(t)
-                episodes += self._step(arena, t)
-        except BaseException:
-            self._started = False
-            self.tracker.forget()
-            if self.reward_normalizer:
-                self.reward_normalizer.returns[:] = 0.0
-            raise
+        for t in range(arena.shape[0]):
+            check()
+            act(t)
+            episodes += self._step(arena, t)
         self._obs[:] = arena.obs[-1]
         return episodes
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """The block that collects a rollout; where it raises, its steps are none of the run's."""
+        before = self.env_steps
+        try:
+            yield
+        except BaseException:
+            self.env_steps = before
+            self._begin_anew()
+            raise
+
+    def _begin_anew(self) -> None:
+        """Nobody knows where the environments stand: the next rollout begins new episodes."""
+        self._started = False
+        self.tracker.forget()
+        if self.reward_normalizer:
+            self.reward_normalizer.returns[:] = 0.0
 
     def _step(self, arena: Arena, t: int) -> list[Episode]:
         """Step t of every environment, and the episodes that it ended; the hot path of collection."""

@@ -103,9 +103,11 @@ class Goals:
         self, rule: Callable[..., Any], achieved: NDArray[Any], desired: NDArray[Any]
     ) -> NDArray[np.bool_]:
         """What the environment's rule says of goals `[m, ...]`: `[m]`."""
-        ended = np.asarray(rule(achieved, desired, {}))
+        # copies: the rule may write into them, and the goals are learned from
+        ended = np.asarray(rule(achieved.copy(), desired.copy(), {}))
         if ended.size == 1 < len(desired):  # it judges one goal at a time, as `GoalEnv` declares it
-            ended = np.array([rule(*goals, {}) for goals in zip(achieved, desired, strict=True)])
+            pairs = zip(achieved.copy(), desired.copy(), strict=True)
+            ended = np.array([rule(*goals, {}) for goals in pairs])
         if ended.size != len(desired):
             raise EnvError(
                 f"compute_terminated of {self.env} returned shape {ended.shape} for "

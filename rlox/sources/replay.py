@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -44,7 +45,10 @@ class Behaviour(Protocol):
         """
 
     def act(self, obs: NDArray[Any], step: int, elapsed: float) -> NDArray[Any]:
-        """Exploring actions for `obs` `[N, obs_dim]`; `elapsed` is the part of the run that is over."""
+        """Exploring actions for `obs` `[N, obs_dim]`; `elapsed` is the part of the run that is over.
+
+        Called in inference mode, with the policy of the source in evaluation mode.
+        """
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ class ReplaySource:
     A tick is a stretch of steps with the batches that became due, or without any while warming up.
     A training of many batches takes several ticks; the steps are counted with the last of them.
     Stored are the actions of the policy; where they are not yet the environment's, `actions` makes
-    those of them.
+    those of them. Each stretch of steps is taken in a block of `acting`.
     """
 
     def __init__(
@@ -74,9 +78,11 @@ class ReplaySource:
         obs_normalizer: ObservationNormalizer | None = None,
         reward_normalizer: RewardNormalizer | None = None,
         actions: UnitCodec | None = None,
+        acting: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.env = env
         self.actions = actions
+        self._acting = acting
         self.memory = memory
         self.behaviour = behaviour
         self.cadence = cadence
@@ -210,7 +216,7 @@ class ReplaySource:
         self._begin(n_steps)
         began, told = self.steps, len(self._episodes)
         try:
-            with inference_mode():
+            with inference_mode(), self._acting():
                 self._step(n_steps, clock)
             self._filled = n_steps
             self._chunk.require_finite(n_steps, before)

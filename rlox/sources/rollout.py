@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,7 @@ class RolloutSource:
     collector: Collector
     policy: Acts
     n_steps: int
+    _unlearned = 0  # steps of the last rollout, until it is learned from
 
     @property
     def resume_grade(self) -> str:
@@ -32,15 +34,32 @@ class RolloutSource:
 
     def next(self, clock: Clock) -> tuple[Rollout | Iterated | None, Progress]:
         """Collect the next rollout; `None` where no row of it is a transition: nothing to learn from."""
-        rollout = self._collected()
+        with self._counting():
+            rollout = self._collected()
         learned = rollout.valid is None or bool(rollout.valid.any())
         return rollout if learned else None, self.collector.progress
+
+    def _take_back(self) -> None:
+        """The run's clock has no steps of a rollout that was not learned from: nor has the collector."""
+        self.collector.env_steps -= self._unlearned
+        self._unlearned = 0
+
+    @contextmanager
+    def _counting(self) -> Iterator[None]:
+        """The block that collects a rollout, and perhaps learns from it."""
+        self._take_back()
+        before = self.collector.env_steps
+        try:
+            yield
+        finally:
+            self._unlearned = self.collector.env_steps - before
 
     def _collected(self) -> Rollout:
         return self.collector.collect(self.policy, self.n_steps)
 
     def feedback(self, update: Update) -> None:
-        """Nothing to feed back: the collector acts with the learner's own module."""
+        """The rollout is learned from; the collector acts with the learner's own module."""
+        self._unlearned = 0
 
     @property
     def stored_bytes(self) -> int:
@@ -49,6 +68,7 @@ class RolloutSource:
 
     def save(self, store: Store) -> dict[str, Any]:
         """The collector's state."""
+        self._take_back()
         return self.collector.state()
 
     def restore(self, state: Mapping[str, Any], store: Store) -> None:

@@ -16,13 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rlox.configs import RunConfig
+from rlox.errors import ConfigError
 from rlox.parameters.layout import widest
 from rlox.policies.engine import NativeRefused
+from rlox.training.native_fields import not_in_native
 
 if TYPE_CHECKING:  # a run of the native engine imports no torch
     from torch import nn
 
-__all__ = ["BY_TORCH", "Backend", "Choice", "cpu_kind"]
+__all__ = ["BY_TORCH", "NATIVE", "Backend", "Choice", "cpu_kind", "no_native"]
 
 AUTO, NATIVE, TORCH = "auto", "native", "torch"
 TABLE = Path(__file__).with_name("backend_table.json")
@@ -73,6 +75,9 @@ class Choice:
         why_torch: str = "",
     ) -> None:
         self._algo, self._asked = config.algo.name, asked
+        self._missing = "" if asked == TORCH else not_in_native(config.algo)
+        if asked == NATIVE and self._missing:
+            raise ConfigError(no_native(self._missing))
         self._rows, self._threads, self._kept = rows, config.torch_threads, kept
         self._why_torch = why_torch
         self.made = BY_TORCH
@@ -80,7 +85,12 @@ class Choice:
     @property
     def surely_torch(self) -> bool:
         """Whether torch is the engine of every policy."""
-        return self._asked == TORCH or (self._asked == AUTO and bool(self._why_torch))
+        return self._asked == TORCH or bool(self._asked == AUTO and self._forced)
+
+    @property
+    def _forced(self) -> str:
+        """Why `auto` takes torch whatever was measured; empty where nothing speaks for it."""
+        return self._missing or self._why_torch
 
     def learner(self, policy: nn.Module, native: Callable[[], L], otherwise: Callable[[], L]) -> L:
         """What `native` makes, or `otherwise`, of which torch is the engine."""
@@ -102,8 +112,8 @@ class Choice:
             return None
 
     def _best(self, wide: Callable[[], int]) -> Backend:
-        if self._why_torch:
-            return Backend(TORCH, self._why_torch)
+        if self._forced:
+            return Backend(TORCH, self._forced)
         if self._kept is not None:
             return Backend(self._kept, "as when the run began")
         if self._threads > 1:
@@ -123,6 +133,11 @@ class Choice:
             NATIVE if ratio > 1.0 else TORCH,
             f"native was measured at {ratio:g} times torch's speed, {at}",
         )
+
+
+def no_native(why: str) -> str:
+    """The message of who asked for an engine that does not learn this, and `why` it does not."""
+    return f"algo.backend=native: {why}; make the run with algo.backend=torch"
 
 
 @cache

@@ -21,11 +21,16 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
+from rlox.configs import EnvConfig, EvalConfig
+from rlox.configs.atari import is_ale
+from rlox.envs.base import VectorEnv
 from rlox.envs.films import frame_of, write_mp4
+from rlox.envs.gym_vec import SyncGymVecEnv
 from rlox.envs.headless import DISPLAYS
-from rlox.envs.make import Stages
-from rlox.envs.stages import Stage
-from rlox.errors import ConfigError
+from rlox.envs.ids import find_spec
+from rlox.envs.make import Stages, uses_native
+from rlox.envs.stages import BorrowedStage, Stage
+from rlox.errors import ConfigError, EnvError, NonFiniteError, UnknownNameError
 from rlox.statistics import bootstrap_ci, iqm
 from rlox.training.actor import ActorOf
 
@@ -34,7 +39,9 @@ if TYPE_CHECKING:  # a run of the native engine imports no torch
 
 __all__ = ["Evaluation", "Evaluator"]
 
-MAX_PARALLEL = 64
+# Episodes side by side: of environments so small that they have a twin in Rust, and of any published one.
+MAX_PARALLEL, GYMNASIUM_PARALLEL = 64, 8
+PUBLISHED = ("ale_py", "gymnasium", "gymnasium_robotics", "highway_env", "minigrid", "shimmy")
 
 
 @dataclass(frozen=True)
@@ -45,6 +52,7 @@ class Evaluation:
     lengths: tuple[int, ...]
     seed: int
     samples: tuple[Mapping[str, Any], ...] = ()  # texts to look at, of algorithms that write some
+    cut: int = 0  # episodes that `eval.max_steps` ended
 
     @property
     def mean(self) -> float:
@@ -54,13 +62,35 @@ class Evaluation:
     @property
     def std(self) -> float:
         """Population standard deviation of the returns."""
-        return float(np.std(self.returns))
+        with np.errstate(invalid="ignore"):  # of returns that are not finite
+            return float(np.std(self.returns))
 
     @property
     def iqm(self) -> float:
         """Interquartile mean: the mean of the middle half; NaN where a return is not finite."""
         returns = np.asarray(self.returns)
         return iqm(returns) if np.isfinite(returns).all() else math.nan
+
+    @property
+    def flaw(self) -> str:
+        """Which returns are not finite, so that their mean is no score; empty where all are."""
+        wrong = [i for i, value in enumerate(self.returns) if not math.isfinite(value)]
+        if not wrong:
+            return ""
+        first = f"{self.returns[wrong[0]]} in the episode of seed {self.seed + wrong[0]}"
+        return f"{len(wrong)} of {len(self.returns)} returns are not finite: {first}"
+
+    def row(self) -> dict[str, float | int]:
+        """What a log has of it; how many returns are not finite, or were cut, only where some are."""
+        wrong = len(self.returns) - int(np.isfinite(self.returns).sum())
+        return {
+            "eval/return_mean": self.mean,
+            "eval/return_iqm": self.iqm,
+            "eval/return_std": self.std,
+            "eval/episodes": len(self.returns),
+            **({"eval/not_finite": wrong} if wrong else {}),
+            **({"eval/cut": self.cut} if self.cut else {}),
+        }
 
     @cached_property
     def ci95(self) -> tuple[float, float]:
@@ -70,10 +100,30 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Evaluator:
-    """Plays a policy in fresh environments."""
+    """Plays a policy in fresh environments, as many side by side as `settings.n_envs` says."""
 
     actor: ActorOf[Any]
     stages: Stages
+    settings: EvalConfig
+    training: VectorEnv | None = None  # what training steps, for `settings.reuse_env`
+
+    def __post_init__(self) -> None:
+        if self.settings.reuse_env:
+            self._require_reusable()
+
+    def require_room(self) -> None:
+        """`EnvError` where a user's environment cannot live beside training's: it costs no training then."""
+        config = self.stages.config
+        if self.settings.reuse_env or config.workers == "subprocess" or not self.plays_own_code:
+            return
+        try:
+            self.stages.open(1, self.settings.seed, self.actor.observations).close()
+        except Exception as error:
+            raise EnvError(
+                f"evaluations need an environment beside the {config.n_envs} of training, and another "
+                f"{config.id} cannot be made: {error}\n"
+                "  where only so many can live, they play in those of training: eval.reuse_env=true"
+            ) from error
 
     def __call__(
         self,
@@ -87,7 +137,8 @@ class Evaluator:
         """Play `episodes` whole episodes, with the best actions or those that `generator` samples.
 
         With `video` or `render` one at a time, written to an mp4 or shown in a window, always in this
-        process.
+        process. An episode that has not ended after `settings.max_steps` steps ends there. `NonFiniteError`
+        for an observation that is not finite.
         """
         if episodes < 1:
             raise ConfigError(f"episodes={episodes}: expected at least 1")
@@ -102,7 +153,11 @@ class Evaluator:
             require_display()
             stage = self.stages.shown("human", observations)
         else:
-            stage = self.stages.open(min(episodes, MAX_PARALLEL), seed, observations)
+            places = min(episodes, self.places)
+            reused = self.settings.reuse_env
+            stage = (
+                self._borrowed(places) if reused else self.stages.open(places, seed, observations)
+            )
         try:
             with self.actor.ready():
                 evaluation = self._play(stage, episodes, seed, stopped, generator)
@@ -111,6 +166,47 @@ class Evaluator:
         if video is not None:
             write_mp4(video, frames, rate)
         return evaluation
+
+    @property
+    def places(self) -> int:
+        """How many episodes are played side by side at most."""
+        if self.settings.n_envs is not None:
+            return self.settings.n_envs
+        if self.plays_own_code:
+            return self.stages.config.n_envs  # so many of them live side by side in training
+        return MAX_PARALLEL if uses_native(self.stages.config) else GYMNASIUM_PARALLEL
+
+    @property
+    def plays_own_code(self) -> bool:
+        """Whether the environment is the user's own, which runs in Python."""
+        config, source = self.stages.config, self.stages.source
+        return source is not None or (not uses_native(config) and is_own_code(config.id))
+
+    def _borrowed(self, places: int) -> BorrowedStage:
+        """Some of the environments of training."""
+        return BorrowedStage(self._require_reusable(), places, self.actor.observations)
+
+    def _require_reusable(self) -> SyncGymVecEnv:
+        """The environments of training; `ConfigError` where others step them, or they score otherwise."""
+        config, vec = self.stages.config, self.training
+        if not isinstance(vec, SyncGymVecEnv):
+            where = "has none in training" if vec is None else f"is stepped by {type(vec).__name__}"
+            raise ConfigError(
+                f"eval.reuse_env=true: {config.id} {where}, expected a Gymnasium environment in this "
+                "process (env.workers=sync); leave it out"
+            )
+        for name in ("reward_wrappers", "reward_scale", "reward_clip", "record_every"):
+            if getattr(config, name) != getattr(EnvConfig(), name):
+                raise ConfigError(
+                    f"eval.reuse_env=true and env.{name}: returns are those of environments without it; "
+                    "leave one of them out"
+                )
+        if is_ale(config.id):
+            raise ConfigError(
+                f"eval.reuse_env=true: {config.id} is another game in training, with lives for episodes; "
+                "leave it out"
+            )
+        return vec
 
     def _play(
         self,
@@ -121,19 +217,25 @@ class Evaluator:
         generator: torch.Generator | None,
     ) -> Evaluation:
         returns, lengths = np.zeros(episodes), np.zeros(episodes, np.int64)
+        most, cut = self.settings.max_steps or math.inf, 0
         # the episode in each place, in the order of the player's; fewer at the end
         playing = {place: place for place in range(min(len(stage.rows), episodes))}
         stage.begin({place: seed + place for place in playing})
         upcoming, player = iter(range(len(playing), episodes)), self.actor.player(len(playing))
         while playing and not stopped():
-            given = self.actor.actions.each(player.act(stage.rows[list(playing)], generator))
+            rows = stage.rows[list(playing)]
+            self._require_finite(rows, [seed + episode for episode in playing.values()])
+            given = self.actor.actions.each(player.act(rows, generator))
             stepped = stage.step(dict(zip(playing, given, strict=True)))
             player.paid([stepped.rewards[place] for place in playing])
             for place in playing.keys() - stepped.lost:
                 returns[playing[place]] += stepped.rewards[place]
                 lengths[playing[place]] += 1
-            fresh = dict(zip((p for p in playing if p in stepped.ended), upcoming, strict=False))
-            if over := stepped.ended - fresh.keys():
+            late = {p for p, episode in playing.items() if lengths[episode] >= most}
+            late -= stepped.ended | stepped.lost
+            ended, cut = stepped.ended | late, cut + len(late)
+            fresh = dict(zip((p for p in playing if p in ended), upcoming, strict=False))
+            if over := ended - fresh.keys():
                 player.keep([k for k, place in enumerate(playing) if place not in over])
                 playing = {place: playing[place] for place in playing if place not in over}
             playing |= fresh
@@ -142,7 +244,30 @@ class Evaluator:
                 if place in fresh or place in again:
                     returns[episode], lengths[episode] = 0.0, 0
                     player.begin(k)
-        return Evaluation(tuple(map(float, returns)), tuple(map(int, lengths)), seed)
+        return Evaluation(tuple(map(float, returns)), tuple(map(int, lengths)), seed, cut=cut)
+
+    def _require_finite(self, rows: NDArray[Any], seeds: list[int]) -> None:
+        """`NonFiniteError` for an observation that a policy cannot act on, as in training."""
+        numbers = self.actor.observations.numbers_of(rows)
+        if numbers.dtype.kind != "f" or np.isfinite(numbers).all():
+            return
+        wrong = int(np.argwhere(~np.isfinite(numbers).all(1))[0, 0])
+        raise NonFiniteError(
+            f"an observation of {self.stages.config.id} is not finite, in the evaluation episode of seed "
+            f"{seeds[wrong]}: {numbers[wrong]}"
+        )
+
+
+def is_own_code(env_id: str) -> bool:
+    """Whether an id names an environment of the user's, not one of Gymnasium's or of a simulator package."""
+    if ":" in env_id:
+        return True
+    try:
+        entry = find_spec(env_id).entry_point
+    except UnknownNameError:  # of an engine that Gymnasium does not know
+        return False
+    module = entry.partition(":")[0] if isinstance(entry, str) else getattr(entry, "__module__", "")
+    return module.partition(".")[0] not in PUBLISHED
 
 
 def require_display() -> None:

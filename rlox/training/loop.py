@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from numpy.typing import NDArray
 
 from rlox.sources.store import Store
 from rlox.types import NO_UPDATE, Clock, Iterated, Progress, Update
 
-__all__ = ["Hook", "Learner", "Source", "Timings", "fit"]
+__all__ = ["Fused", "Hook", "Learner", "Source", "Timings", "fit"]
 
 B = TypeVar("B")
 B_co = TypeVar("B_co", covariant=True)
@@ -57,6 +57,15 @@ class Source(Protocol[B_co]):
         """Release environments and processes."""
 
 
+@runtime_checkable
+class Fused(Protocol):
+    """A source that may learn in the call that collects."""
+
+    @property
+    def mid_update(self) -> bool:
+        """Whether the last `next` was broken off while it learned, not while it collected."""
+
+
 class Learner(Protocol[B_contra]):
     """What one batch does to the weights."""
 
@@ -90,8 +99,12 @@ def fit(
     done: Callable[[Clock], bool],
     hooks: Iterable[Hook] = (),
     timings: Timings | None = None,
+    begin_update: Callable[[], None] = lambda: None,
 ) -> Clock:
-    """Run batches through the learner until `done(clock)`; the only training loop in rlox."""
+    """Run batches through the learner until `done(clock)`; the only training loop in rlox.
+
+    `begin_update` is called before each call of the learner: what breaks off later may be half learned.
+    """
     hooks = tuple(hooks)
     timings = timings or Timings()
     while not done(clock):
@@ -100,8 +113,11 @@ def fit(
         collected = time.perf_counter()
         if isinstance(batch, Iterated):
             update, collected = batch.update, collected - batch.seconds
+        elif batch is None:
+            update = NO_UPDATE
         else:
-            update = NO_UPDATE if batch is None else learner.update(batch, clock)
+            begin_update()
+            update = learner.update(batch, clock)
         source.feedback(update)
         timings.collect += collected - begun
         timings.update += time.perf_counter() - collected

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from os import PathLike, fspath
 from typing import Any
@@ -66,6 +66,8 @@ def config_from_arguments(
 ) -> RunConfig:
     """The run configuration that a façade's arguments describe; without `n_envs` the algorithm's."""
     in_algo = {f.name for f in fields(ALGO_CONFIGS[algo])} - {"name"}
+    if "hidden" in options and "hidden" not in in_algo and "net_arch" in in_algo:
+        options = _with_layers(options)
     # both have a `backend`: the plain name is the algorithm's, the environment's is `env_backend`
     in_env = {f.name for f in fields(EnvConfig)} - {"id", "n_envs", "backend"}
     in_buffer = {key for kind in ALGO_CONFIGS[algo].buffers for key in _buffer_keys(kind)}
@@ -102,6 +104,17 @@ def config_from_arguments(
     for line in [*([idle] if idle else []), *run.algo.advice(run.env)]:
         warnings.warn(line, UserWarning, stacklevel=3)  # where the façade was called
     return run
+
+
+def _with_layers(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The original rlox's `hidden`, the width of two hidden layers, as `net_arch`."""
+    rest = {name: value for name, value in options.items() if name != "hidden"}
+    if "net_arch" in rest:
+        raise ConfigError(
+            "hidden and net_arch are two names of the same argument; give one of them"
+        )
+    hidden = options["hidden"]
+    return {**rest, "net_arch": hidden if isinstance(hidden, Sequence) else (hidden, hidden)}
 
 
 # What Stable-Baselines3 has in the environment's place.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -165,6 +166,7 @@ def _passes(tree: Mapping[str, Any]) -> dict[str, Passes]:
 
 def _pair(ours: Sequence[float], beside: Sequence[float]) -> tuple[list[float], list[float]]:
     pair = [float(x) for x in ours], [float(x) for x in beside]
-    if len(pair[0]) != len(pair[1]) or not pair[0] or min(map(min, pair)) <= 0:
+    known = all(0 < x < math.inf for side in pair for x in side)  # NaN is neither
+    if len(pair[0]) != len(pair[1]) or not pair[0] or not known:
         raise ValueError("seconds that are missing or not above 0")
     return pair

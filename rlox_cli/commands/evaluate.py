@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rlox.configs.params import param
 from rlox.errors import ConfigError
 from rlox_cli.command import Call, Command
-from rlox_cli.exit_codes import ENVIRONMENT, FAILED, OK, SIGNALS, STORAGE, WRONG_USE
+from rlox_cli.exit_codes import ENVIRONMENT, FAILED, NON_FINITE, OK, SIGNALS, STORAGE, WRONG_USE
 from rlox_cli.schema import Schema
 
 if TYPE_CHECKING:
@@ -64,7 +64,20 @@ class EvaluateConfig:
     seed: int = param(
         100_000, "episode i starts from reset(seed=seed + i)", within="[0, 2147483647]"
     )
-    deterministic: bool = param(True, "the best actions; false: sampled ones, keyed by the seed")
+    n_envs: int | None = param(
+        None,
+        "environments that are played in at once; null: as the run's eval.n_envs",
+        within="[1, 65536]",
+    )
+    max_steps: int | None = param(
+        None,
+        "steps after which an episode is ended, and counted as it stands; null: as the run's eval.max_steps",
+        within="[1, inf)",
+    )
+    deterministic: bool = param(
+        True,
+        "the best actions; false: sampled ones, keyed by the seed, others with another n_envs",
+    )
     target_return: float | None = param(
         None,
         "what a decision transformer is asked for, in place of the run's",
@@ -98,6 +111,9 @@ class EvaluateConfig:
 # What lies beside the runs of a sweep, where a shell writes out FOLDER/*.
 OF_SWEEPS = ("multirun.yaml", "summary.csv", "summary.md")
 
+# Keys that a run has in a group.
+AS_IN_RUNS = ("eval.episodes", "eval.seed", "eval.n_envs", "eval.max_steps")
+
 SCHEMA = Schema("evaluate", EvaluateConfig, primary="evaluate")
 
 
@@ -130,6 +146,8 @@ def _require_method(config: EvaluateConfig) -> None:
         raise ConfigError("method=fqe: name a dataset, buffer.path=FOLDER")
     played = {
         "episodes": config.episodes != 50,
+        "n_envs": config.n_envs is not None,
+        "max_steps": config.max_steps is not None,
         "deterministic": not config.deterministic,
         "target_return": config.target_return is not None,
         "best_of": config.best_of is not None,
@@ -149,7 +167,10 @@ def rewrite(overrides: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
     require_lists(SCHEMA, overrides, folders)
     for override in overrides:
         key, _, value = override.partition("=")
-        yield f"env.id={value}" if key == "env" else open_keys(override)
+        if key in AS_IN_RUNS:
+            yield override.removeprefix("eval.")
+        else:
+            yield f"env.id={value}" if key == "env" else open_keys(override)
 
 
 def _run(call: Call) -> int:
@@ -179,7 +200,7 @@ COMMAND = Command(
         "rlox evaluate runs/Pendulum-v1/iql/NAME method=fqe buffer.path=data/replay",
     ),
     schema=SCHEMA,
-    codes=(OK, FAILED, WRONG_USE, ENVIRONMENT, STORAGE, *SIGNALS),
+    codes=(OK, FAILED, WRONG_USE, NON_FINITE, ENVIRONMENT, STORAGE, *SIGNALS),
     check=check,
     run=_run,
     rewrite=rewrite,

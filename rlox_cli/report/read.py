@@ -95,7 +95,7 @@ def read_run(folder: Path, label: str = "") -> Run:
         status=state,
         reason=text(status.get("reason") or result.get("reason"), MAX_REASON),
         step=int(step or 0),
-        score=score if score is not None or state != DONE else training,
+        score=score if score is not None or state != DONE or result.get("episodes") else training,
         score_kind=FINAL if score is not None else TRAINING,
         episodes=len(result["episodes"]) if isinstance(result.get("episodes"), list) else 0,
         train_return=training,
@@ -116,10 +116,11 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 def _state(folder: Path, status: Mapping[str, Any]) -> str:
     """How the run stands. Whether it is going on is known by its lock, as `rlox list runs` says it."""
-    if is_locked(folder):
+    locked = is_locked(folder)
+    if locked:
         return RUNNING
     said = text(status.get("status")) or "unreadable"
-    return DIED if said == RUNNING else said
+    return DIED if said == RUNNING and locked is False else said
 
 
 def _settings(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import math
 import os
 import time
@@ -19,6 +18,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
 from rlox.configs import RunConfig, make_run, plain
+from rlox.disk import lock
 from rlox.errors import ConfigError, StorageError
 from rlox_cli import summary, validate
 from rlox_cli.exit_codes import FAILED, OK
@@ -304,7 +304,7 @@ def _alone(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise StorageError(f"{path} cannot be written: {error.strerror}") from error
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock(descriptor)
         yield
     except BlockingIOError as error:
         raise ConfigError(

@@ -41,9 +41,10 @@ def pruner_of(config: RunConfig) -> Callable[[int, float], bool] | None:
 
 
 def evaluations(rows: Iterable[dict[str, Any]], config: RunConfig) -> list[tuple[int, float]]:
-    """Steps and mean returns as the study has them."""
-    name, unit = "eval/return_mean", config.algo.unit
-    return [(at(int(row[unit]), config), float(row[name])) for row in rows if name in row]
+    """Steps and mean returns as the study has them; one that was not finite is null in a row."""
+    unit = config.algo.unit
+    means = [(row[unit], row.get("eval/return_mean")) for row in rows if unit in row]
+    return [(at(int(step), config), float(mean)) for step, mean in means if mean is not None]
 
 
 def evaluations_in(folder: Path, config: RunConfig) -> list[tuple[int, float]]:

@@ -235,3 +235,16 @@ def test_an_unsupported_leaf_is_refused_by_name(tmp_path: Path) -> None:
     saved = ppo(net_arch=(4,)).checkpoint()
     with pytest.raises(CheckpointError, match="cannot save set at odd"):
         write_checkpoint(tmp_path / "x", replace(saved, state={"odd": {1, 2}}))
+
+
+def test_a_state_of_any_size_is_saved_and_read_back_where_there_is_memory_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    episodes = [[step, step % 8, 1.5, 7, None] for step in range(60_000)]
+    saved = replace(ppo(net_arch=(4,)).checkpoint(), state={"episodes": episodes})
+    write_checkpoint(tmp_path / "x", saved)
+    assert (tmp_path / "x" / "state.json").stat().st_size > 3 << 20
+    assert read_checkpoint(tmp_path / "x").state["episodes"] == episodes
+    monkeypatch.setattr("rlox.runs.checkpoint.available_memory", lambda: 1 << 20)
+    with pytest.raises(CheckpointError, match=r"state\.json.* of memory"):
+        read_checkpoint(tmp_path / "x")

@@ -252,6 +252,22 @@ class WrongShape(gym.Env[Any, Any]):
         return self.given, 0.0, False, False, {}
 
 
+class Given(gym.Env[Any, Any]):
+    """Shows what it is given; pays and ends the same."""
+
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, space: gym.Space[Any], seen: Any, reward: Any, *flags: Any) -> None:
+        self.observation_space, self.seen, self.reward = space, seen, reward
+        self.flags = flags or (False, False)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return self.seen, {}
+
+    def step(self, action: Any) -> Any:
+        return self.seen, self.reward, *self.flags, {}
+
+
 class CountReturns(gym.Wrapper[Any, Any, Any, Any]):
     """Keeps its own account: (reset seed, sum of rewards, length) of every finished episode."""
 

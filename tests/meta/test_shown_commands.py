@@ -46,7 +46,7 @@ MODULES = {
         "        super().__init__(render_mode=render_mode)\n"
         "gym.register('Reach-v0', Reach, max_episode_steps=30)\n"
     ),
-    "my_module": "def reward(prompt, completion):\n    return 0.0\n",
+    "my_module": "def reward(completions, prompts):\n    return [0.0] * len(completions)\n",
 }
 FILES = {
     "conversations.jsonl": '{"prompt": "1 + 1", "completion": "2"}\n',

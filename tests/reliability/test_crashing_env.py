@@ -112,7 +112,7 @@ def test_each_hang_costs_the_episode_of_its_worker_and_leaves_no_process(
     started: set[int] = set()
     for k in range(HUNG):
         way = HANGS[k % len(HANGS)]
-        config = EnvConfig(n_envs=2, step_timeout=deadline, **ONE_EACH)
+        config = EnvConfig(n_envs=2, step_timeout=deadline, seeding="offset", **ONE_EACH)
         vec = make_vec(config, 0, partial(Counter, way, mortal=1, within=0))
         obs, rewards, flags = np.zeros((2, 4), np.float32), np.zeros(2), np.zeros((2, 2), np.bool_)
         vec.reset_into(obs)

@@ -47,7 +47,9 @@ def opened() -> Iterator[Opened]:
 def test_evaluating_in_worker_processes_gives_the_scores_of_one_process(
     kind: Any, deterministic: bool, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evaluate, "MAX_PARALLEL", 5)  # so that episodes follow others in a place
+    monkeypatch.setattr(
+        evaluate, "GYMNASIUM_PARALLEL", 5
+    )  # so that episodes follow others in a place
     ways = {"env_backend": "gymnasium"}
     supervised = opened("CartPole-v1", kind, **ways, **IN_WORKERS)
     plain = opened("CartPole-v1", kind, **ways)

@@ -27,7 +27,7 @@ ARGS = (
     "algo.backend=torch",
     "checkpoint.every=256", "eval.every=512", "eval.episodes=2", "log.every=128",
 )  # fmt: skip
-CODES = {signal.SIGTERM: 143, signal.SIGINT: 130, signal.SIGHUP: 129}
+CODES = {signal.SIGTERM: 143, signal.SIGINT: 130, signal.SIGHUP: 129, signal.SIGUSR1: 138}
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +95,7 @@ CASES = [
     ("composing", 1, signal.SIGTERM),
     ("building", 1, signal.SIGINT),
     ("collecting", 100, signal.SIGHUP),
-    ("updating", 9, signal.SIGINT),
+    ("updating", 9, signal.SIGUSR1),
     ("evaluating", 2, signal.SIGTERM),
     ("saving", 3, signal.SIGINT),
     ("finishing", 1, signal.SIGTERM),

@@ -1,6 +1,8 @@
 """VPG: the vanilla policy gradient with a value function for a baseline (Sutton et al. 2000)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from rlox.configs import param
 from rlox.configs.on_policy import OnPolicyConfig
@@ -10,6 +12,12 @@ from rlox.plugins import AlgorithmPlugin
 @dataclass(frozen=True)
 class VPGConfig(OnPolicyConfig):
     """One step of Adam on each rollout."""
+
+    # what is inherited and not used
+    drops: ClassVar[Mapping[str, str]] = {
+        "ent_coef": "has no entropy bonus",
+        "normalize_advantages": "always standardises advantages",
+    }
 
     name: str = param("vpg", "the algorithm", choices=("vpg",))
     n_steps: int = param(64, "rollout length per environment", within="[1, inf)")

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from rlox.envs.check.ends import Ends
-from rlox.envs.check.player import Player, Step
+from rlox.envs.check.player import Player, Step, flag_text
 from rlox.envs.check.subject import Subject
-from rlox.envs.check.values import brief, misfit, same
+from rlox.envs.check.values import brief, lost_digits, misfit, same
 
 __all__ = ["play_episodes"]
 
@@ -102,6 +102,8 @@ class _Watched:
         wrong = misfit(self.subject.observation_space, seen)
         if wrong is not None:
             self.report.error(wrong.code, f"the observation{wrong.part} of {where} {wrong.text}")
+        elif large := lost_digits(self.subject.observation_space, seen):
+            self.report.warning(large.code, f"the observation{large.part} of {where} {large.text}")
         if self._held is not None and not same(*self._held):
             self.report.error(
                 "observation-aliased",
@@ -159,8 +161,9 @@ class _Watched:
             self.report.error(
                 "action-changed",
                 f"{self.player.where} changed the action that it was given from {brief(action)} to "
-                f"{brief(given)}, expected it untouched: it is learned from afterwards; work on a copy "
-                "(np.clip without out=, action = action * 2 rather than action *= 2)",
+                f"{brief(given)}, expected it untouched: rlox hands over a copy, other libraries learn from "
+                "it afterwards; work on a copy (np.clip without out=, action = action * 2 rather than "
+                "action *= 2)",
             )
 
     def _look_at_reward(self, reward: Any) -> None:
@@ -200,20 +203,10 @@ class _Watched:
             )
 
     def _look_at_flags(self, step: Step) -> None:
-        for name, meaning in (
-            ("terminated", "whether the task is over; return bool(...)"),
-            (
-                "truncated",
-                "whether a time limit or the like cut the episode; False where there is none",
-            ),
-        ):
+        for name in ("terminated", "truncated"):
             flag = getattr(step, name)
             if not isinstance(flag, bool | np.bool_):
-                self.report.error(
-                    f"{name}-kind",
-                    f"{name} of {self.player.where} is {brief(flag)} ({type(flag).__name__}), expected bool: "
-                    f"{meaning}",
-                )
+                self.report.error(f"{name}-kind", flag_text(self.player.where, name, flag))
 
     def _look_at_time(self) -> None:
         limit = self.subject.limits.slow_step

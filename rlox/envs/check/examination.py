@@ -18,6 +18,7 @@ from rlox.envs.check.made import look_at_promises
 from rlox.envs.check.masks import MaskPlace
 from rlox.envs.check.player import Player
 from rlox.envs.check.rendering import look_at_rendering
+from rlox.envs.check.saving import look_at_saving
 from rlox.envs.check.seeding import look_at_seeding
 from rlox.envs.check.sharing import look_at_sharing, try_copies
 from rlox.envs.check.subject import Limits, Subject, closed, takes_render_mode
@@ -159,6 +160,7 @@ def _examine(subject: Subject) -> None:
             again = look_at_seeding(subject, Player(subject, env))
             if again is not None:
                 look_at_sharing(subject, again)
+                look_at_saving(subject)
             look_at_rendering(subject, env)
             look_at_closing(subject, env)
         finally:

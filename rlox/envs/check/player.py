@@ -7,14 +7,19 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
+from rlox.envs.base import WrongKindError, flag_of
 from rlox.envs.check.subject import Subject
 from rlox.envs.check.surroundings import seed_globally
 from rlox.envs.check.values import brief
 from rlox.importing import failure
 
-__all__ = ["Masked", "Moment", "Player", "Step", "trace"]
+__all__ = ["Masked", "Moment", "Player", "Step", "flag_text", "trace"]
 
 EPISODES, STEPS_OF_ONE = 3, 40  # of a trace
+MEANING = {
+    "terminated": "whether the task is over; return bool(...)",
+    "truncated": "whether a time limit or the like cut the episode; False where there is none",
+}
 
 
 class Step(NamedTuple):
@@ -25,6 +30,11 @@ class Step(NamedTuple):
     terminated: Any
     truncated: Any
     info: Any
+
+
+def flag_text(where: str, name: str, flag: Any) -> str:
+    """What is said of a flag that is no bool."""
+    return f"{name} of {where} is {brief(flag)} ({type(flag).__name__}), expected bool: {MEANING[name]}"
 
 
 class Moment(NamedTuple):
@@ -99,8 +109,16 @@ class Player:
                 "terminated: the task is over, truncated: a time limit cut it (they were one `done` in Gym)",
             )
         step = Step(*result)
-        self.running = not (step.terminated or step.truncated)
+        self.running = not (self._over("terminated", step) or self._over("truncated", step))
         return step
+
+    def _over(self, name: str, step: Step) -> bool:
+        """A flag of a step; a finding, with which it ends, for what is neither true nor false."""
+        flag = getattr(step, name)
+        try:
+            return flag_of(name, flag)
+        except WrongKindError:
+            self.subject.report.stop(f"{name}-kind", flag_text(self.where, name, flag))
 
     def mask(self, seen: Any, info: Any) -> Any:
         """The mask after the last call, `None` where there is none."""

@@ -10,11 +10,12 @@ from rlox.envs.check.findings import Report
 from rlox.envs.check.player import EPISODES, STEPS_OF_ONE, Moment, Player, trace
 from rlox.envs.check.subject import Subject, closed
 from rlox.envs.check.values import same
+from rlox.envs.seeding import SEEDS
 from rlox.importing import failure
 
 __all__ = ["look_at_seeding", "same_trace"]
 
-LARGE = 2**63 - 1  # a run that goes on draws its seeds from so many
+LARGE = SEEDS - 1  # the greatest seed of a run
 TRIES = 8
 MIDWAY = 7  # steps
 
@@ -79,8 +80,8 @@ def _try_large(subject: Subject, player: Player) -> None:
     except Exception as error:
         subject.report.error(
             "seed-large-refused",
-            f"reset(seed={LARGE}) raises {failure(error)}, expected any whole number from 0: a run that goes "
-            "on draws seeds of 63 bits; use np.random.default_rng(seed), which takes them",
+            f"reset(seed={LARGE}) raises {failure(error)}, expected any whole number from 0: runs draw seeds "
+            "of 31 bits; use np.random.default_rng(seed), which takes them",
         )
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import gymnasium as gym
 
@@ -20,12 +21,34 @@ from rlox.envs.ids import find_spec, takes_num_envs, vector_factory
 from rlox.errors import ConfigError, EnvError, MissingExtraError, RloxError
 from rlox.importing import failure
 
-__all__ = ["Maker", "VectorSource", "engine_for", "maker_of", "require_env"]
+__all__ = ["Maker", "VectorSource", "building", "engine_for", "maker_of", "require_env"]
 
 Vector = gym.vector.VectorEnv[Any, Any, Any]
 # A ready engine, or what makes one with so many environments: `make(num_envs=n)`.
 VectorSource = Vector | Callable[..., Vector]
 Maker = Callable[[int, bool], Vector]  # of so many environments, for training or not
+
+
+class Closes(Protocol):
+    """What holds processes, windows or memory."""
+
+    def close(self) -> None:
+        """Release them."""
+
+
+@contextmanager
+def building(env: Closes, source: Any) -> Iterator[None]:
+    """The block that builds on environments made of `source`: they are closed where it raises.
+
+    A `gymnasium.vector.VectorEnv` that the user made stays open: it can be given to another run.
+    """
+    try:
+        yield
+    except BaseException:
+        if not isinstance(source, gym.vector.VectorEnv):
+            with suppress(Exception):
+                env.close()
+        raise
 
 
 def maker_of(config: EnvConfig, source: Any = None) -> Maker | None:
@@ -44,14 +67,18 @@ def maker_of(config: EnvConfig, source: Any = None) -> Maker | None:
     return maker
 
 
-def engine_for(config: EnvConfig, maker: Maker, seed: int, keep_infos: bool) -> VectorEngine:
-    """The engine as sources read it."""
+def engine_for(
+    config: EnvConfig, maker: Maker, seed: int, keep_infos: bool, source: Any = None
+) -> VectorEngine:
+    """The engine as sources read it; closed where it does not fit, unless it is the user's own object."""
     ours = config.backend in ("envpool", "ale")
     clip, lives = (reward_clip_of(config), lives_of(config)) if ours else (config.reward_clip, None)
     env = maker(config.n_envs, True)
     stacked = env.single_observation_space.shape if ours and plays_games(config) else None
     frames = stacked[0] if stacked else 1
-    return VectorEngine(env, seed, config.id, keep_infos, config.reward_scale, clip, lives, frames)
+    shaping = config.reward_scale, clip, lives, frames
+    with building(env, source):
+        return VectorEngine(env, seed, config.id, keep_infos, *shaping, config.seeding)
 
 
 def require_env(config: EnvConfig) -> None:

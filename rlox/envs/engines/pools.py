@@ -16,7 +16,7 @@ from rlox.configs import EnvConfig, nearest
 from rlox.configs.atari import is_ale
 from rlox.envs.engines.atari import plays_games
 from rlox.envs.engines.taken import own_options
-from rlox.envs.engines.vector import SEEDS
+from rlox.envs.seeding import SEEDS
 from rlox.envs.workers.crew import cpus
 from rlox.errors import ConfigError, EnvError, MissingExtraError, RloxError, UnknownNameError
 

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rlox.envs.base import copied
+from rlox.envs.failures import CHECK
 from rlox.envs.spaces import NUMBERS
 from rlox.errors import EnvError
 
-__all__ = ["info_of", "row_of", "rows_of"]
+__all__ = ["flags_of", "info_of", "row_of", "rows_of"]
 
 
 def rows_of(name: str, part: str, given: Any, n_envs: int) -> NDArray[Any]:
@@ -23,11 +25,25 @@ def rows_of(name: str, part: str, given: Any, n_envs: int) -> NDArray[Any]:
         array = np.asarray(given)
     except ValueError as error:
         raise EnvError(f"{name} gave {part} of unequal lengths, expected [{n_envs}]") from error
+    except (TypeError, RuntimeError) as error:  # of a tensor
+        raise EnvError(f"{name} gave {part} that are no array: {error}") from error
     if array.shape != (n_envs,) or array.dtype.kind not in NUMBERS:
         raise EnvError(
             f"{name} gave {part} of shape {array.shape} and {array.dtype}, expected [{n_envs}] numbers"
         )
     return array
+
+
+def flags_of(name: str, part: str, given: Any, n_envs: int) -> NDArray[np.bool_]:
+    """The same of flags: bools, or 0 and 1."""
+    array = rows_of(name, part, given, n_envs)
+    odd = (array != 0) & (array != 1)
+    if odd.any():
+        raise EnvError(
+            f"{name} gave {part} with {array[odd][0]}, expected [{n_envs}] bools, or 0 and 1; {CHECK}"
+        )
+    flags: NDArray[np.bool_] = array != 0
+    return flags
 
 
 def row_of(batch: Any, i: int) -> Any:
@@ -53,8 +69,7 @@ def info_of(infos: Mapping[str, Any], i: int, n_envs: int) -> dict[str, Any]:
         if isinstance(value, Mapping):
             found[key] = info_of(value, i, n_envs)
         elif _has_rows(value) and len(value) == n_envs:
-            row = value[i]
-            found[key] = row.copy() if isinstance(row, np.ndarray) else row
+            found[key] = copied(value[i])
     return found
 
 

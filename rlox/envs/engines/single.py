@@ -9,8 +9,9 @@ import gymnasium as gym
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array
 
-from rlox.envs.engines.rows import info_of, row_of, rows_of
-from rlox.envs.engines.vector import SEEDS, autoreset_of, require_vector
+from rlox.envs.engines.rows import flags_of, info_of, row_of, rows_of
+from rlox.envs.engines.vector import autoreset_of, require_vector
+from rlox.envs.seeding import SEEDS
 
 __all__ = ["Single"]
 
@@ -45,7 +46,7 @@ class Single(gym.Env[Any, Any]):
         seen, paid, terminated, truncated, infos = self._env.step(given)
         reward = rows_of(self.name, "rewards", paid, 1)[0]
         ends = {"'terminated'": terminated, "'truncated'": truncated}
-        over = [bool(rows_of(self.name, part, given, 1)[0]) for part, given in ends.items()]
+        over = [bool(flags_of(self.name, part, given, 1)[0]) for part, given in ends.items()]
         if self._same and any(over):
             seen, infos = infos["final_obs"], infos.get("final_info", {})
         return row_of(seen, 0), float(reward), over[0], over[1], info_of(infos, 0, 1)

@@ -11,19 +11,18 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
-from rlox._core import stream_seed
 from rlox.envs.actions import ActionCodec
 from rlox.envs.base import GOES_ON, NOBODY, TRUE_RETURN, Finals
 from rlox.envs.engines.lives import Lives
-from rlox.envs.engines.rows import info_of, row_of, rows_of
-from rlox.envs.failures import raised
+from rlox.envs.engines.rows import flags_of, info_of, row_of, rows_of
+from rlox.envs.failures import CHECK, raised
+from rlox.envs.seeding import KEYED, Seeding
 from rlox.envs.spaces import ObservationCodec, shape_of
 from rlox.errors import ConfigError, EnvError, RloxError
 
 __all__ = ["VectorEngine", "autoreset_of", "require_vector"]
 
 Vector = gym.vector.VectorEnv[Any, Any, Any]
-SEEDS = 1 << 31  # what engines in C++ take
 
 
 class VectorEngine:
@@ -36,8 +35,8 @@ class VectorEngine:
     - NEXT_STEP: in the step after it, whose action is ignored. That step is no transition: it pays
       nothing, its row is cut off (`Finals.idle`), and the row before has the episode's last observation.
 
-    The engine is seeded once, by `reset(seed=seed)`, and cannot be saved: a resumed run begins new
-    episodes, from other seeds.
+    The engine is seeded once, with one number, to which engines add the number of a copy, and cannot be
+    saved: a resumed run begins new episodes, from other seeds.
 
     Parameters
     ----------
@@ -49,6 +48,7 @@ class VectorEngine:
         told without that
     lives : of games that have some: a lost life ends an episode for learning only, what is told is the game
     frames : that an observation is a stack of, oldest first along its first axis
+    seeding : the rule of its seeds (`rlox.envs.seeding`)
     """
 
     resume_grade = "episode_start"
@@ -64,11 +64,13 @@ class VectorEngine:
         clip: float | None = None,
         lives: Lives | None = None,
         frames: int = 1,
+        seeding: str = KEYED,
     ) -> None:
-        self.env, self.seed, self.name = env, seed, name
+        self.env, self.name = env, name
         self.keep_infos = keep_infos
         self.mode = autoreset_of(env, name)
         self.n_envs = env.num_envs
+        self.seeding = Seeding(seed, self.n_envs, seeding)
         self.starts = 0
         self.observation_space, self.action_space = (
             env.single_observation_space,
@@ -86,10 +88,10 @@ class VectorEngine:
 
     def reset_into(self, obs: NDArray[Any]) -> None:
         """Start every environment's first episode; writes `[n_envs, obs_dim]`."""
-        seed = self.seed if not self.starts else stream_seed(self.seed, f"restart-{self.starts}", 0)
+        seed = self.seeding.engine_seed(self.starts)
         self.starts += 1
         self._paid[:], self._over[:] = 0.0, False
-        seen, infos = self._call("reset", 2, lambda: self.env.reset(seed=seed % SEEDS))
+        seen, infos = self._call("reset", 2, lambda: self.env.reset(seed=seed))
         if self._lives is not None:
             self._lives.begin(infos)
         self._encode(seen, obs)
@@ -108,8 +110,8 @@ class VectorEngine:
         stepped = self._call("step", 5, lambda: self.env.step(given))
         seen, paid, over, cut, infos = stepped
         rewards[:] = rows_of(self.name, "rewards", paid, self.n_envs)
-        terminated[:] = rows_of(self.name, "'terminated'", over, self.n_envs)
-        truncated[:] = rows_of(self.name, "'truncated'", cut, self.n_envs)
+        terminated[:] = flags_of(self.name, "'terminated'", over, self.n_envs)
+        truncated[:] = flags_of(self.name, "'truncated'", cut, self.n_envs)
         on, resting = self._games(infos)
         idle = np.flatnonzero(resting) if resting.any() else NOBODY
         rewards[idle], terminated[idle], truncated[idle] = 0.0, False, False
@@ -133,11 +135,12 @@ class VectorEngine:
 
     def state(self) -> dict[str, Any]:
         """How often it was started: all that can be saved of it."""
-        return {"starts": self.starts}
+        return {"starts": self.starts, **self.seeding.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Begin new episodes, other ones than the run began with."""
         self.starts = int(state["starts"])
+        self.seeding.restore(state)
 
     def close(self) -> None:
         """Close the engine."""
@@ -174,7 +177,7 @@ class VectorEngine:
         """Write the last observation of environment `i` into its row."""
         try:
             self.observations.encode_into(row_of(lasts, i), row)
-        except (ValueError, TypeError, LookupError) as error:
+        except (ValueError, TypeError, LookupError, RuntimeError) as error:
             same = "'final_obs'" if self.mode is AutoresetMode.SAME_STEP else "its observations"
             raise EnvError(
                 f"{self.name} ended an episode of environment {i}, whose last observation is not in {same} "
@@ -232,10 +235,10 @@ class VectorEngine:
             rows = self.observations.encode_batch(seen)
             if len(rows) != self.n_envs:  # one would become all
                 raise ValueError(f"{len(rows)} of them")
-        except (ValueError, TypeError, IndexError) as error:
+        except (ValueError, TypeError, IndexError, RuntimeError) as error:
             raise EnvError(
                 f"{self.name} gave observations of shape {shape_of(seen)}, expected {self.n_envs} of "
-                f"{self.observation_space}: {error}"
+                f"{self.observation_space}: {error}; {CHECK}"
             ) from error
         obs[:] = rows
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import faulthandler
 import random
 import signal
@@ -17,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlox._core import set_num_threads
-from rlox.envs.base import reward_of
+from rlox.envs.base import copied, reset_of, step_of
 from rlox.envs.failures import encoded, raised
+from rlox.envs.seeding import seeded_reset
 from rlox.envs.snapshot import can_save, restore_env, save_env
 from rlox.envs.stacks import frames_in
 from rlox.envs.workers.job import Failure, Job, Report, Told
@@ -94,6 +94,7 @@ class _Worker:
         """Make these environments, also in the place of failed ones."""
         failures = []
         for i in index:
+            self.close_failed(i)
             try:
                 self.put(i, self.job.factory(i)())
                 self.unmade.discard(i)
@@ -104,11 +105,14 @@ class _Worker:
         frames = frames_in(envs[0]) if envs else 1
         return Report(self.spaces, all(map(can_save, envs)), frames, failures)
 
-    def put(self, i: int, env: gym.Env[Any, Any]) -> None:
-        """Keep an environment; those of a run have the same spaces."""
+    def close_failed(self, i: int) -> None:
+        """Close an environment that failed before another one is made: both may need the same port."""
         with suppress(Exception):
             if i in self.envs:
-                self.envs[i].close()
+                self.envs.pop(i).close()
+
+    def put(self, i: int, env: gym.Env[Any, Any]) -> None:
+        """Keep an environment; those of a run have the same spaces."""
         self.envs[i] = env
         spaces = env.observation_space, env.action_space
         if self.spaces is None:
@@ -145,10 +149,10 @@ class _Worker:
             try:
                 ended, info = self.act(i, action)
                 if not ended:
-                    self.infos[i] = info
+                    self.keep(i, info)
                     continue
                 # a copy, as the reset may write over it
-                told.ended.append((i, copy.deepcopy(dict(info))))
+                told.ended.append((i, copied(info)))
                 call = "reset"
                 self.reset(i)
             except (Exception, SystemExit) as error:
@@ -171,10 +175,9 @@ class _Worker:
     def act(self, i: int, action: Any) -> tuple[bool, Any]:
         """A step of one environment: whether it ended an episode, and its info."""
         rows = self.rows
-        seen, reward, terminated, truncated, info = self.envs[i].step(action)
-        rows.rewards[i] = reward_of(reward)
-        rows.terminated[i], rows.truncated[i] = terminated, truncated
-        ended = bool(terminated or truncated)
+        result = step_of(self.envs[i].step(action))
+        seen, rows.rewards[i], rows.terminated[i], rows.truncated[i], info = result
+        ended = bool(rows.terminated[i] or rows.truncated[i])
         self.write(i, seen, (rows.finals if ended else rows.obs)[i])
         return ended, info
 
@@ -197,8 +200,14 @@ class _Worker:
 
     def reset(self, i: int, seed: int | None = None) -> None:
         """Begin an episode."""
-        seen, self.infos[i] = self.envs[i].reset(seed=seed)
+        seen, info = reset_of(seeded_reset(self.envs[i], seed))
+        self.keep(i, info)
         self.write(i, seen, self.rows.obs[i])
+
+    def keep(self, i: int, info: Mapping[str, Any]) -> None:
+        """The info of the last step or reset, if anybody wants it; a copy, as environments may share one."""
+        if self.job.keep_infos:
+            self.infos[i] = copied(info)
 
     def write(self, i: int, seen: Any, row: NDArray[Any]) -> None:
         """An observation as a row of the shared memory."""

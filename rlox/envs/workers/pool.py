@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlox._core import stream_seed
 from rlox.envs.base import GOES_ON, Finals
 from rlox.envs.columns import apart, joined
-from rlox.envs.gym_vec import EnvFactory, start_seeds
+from rlox.envs.gym_vec import EnvFactory
+from rlox.envs.seeding import KEYED, Seeding
 from rlox.envs.workers.crew import Crew, share
 from rlox.envs.workers.job import ByValue, Failure, Job, Told, required
 from rlox.envs.workers.memory import Rows, codecs_of
@@ -34,8 +34,8 @@ class SupervisedVecEnv:
     (`Finals.lost`). What fails in its constructor or its first reset is an error, and so is an
     environment that fails more than `max_restarts` times without finishing an episode in between.
 
-    Environment i is seeded by `reset(seed=seed + i)`; one that begins anew by a key of its own, so that
-    nothing repeats itself. Neither depends on how many a worker has. Where the environments can be
+    Environments are seeded by the rule `seeding` (`rlox.envs.seeding`), one that begins anew too, so that
+    nothing repeats itself. No seed depends on how many a worker has. Where the environments can be
     saved (`rlox.envs.snapshot`) a resumed run goes on in mid-episode.
     """
 
@@ -50,9 +50,10 @@ class SupervisedVecEnv:
         keep_infos: bool = False,
         max_restarts: int = 5,
         worker_envs: int | None = None,
+        seeding: str = KEYED,
     ) -> None:
-        self.name, self.seed = name, seed
-        self.n_envs = len(factories)
+        self.name, self.n_envs = name, len(factories)
+        self.seeding = Seeding(seed, self.n_envs, seeding)
         self.max_restarts = max_restarts
         self.starts = 0
         self.restarts = np.zeros(self.n_envs, np.int64)  # of each environment, in the whole run
@@ -70,17 +71,24 @@ class SupervisedVecEnv:
         self.observation_space, self.action_space = self._crew.spaces
         exact = all(report.exact for report in reports)
         self.resume_grade = "exact" if exact else "episode_start"
-        codec, self.actions = codecs_of(*self._crew.spaces, name)
-        self.observations = replace(codec, frames=reports[0].frames)
-        self.rows = Rows(self._crew.memory, self.n_envs, self.observations, self.actions)
+        try:
+            codec, self.actions = codecs_of(*self._crew.spaces, name)
+            self.observations = replace(codec, frames=reports[0].frames)
+            self.rows = Rows(self._crew.memory, self.n_envs, self.observations, self.actions)
+        except BaseException:
+            self.close()
+            raise
         if keep_infos:
             self.infos = [{} for _ in factories]
 
     def reset_into(self, obs: NDArray[Any]) -> None:
         """Start every environment's first episode; writes `[n_envs, obs_dim]`."""
-        seeds = start_seeds(self.seed, self.n_envs, self.starts)
+        failures = self.restarts.tolist()
+        seeds = {
+            i: self.seeding.start_seed(i, self.starts, failures[i]) for i in range(self.n_envs)
+        }
         self.starts += 1
-        self._require(self._begun(self._crew.begin(dict(enumerate(seeds)))))
+        self._require(self._begun(self._crew.begin(seeds)))
         obs[:] = self.rows.obs
 
     def step_into(
@@ -116,6 +124,7 @@ class SupervisedVecEnv:
             "restarts": self.restarts.copy(),
             "in_a_row": self.in_a_row.copy(),
             "envs": envs,
+            **self.seeding.state(),
         }
         if self._untold:
             state["untold"] = [self._untold_restarts, *sorted(self._untold)]
@@ -124,6 +133,7 @@ class SupervisedVecEnv:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on in mid-episode, or from the start of new ones than the run began with."""
         self.starts = int(state["starts"])
+        self.seeding.restore(state)
         self.restarts[:], self.in_a_row[:] = state["restarts"], state["in_a_row"]
         self._untold_restarts, *untold = state.get("untold", [0])
         self._untold = set(untold)
@@ -191,8 +201,8 @@ class SupervisedVecEnv:
         return begun, count
 
     def _key(self, i: int) -> int:
-        """What an environment's life that began anew is seeded with."""
-        return stream_seed(self.seed, f"begun-anew-{self.restarts[i]}", i)
+        """What an environment that began anew is seeded with."""
+        return self.seeding.restart_seed(i, self.starts, int(self.restarts[i]))
 
     def _count(self, failures: Iterable[Failure]) -> None:
         """Take note of failures; `EnvError` for the one that is too many."""

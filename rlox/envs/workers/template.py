@@ -38,7 +38,7 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 def main(line: int, memory: int) -> None:
     """Serve the pool on the other end of `line`; `memory` is the file that workers share with it."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
         # the run decides when to end; no SIG_IGN, which what environments start would inherit
         signal.signal(number, _unmoved)
     wire = Wire.of(line, line)

@@ -72,6 +72,16 @@ class WalledByParts(Walled):
 
 
 @good
+class SeedsOf32Bits(Line):
+    """As environments do that draw from NumPy's RandomState."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        if seed is not None:
+            np.random.RandomState(seed)
+        return super().reset(seed=seed)
+
+
+@good
 class Bits(Line):
     def __init__(self) -> None:
         super().__init__()

@@ -193,6 +193,16 @@ class FloatImage(Line):
         return np.full((12, 12, 3), 100 + 10 * np.clip(self.x, -9, 9), np.float32)
 
 
+@broken("observation-digits", "warning")
+class SecondsSince1970(Line):
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float64)
+
+    def seen(self) -> Any:
+        return np.array([self.x, 1.7e9 + self.t])
+
+
 @broken("observation-large", "warning")
 class TwoMegabytes(Line):
     def __init__(self) -> None:

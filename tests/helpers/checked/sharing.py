@@ -23,6 +23,37 @@ class OnePlaceForAll(Line):
         self.place[0] = value
 
 
+@broken("state-fails")
+class LoadsAfterAReset(Line):
+    """Puts its state into what its first reset makes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.place: dict[str, float] | None = None
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.place = {}
+        return super().reset(seed=seed)
+
+    def save_state(self) -> Any:
+        return {"x": self.x, "t": self.t}
+
+    def load_state(self, state: Any) -> None:
+        self.place["x"] = self.x = state["x"]  # type: ignore[index]
+        self.t = state["t"]
+
+
+@broken("state-lost")
+class ForgetsItsPlace(Line):
+    """Saves the time alone."""
+
+    def save_state(self) -> Any:
+        return {"t": self.t}
+
+    def load_state(self, state: Any) -> None:
+        self.t = state["t"]
+
+
 class OneMomentumForAll(Walled):
     """What its last step did is kept for all; an episode begins without it."""
 

@@ -198,7 +198,7 @@ def test_the_weight_of_the_penalty_rises_while_it_is_above_its_target_and_falls_
         assert (float(learner.weight.alpha) > before) is grows
 
 
-def test_a_weight_at_its_limit_comes_back_and_one_that_could_only_grow_is_refused() -> None:
+def test_a_learned_weight_at_its_limit_comes_back_and_a_weight_of_0_is_refused() -> None:
     like = torch.zeros(())
     weight = LearnedWeight(9e5, 1.0, 0.5, like)
     for _ in range(20):
@@ -207,9 +207,20 @@ def test_a_weight_at_its_limit_comes_back_and_one_that_could_only_grow_is_refuse
     for _ in range(40):
         weight.learn(torch.tensor(-3.0), 0.5)
     assert float(weight.alpha) < 1e4
-    for settings in ({}, {"cql_target_value": 0.0}, {"cql_target_value": 1.0, "cql_alpha": 0.0}):
-        with pytest.raises(ConfigError, match=r"algo\.auto_alpha=true and algo\.cql_"):
-            CQL(bandit(), act_high=2.0, auto_alpha=True, **settings, **SMALL)
+    settings: dict[str, Any] = {"cql_target_value": 1.0, "cql_alpha": 0.0}
+    with pytest.raises(ConfigError, match=r"algo\.auto_alpha=true and algo\.cql_alpha=0"):
+        CQL(bandit(), act_high=2.0, auto_alpha=True, **settings, **SMALL)
+
+
+@pytest.mark.parametrize("settings", [{}, {"cql_target_value": 0.0}])
+def test_a_target_that_the_penalty_is_always_above_is_taken_with_a_warning(
+    settings: dict[str, Any],
+) -> None:
+    with pytest.warns(UserWarning, match=r"never below 0, so that its weight grows to its limit"):
+        algorithm = CQL(bandit(), act_high=2.0, auto_alpha=True, **settings, **SMALL)
+    before = float(algorithm.learner.weight.alpha)
+    algorithm.train(5)
+    assert float(algorithm.learner.weight.alpha) > before
 
 
 def test_the_penalty_is_drawn_anew_at_each_update() -> None:

@@ -134,7 +134,7 @@ def test_episodes_that_are_evaluated_side_by_side_keep_their_own_states(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Seven episodes of different lengths in three environments: some begin where others ended."""
-    monkeypatch.setattr("rlox.training.evaluate.MAX_PARALLEL", 3)
+    monkeypatch.setattr("rlox.training.evaluate.GYMNASIUM_PARALLEL", 3)
     algorithm = made()
     together = algorithm.evaluate(7, seed=50)
     assert len(set(together.lengths)) > 2

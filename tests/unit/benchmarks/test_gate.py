@@ -20,7 +20,7 @@ from rlox_cli.bench.gate import (
     judge,
 )
 from rlox_cli.bench.intervals import estimate
-from rlox_cli.bench.record import Baseline, CaseRecord, Passes
+from rlox_cli.bench.record import Baseline, CaseRecord, Passes, _pair
 
 PASSES, ROUNDS, FLOOR = 5, 8, 0.15
 
@@ -214,3 +214,11 @@ def test_few_passes_that_agree_by_chance_are_no_surer_than_their_rounds():
     rounds = [2.0, 3.0, 2.5, 4.0, 2.0, 3.5, 2.2, 2.9]
     alike = estimate([(rounds, [1.0] * 8)] * 3)
     assert alike.error > 0.01
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, 0.0])
+def test_seconds_of_a_baseline_that_are_no_time_are_refused(wrong):
+    for pair in (([1.0, wrong], [1.0, 1.0]), ([1.0, 1.0], [wrong, 1.0])):
+        with pytest.raises(ValueError, match="seconds that are missing or not above 0"):
+            _pair(*pair)
+    assert _pair([1, 2], [3, 4]) == ([1.0, 2.0], [3.0, 4.0])

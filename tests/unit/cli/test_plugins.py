@@ -12,12 +12,14 @@ from typing import Any
 
 import gymnasium as gym
 import pytest
+import yaml
 from helpers.cli import TINY, Cli, assert_explained, only_run
 from helpers.installed import EXAMPLE, EXAMPLE_POINTS, Install, write_package
 
 from rlox import plugins
 from rlox.algorithms import ALGORITHMS
 from rlox.errors import ConfigError
+from rlox.presets import tuned_options
 from rlox_cli.run_folder import read_config
 
 VPG = (
@@ -70,7 +72,9 @@ def test_an_algorithm_of_a_plugin_is_trained_resumed_evaluated_and_listed(
     assert "(exact)" in resumed.out
     assert cli("evaluate", str(run), "episodes=2").code == 0
     assert "512 steps" in cli("list", "runs").out
-    assert "  algo.ent_coef=0.0 " in cli("train", "algo=vpg", "--help").out
+    shown = cli("train", "algo=vpg", "--help").out
+    assert "  algo.vf_coef=0.5 " in shown
+    assert "algo.ent_coef" not in shown  # which the algorithm drops
 
 
 def test_a_plugin_algorithm_trains_from_python_and_loads_from_a_checkpoint(
@@ -87,6 +91,41 @@ def test_a_plugin_algorithm_trains_from_python_and_loads_from_a_checkpoint(
     assert again.predict(obs) == algorithm.predict(obs)
     with pytest.raises(ConfigError, match="clip_eps"):
         vpg("CartPole-v1", clip_eps=0.1)
+
+
+DERIVED = """
+from dataclasses import dataclass
+from typing import ClassVar
+from rlox.configs import SACConfig, param
+from rlox.plugins import AlgorithmPlugin
+
+@dataclass(frozen=True)
+class DerivedConfig(SACConfig):
+    drops: ClassVar[dict] = DROPS
+    name: str = param("sac_l2", "the algorithm", choices=("sac_l2",))
+    mean_l2: float = param(0.5, "weight of the penalty")
+
+PLUGIN = AlgorithmPlugin(DerivedConfig, facade="derived_sac:Facade")
+"""
+
+
+@pytest.mark.parametrize(
+    ("drops", "rate"), [("{}", 1e-3), ('{"learning_rate": "finds its own steps"}', 3e-4)]
+)
+def test_a_plugin_has_the_presets_of_what_it_derives_from_without_what_it_drops(
+    cli: Cli, install: Install, drops: str, rate: float
+) -> None:
+    files = {"derived_sac.py": DERIVED.replace("DROPS", drops)}
+    install("derived-sac", {"algo.sac_l2": "derived_sac:PLUGIN"}, files)
+    shown = cli("train", "algo=sac_l2", "env=Pendulum-v1", "--cfg", "job")
+    assert shown.code == 0, shown.err
+    made = yaml.safe_load(shown.out)
+    assert made["total_steps"] == 20_000  # of SAC's preset
+    assert float(made["algo"]["learning_rate"]) == rate
+    assert tuned_options("sac_l2", "Pendulum-v1", {}) == (
+        {"n_envs": 1} | ({"learning_rate": 1e-3} if drops == "{}" else {}),
+        20_000,
+    )
 
 
 def test_a_plugin_is_imported_when_it_is_named_and_never_else(cli: Cli, install: Install) -> None:

@@ -34,7 +34,9 @@ def test_the_defaults_of_a_run_are_the_fixed_ones() -> None:
     assert {k: found[k] for k in ("seed", "total_steps", "device", "run_root", "dry_run")} == {
         "seed": 0, "total_steps": 100_000, "device": "auto", "run_root": "runs", "dry_run": False,
     }  # fmt: skip
-    assert found["eval"] == {"every": 0, "episodes": 50, "seed": 100_000}
+    assert found["eval"] == {
+        "every": 0, "episodes": 50, "seed": 100_000, "n_envs": None, "reuse_env": False, "max_steps": None
+    }  # fmt: skip
     assert (found["checkpoint"]["every"], found["checkpoint"]["keep"]) == (50_000, 2)
     assert (found["log"]["every"], found["env"]["n_envs"]) == (2048, 8)
     assert found["stop"] == {"score": None, "minutes": None}
@@ -269,3 +271,10 @@ NAMES = (
 )
 def test_a_name_that_is_suggested_is_near(name: str, near: list[str]) -> None:
     assert near_names(name, NAMES) == near
+
+
+@pytest.mark.parametrize("key", ["n_envs", "max_steps", "reuse_env"])
+def test_a_run_that_plays_no_episodes_refuses_to_be_told_how(key: str) -> None:
+    text = {"algo": {"name": "sft"}, "env": {"id": "text/copy", "n_envs": 1}, "task": "copy"}
+    with pytest.raises(ConfigError, match=rf"eval\.{key}=.* play no episodes"):
+        make_run({**text, "eval": {key: True if key == "reuse_env" else 3}})

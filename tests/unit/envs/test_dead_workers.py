@@ -36,7 +36,12 @@ class Play:
     """Steps a vector with actions 0 and keeps what it says."""
 
     def __init__(self, source: Any, **config: Any) -> None:
-        given = {"n_envs": 4, "worker_envs": 2, "step_timeout": PATIENCE, **config}
+        given = {
+            "n_envs": 4,
+            "worker_envs": 2,
+            "step_timeout": PATIENCE,
+            "seeding": "offset",
+        } | config
         self.vec: Any = make_vec(EnvConfig(workers="subprocess", **given), SEED, source)
         n = self.vec.n_envs
         self.obs, self.rewards = np.zeros((n, 4), np.float32), np.zeros(n)

@@ -117,9 +117,9 @@ FIVE = "step must return five values: observation, reward, terminated, truncated
 @pytest.mark.parametrize(
     ("kind", "told"),
     [
-        (FourValues, f"not enough values to unpack (expected 5, got 4); {FIVE}"),
-        (NoValue, f"cannot unpack non-iterable NoneType object; {FIVE}"),
-        (SeenAlone, "too many values to unpack (expected 2); reset must return two values"),
+        (FourValues, FIVE),
+        (NoValue, FIVE),
+        (SeenAlone, "reset must return two values"),
     ],
 )
 def test_a_result_of_another_length_is_told_with_what_is_to_be_returned(

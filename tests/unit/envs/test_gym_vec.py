@@ -35,7 +35,7 @@ def play(vec: GymVecEnv, steps: int) -> list[dict[str, Any]]:
 
 
 def test_the_step_that_ends_an_episode_returns_the_next_ones_first_observation() -> None:
-    vec = GymVecEnv(Countdown, 2, seed=5)
+    vec = GymVecEnv(Countdown, 2, seed=5, seeding="offset")
     assert vec.reset_all().tolist() == [[5, 0, 0], [6, 0, 0]]
     steps = play(vec, 6)  # episodes of 2, 3 and 1 steps
     assert [s["obs"][0].tolist() for s in steps] == [
@@ -50,14 +50,14 @@ def test_the_step_that_ends_an_episode_returns_the_next_ones_first_observation()
     assert all((s["final_mask"] == (s["terminated"] | s["truncated"])).all() for s in steps)
 
 
-def test_each_copy_is_seeded_once_with_its_own_seed() -> None:
+def test_each_copy_is_seeded_once_with_the_seed_plus_its_number() -> None:
     made: list[Countdown] = []
 
     def factory() -> Countdown:
         made.append(Countdown())
         return made[-1]
 
-    vec = GymVecEnv(factory, 3, seed=40)
+    vec = GymVecEnv(factory, 3, seed=40, seeding="offset")
     vec.reset_all()
     play(vec, 6)
     assert [env.seeds[0] for env in made] == [40, 41, 42]
@@ -73,7 +73,7 @@ def test_environments_that_end_at_different_times_keep_their_final_observations(
 
 
 def test_arrays_of_earlier_steps_are_not_overwritten() -> None:
-    vec = GymVecEnv(Countdown, 1)
+    vec = GymVecEnv(Countdown, 1, seeding="offset")
     first = vec.reset_all()
     second = play(vec, 1)[0]["obs"]
     play(vec, 1)
@@ -97,7 +97,7 @@ def test_discrete_observations_are_one_hot_whatever_their_start(start: int) -> N
 
 def test_other_box_observations_are_flattened_to_float32() -> None:
     space = spaces.Box(-5, 5, (2, 3), np.int64)
-    vec = GymVecEnv(lambda: Spaces(space, spaces.Discrete(2)), 2, seed=1)
+    vec = GymVecEnv(lambda: Spaces(space, spaces.Discrete(2)), 2, seed=1, seeding="offset")
     rows = vec.reset_all()
     space.seed(1)
     expected = space.sample()

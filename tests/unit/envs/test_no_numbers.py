@@ -1,16 +1,20 @@
-"""What is no number is not made one: text, complex numbers, other values than 0 and 1 of a MultiBinary."""
+"""What is no number or no flag is not made one: text, complex numbers, lists, other values than 0 and 1."""
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
+from helpers.envs import Given
 
 from rlox.configs import EnvConfig
-from rlox.envs.base import reward_of
+from rlox.envs.base import flag_of, reward_of
+from rlox.envs.check import check_env
 from rlox.envs.make import make_vec
 from rlox.envs.spaces import ObservationCodec
 from rlox.errors import EnvError
@@ -19,19 +23,18 @@ BOX, BINARY = spaces.Box(-9, 9, (1,)), spaces.MultiBinary(2)
 BOTH = spaces.Dict({"flags": BINARY, "speed": BOX})
 
 
-class Given(gym.Env[Any, Any]):
-    """Shows what it is given; pays the same."""
-
-    action_space = spaces.Discrete(2)
-
-    def __init__(self, space: gym.Space[Any], seen: Any, reward: Any) -> None:
-        self.observation_space, self.seen, self.reward = space, seen, reward
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        return self.seen, {}
-
-    def step(self, action: Any) -> Any:
-        return self.seen, self.reward, False, False, {}
+def stepped(given: Any, source: Any = None, **config: Any) -> Any:
+    """The rewards and flags of a step of an environment that gives the same at each."""
+    vec = make_vec(
+        EnvConfig("Mine", n_envs=1, max_restarts=0, **config), 0, source or (lambda: given)
+    )
+    obs, rewards, ends = vec.observations.rows(1), np.zeros(1), np.zeros((2, 1), np.bool_)
+    try:
+        vec.reset_into(obs)
+        vec.step_into(np.zeros(1, np.int64), obs, rewards, ends[0], ends[1])
+    finally:
+        vec.close()
+    return float(rewards[0]), bool(ends[0, 0]), bool(ends[1, 0])
 
 
 @pytest.mark.parametrize(
@@ -83,17 +86,150 @@ def test_real_numbers_of_every_kind_are_taken(
     assert codec.encode_batch(np.array([seen]))[0].tolist() == row
 
 
-@pytest.mark.parametrize("reward", ["1.0", b"1.0", np.str_("1.0"), np.array("1.0"), 1j, None])
-@pytest.mark.parametrize("scale", [1.0, 2.0])
-def test_a_reward_that_is_no_number_is_refused(reward: Any, scale: float) -> None:
-    config = EnvConfig("Mine", n_envs=1, reward_scale=scale)
-    vec = make_vec(config, 0, lambda: Given(BOX, np.zeros(1), reward))
-    obs, rewards, ends = vec.observations.rows(1), np.zeros(1), np.zeros((2, 1), np.bool_)
-    vec.reset_into(obs)
-    with pytest.raises(EnvError, match=r"Mine .copy 0. raised TypeError in step: .*"):
-        vec.step_into(np.zeros(1, np.int64), obs, rewards, ends[0], ends[1])
+HINT = "; rlox check says all that is wrong with an environment"
+NO_REWARDS = [
+    "1.0", b"1.0", np.str_("1.0"), np.array("1.0"), 1j, None, np.array([1.0]), [1.0], (1.0,), {},
+    torch.ones(1), torch.tensor(1.0, requires_grad=True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("reward", NO_REWARDS, ids=repr)
+@pytest.mark.parametrize("config", [{}, {"reward_scale": 2.0}, {"action_repeat": 2}], ids=repr)
+def test_a_reward_that_is_no_number_is_refused(reward: Any, config: dict[str, Any]) -> None:
+    told = rf"Mine .copy 0.: step returned .* for the reward, expected a number; .*{HINT}"
+    with pytest.raises(EnvError, match=told):
+        stepped(Given(BOX, np.zeros(1), reward), **config)
+
+
+NO_FLAGS = [
+    [False], (False,), "False", np.array([False]), np.array([[True]]), np.array([True, False]),
+    None, {}, 2, 0.5, np.nan, np.array("False"), torch.zeros(1),
+]  # fmt: skip
+ENDS = pytest.mark.parametrize("name", ["terminated", "truncated"])
+
+
+@ENDS
+@pytest.mark.parametrize("flag", NO_FLAGS, ids=repr)
+@pytest.mark.parametrize(
+    "config",
+    [{}, {"reward_clip": 1.0}, {"action_repeat": 2}, {"max_episode_steps": 3}],
+    ids=repr,
+)
+def test_a_flag_that_is_no_flag_is_refused_by_name(
+    flag: Any, name: str, config: dict[str, Any]
+) -> None:
+    flags = (flag, False) if name == "terminated" else (False, flag)
+    told = rf"Mine .copy 0.: step returned .* for {name}, expected a bool; .*{HINT}"
+    with pytest.raises(EnvError, match=told):
+        stepped(Given(BOX, np.zeros(1), 1.0, *flags), **config)
+
+
+@pytest.mark.parametrize(
+    ("reward", "flag", "told"),
+    [
+        (1.0, [False], r"step returned \[False\] .list. for terminated, expected a bool"),
+        (None, False, r"step returned None .NoneType. for the reward, expected a number"),
+    ],
+)
+def test_a_worker_refuses_a_flag_or_a_reward_of_a_wrong_kind(
+    reward: Any, flag: Any, told: str
+) -> None:
+    with pytest.raises(EnvError, match=f"Mine .copy 0.: {told}.*{HINT}"):
+        stepped(Given(BOX, np.zeros(1), reward, flag, False), workers="subprocess")
+
+
+@ENDS
+@pytest.mark.parametrize("flag", NO_FLAGS, ids=repr)
+def test_rlox_check_names_a_flag_that_is_no_flag(flag: Any, name: str) -> None:
+    flags = (flag, False) if name == "terminated" else (False, flag)
+    codes = [f.code for f in check_env(lambda: Given(BOX, np.zeros(1), 1.0, *flags), steps=20)]
+    assert f"{name}-kind" in codes
+
+
+@pytest.mark.parametrize(
+    ("flag", "meant"),
+    [
+        (True, True), (np.bool_(False), False), (np.array(True), True), (np.array(0), False),
+        (1, True), (0.0, False), (np.int8(1), True), (np.float32(0), False), (torch.tensor(True), True),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_bools_and_single_zeros_and_ones_are_flags(flag: Any, meant: bool) -> None:
+    assert flag_of("terminated", flag) is meant
+    assert stepped(Given(BOX, np.zeros(1), 1.0, False, flag)) == (1.0, False, meant)
+
+
+class Batch(gym.vector.VectorEnv[Any, Any, Any]):
+    """A vectorised environment of one, which gives the same at each step."""
+
+    metadata = {"autoreset_mode": gym.vector.AutoresetMode.NEXT_STEP}  # noqa: RUF012
+
+    def __init__(self, num_envs: int, *given: Any) -> None:
+        self.num_envs, self.given = num_envs, given
+        self.single_observation_space, self.single_action_space = BOX, spaces.Discrete(2)
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        return np.zeros((1, 1), np.float32), {}
+
+    def step(self, actions: Any) -> Any:
+        return np.zeros((1, 1), np.float32), *self.given, {}
+
+
+FALSE = np.zeros(1, np.bool_)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ((np.ones(1), ["False"], FALSE), "'terminated' of shape .* expected .1. numbers"),
+        (
+            (np.ones(1), FALSE, np.array([0.5])),
+            "'truncated' with 0.5, expected .1. bools, or 0 and 1",
+        ),
+        ((np.ones(1), [[False]], FALSE), r"'terminated' of shape \(1, 1\)"),
+        ((np.ones(1), False, FALSE), r"'terminated' of shape \(\)"),
+        (([None], FALSE, FALSE), "rewards of shape .* and object"),
+        ((torch.ones(1, requires_grad=True), FALSE, FALSE), "rewards that are no array"),
+    ],
+)
+def test_an_engine_is_refused_whose_rewards_or_flags_are_of_a_wrong_kind(
+    given: Any, told: str
+) -> None:
+    with pytest.raises(EnvError, match=f"Mine gave {told}"):
+        stepped(None, lambda num_envs: Batch(num_envs, *given))
+    taken = stepped(None, lambda num_envs: Batch(num_envs, [2], [0], np.ones(1)))
+    assert taken == (2.0, False, True)
+
+
+def test_an_observation_that_needs_a_gradient_is_refused() -> None:
+    seen = torch.ones(1, requires_grad=True)
+    with pytest.raises(EnvError, match=rf"gave an observation of shape .*grad.*{HINT}"):
+        stepped(Given(BOX, seen, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("result", "told"),
+    [
+        (
+            np.array([5.0, 1.0]),
+            r"reset returned an array of shape \(2,\) and float64; reset must return two",
+        ),
+        ((np.zeros(1), None), r"reset returned None \(NoneType\) for the info, expected a dict"),
+        (None, r"reset returned None \(NoneType\); reset must return two values"),
+    ],
+)
+def test_a_reset_that_returns_no_pair_is_refused_with_what_it_returned(
+    result: Any, told: str
+) -> None:
+    class Resets(Given):
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            return result
+
+    with pytest.raises(EnvError, match=f"{told}.*{HINT}"):
+        stepped(Resets(BOX, np.zeros(1), 1.0))
 
 
 def test_reward_of_accepts_every_type_of_real_number() -> None:
-    given = (1, True, 1.0, np.float32(1), np.int64(1), np.bool_(True), np.array(1.0))
+    single = np.array(1.0), torch.tensor(1.0), Fraction(1)
+    given = (1, True, 1.0, np.float32(1), np.int64(1), np.bool_(True), *single)
     assert [reward_of(reward) for reward in given] == [1.0] * len(given)

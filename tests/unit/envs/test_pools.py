@@ -44,7 +44,7 @@ def play(vec: Any, steps: int) -> tuple[list[Any], list[Any], int]:
 
 @envpool
 def test_environment_i_of_a_pool_is_that_of_seed_plus_i_whatever_its_size() -> None:
-    wide, _, _ = play(make_vec(config(n_envs=3), 5), 0)
+    wide, _, _ = play(make_vec(config(n_envs=3, seeding="offset"), 5), 0)
     for i in range(3):
         single = single_factory(config(n_envs=1))()
         assert single.reset(seed=5 + i)[0].tolist() == wide[0][i].tolist()

@@ -28,7 +28,7 @@ modes = pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.name)
 
 
 def engine(mode: AutoresetMode, n_envs: int = 4, **config: Any) -> Any:
-    config = {"id": "Counting", "n_envs": n_envs, **config}
+    config = {"id": "Counting", "n_envs": n_envs, "seeding": "offset", **config}
     return make_vec(EnvConfig(**config), 7, partial(counting, mode=mode))
 
 
@@ -60,7 +60,7 @@ def test_every_mode_goes_through_the_same_transitions_as_single_environments(
     mode: AutoresetMode,
 ) -> None:
     seen = transitions(mode)
-    config = EnvConfig("Countdown", n_envs=1)
+    config = EnvConfig("Countdown", n_envs=1, seeding="offset")
     for i, lengths in enumerate(LENGTHS):
         vec = make_vec(config, 7 + i, partial(Countdown, lengths))
         obs, after = np.zeros((1, 3), np.float32), np.zeros((1, 3), np.float32)
@@ -110,7 +110,8 @@ def advantages(mode: AutoresetMode) -> tuple[dict[Any, float], Any]:
     torch.manual_seed(0)
     policy = DiscretePolicy(3, 2, net_arch=(4,))
     source = partial(counting, mode=mode)
-    collector = RolloutCollector(source, n_envs=4, config=EnvConfig("Counting", n_envs=4))
+    config = EnvConfig("Counting", n_envs=4, seeding="offset")
+    collector = RolloutCollector(source, n_envs=4, config=config)
     found: dict[Any, float] = {}
     for _ in range(2):  # the second begins where resets may be due
         rows = collector.collect(policy, 16).rows()
@@ -138,9 +139,8 @@ def test_a_rollout_learns_from_transitions_only_and_the_same_of_each(mode: Autor
 
 @modes
 def test_values_of_truncated_ends_are_those_of_the_last_observation(mode: AutoresetMode) -> None:
-    collector = Collector(
-        partial(counting, mode=mode), n_envs=1, config=EnvConfig("Counting", n_envs=1)
-    )
+    config = EnvConfig("Counting", n_envs=1, seeding="offset")
+    collector = Collector(partial(counting, mode=mode), n_envs=1, config=config)
     policy = DiscretePolicy(3, 2, net_arch=(4,))
     rollout = collector.collect(policy, 12)
     cut = rollout.truncated.clone()
@@ -278,7 +278,7 @@ def test_a_factory_in_a_module_is_named_on_the_command_line() -> None:
 
 
 def test_gym_vec_env_marks_the_steps_that_only_began_an_episode() -> None:
-    vec = GymVecEnv(make_counting, 2, seed=7)
+    vec = GymVecEnv(make_counting, 2, seed=7, seeding="offset")
     vec.reset_all()
     steps = [vec.step_all([0, 0]) for _ in range(4)]
     assert [s["lost"].tolist() for s in steps] == [

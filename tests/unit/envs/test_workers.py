@@ -46,7 +46,9 @@ LINUX = pytest.mark.skipif(sys.platform != "linux", reason="orphans are handed o
 
 def made(source: Any, **config: Any) -> Any:
     """Two workers of two environments each, unless it is said otherwise."""
-    given = {"n_envs": N, "worker_envs": 2, "step_timeout": PATIENCE, **config}
+    given = {
+        "n_envs": N, "worker_envs": 2, "step_timeout": PATIENCE, "seeding": "offset", **config
+    }  # fmt: skip
     return make_vec(EnvConfig(workers="subprocess", **given), SEED, source)
 
 

@@ -41,6 +41,14 @@ def test_algorithms_accept_the_environment_as_env_or_env_id(facade: Any) -> None
         facade("Acrobot-v1", env="CartPole-v1")
 
 
+@pytest.mark.parametrize("facade", [PPO, A2C, DQN])
+def test_hidden_is_the_width_of_two_layers_as_in_the_original(facade: Any) -> None:
+    assert facade("CartPole-v1", hidden=32).config.algo.net_arch == (32, 32)
+    assert facade("CartPole-v1", hidden=[32]).config.algo.net_arch == (32,)
+    with pytest.raises(ConfigError, match="hidden and net_arch are two names"):
+        facade("CartPole-v1", hidden=32, net_arch=(32,))
+
+
 def test_trainers_and_offline_algorithms_take_both_names_too() -> None:
     assert PPOTrainer(env_id="Acrobot-v1").algo.env_id == "Acrobot-v1"
     assert PPOTrainer(env="Acrobot-v1").algo.env_id == "Acrobot-v1"
@@ -149,12 +157,13 @@ def test_ppo_refuses_objects_that_are_no_callback_or_logger(
         PPO(**argument, **SMALL)
 
 
-def test_the_repr_of_an_algorithm_shows_its_environment_seed_and_progress() -> None:
+def test_the_repr_of_an_algorithm_shows_its_environment_seed_engine_and_progress() -> None:
     algorithm = PPO("Acrobot-v1", seed=7, **SMALL)
     algorithm.train(20)
-    assert repr(algorithm) == "PPO('Acrobot-v1', seed=7, at 24 of 24 env_steps)"
+    engine = f"backend={algorithm.backend.name!r}"  # which one is decided by the kind of CPU
+    assert repr(algorithm) == f"PPO('Acrobot-v1', seed=7, {engine}, at 24 of 24 env_steps)"
     assert repr(PPOTrainer(env="CartPole-v1", **SMALL)) == (
-        "PPOTrainer(PPO('CartPole-v1', seed=42, at 0 of 100,000 env_steps))"
+        f"PPOTrainer(PPO('CartPole-v1', seed=42, {engine}, at 0 of 100,000 env_steps))"
     )
 
 
@@ -237,8 +246,10 @@ def test_a_checkpoint_of_other_spaces_says_which_sizes_differ(tmp_path: Path) ->
 def test_progress_is_shown_where_it_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     PPO(**SMALL).train(24)
     assert capsys.readouterr().out == ""
-    PPO(**SMALL).learn(24, progress=True)
-    last = capsys.readouterr().out.splitlines()[-1]
+    algorithm = PPO(**SMALL)
+    algorithm.learn(24, progress=True)
+    first, *_, last = capsys.readouterr().out.splitlines()
+    assert first == f"backend {algorithm.backend.name}: {algorithm.backend.reason}"
     assert re.fullmatch(r"steps 24/24(  return [\d.]+)?  [\d,]+ steps/s  left 0:00", last)
 
 

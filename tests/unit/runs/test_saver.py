@@ -7,12 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from faults.disk import FaultyDisk
 
 from rlox.configs import make_run
 from rlox.disk import Disk
 from rlox.errors import StorageError
 from rlox.runs import saver
-from rlox.runs.checkpoint import Checkpoint, read_checkpoint
+from rlox.runs.checkpoint import Checkpoint, read_checkpoint, resolve_checkpoint
 from rlox.runs.checkpoint_store import CheckpointStore
 from rlox.runs.journal import METRICS, Journal
 from rlox.runs.saver import Saver
@@ -41,11 +42,13 @@ class Bench:
         store = CheckpointStore(folder / "checkpoints", keep=1, disk=self.disk)
         self.saver = Saver(store, self.journal, timeout)
 
-    def save(self, step: int, best: bool = False) -> Path | None:
+    def save(self, step: int, best: bool = False, wait: bool = False) -> Path | None:
         weights = {"w": np.full(3, step, np.float32)}
         self.journal.write({"env_steps": step})
         return self.saver.save(
-            lambda logs, rows: Checkpoint({}, {"env_steps": step}, weights, {}, {}, logs), best
+            lambda logs, rows: Checkpoint({}, {"env_steps": step}, weights, {}, {}, logs),
+            best,
+            wait,
         )
 
     def saved(self, name: str) -> tuple[float, int]:
@@ -108,3 +111,34 @@ def test_a_disk_that_stays_full_is_an_error_after_the_timeout(tmp_path: Path) ->
     bench.disk.full = True
     with pytest.raises(StorageError, match="full"):
         bench.save(10)
+
+
+@pytest.mark.parametrize("refusal", [errno.EROFS, errno.EINVAL, errno.EPERM])
+def test_a_save_that_the_disk_will_never_take_is_an_error_at_once(
+    refusal: int, tmp_path: Path
+) -> None:
+    bench = Bench(tmp_path, timeout=1e9)
+    disk = FaultyDisk(1, until=9**9, error=refusal, only="open", under=tmp_path)
+    with disk, pytest.raises(StorageError, match="step-"):
+        bench.save(10)
+
+
+def test_a_save_is_not_waited_for_by_a_run_in_a_hurry(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, timeout=1e9)
+    bench.disk.full = True
+    bench.saver._hurried = lambda: True
+    assert bench.save(10, wait=True) is None
+
+
+def test_a_run_whose_links_cannot_be_made_keeps_as_many_checkpoints_and_the_best(
+    tmp_path: Path,
+) -> None:
+    bench = Bench(tmp_path)
+    with FaultyDisk(1, until=9**9, error=errno.EPERM, only="symlink"):
+        for step in (10, 20, 30, 40):
+            assert bench.save(step, best=step == 20) is not None
+    steps = sorted(path.name for path in (tmp_path / "checkpoints").glob("step-*"))
+    assert steps == ["step-000000000020", "step-000000000040"]
+    assert resolve_checkpoint(tmp_path, "best").name == steps[0]
+    assert resolve_checkpoint(tmp_path, "last").name == steps[1]
+    assert resolve_checkpoint(tmp_path / "checkpoints" / "best").name == steps[0]

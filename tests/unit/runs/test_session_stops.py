@@ -106,7 +106,7 @@ def test_a_stopped_session_saves_no_metrics_that_its_last_row_already_holds(
 ) -> None:
     made = algorithm(checkpoint={"every": 64}, log={"every": 320}, **stop)
     if not stop:
-        made._callbacks = (StopAt(128),)
+        made._watchers.callbacks = (StopAt(128),)
     outcome = Session(made, tmp_path).run()
     assert outcome.clock.env_steps == 128
     last = [r for r in rows(tmp_path / "metrics.jsonl") if "loss/policy" in r]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
+from torch import nn
 
-from rlox.algorithms import DQN, PPO
-from rlox.errors import EnvError
+from rlox.algorithms import A2C, DQN, PPO, SAC, TD3, RecurrentPPO
+from rlox.callbacks import Callback, EarlyStoppingCallback, LoggerCallback
+from rlox.errors import EnvError, NonFiniteError
 
 PERIOD = 1_000
 
@@ -79,3 +82,221 @@ def test_a_buffer_never_joins_what_was_before_an_interruption_with_what_came_aft
     assert ahead.min() >= 1
     assert ahead.max() <= 3
     assert {1.0, 2.0, 3.0} <= set(batch["obs"][:, 1])  # episodes of before and after
+
+
+SMALL: dict[str, Any] = {"n_envs": 2, "n_steps": 32}
+KINDS: list[Any] = [
+    (PPO, {"n_epochs": 1, "batch_size": 32}),
+    (A2C, {}),
+    (RecurrentPPO, {"n_epochs": 1, "batch_size": 32, "lstm_hidden_size": 8}),
+]
+
+
+def failing(kind: Any, options: dict[str, Any], at: int, **more: Any) -> Any:
+    """A run that trained for a rollout, and whose first environment raised in its step number `at` then."""
+    lives = [(at,)]
+    run = kind(
+        lambda: Counting(lives.pop() if lives else (), ValueError), **SMALL, **options, **more
+    )
+    run.train(64)
+    with pytest.raises(EnvError):
+        run.train(640)
+    return run
+
+
+@pytest.mark.parametrize(("kind", "options"), KINDS)
+@pytest.mark.parametrize("backend", ["torch", "auto"])
+def test_a_failed_rollout_counts_no_steps_and_no_episode_is_ahead_of_the_clock(
+    kind: Any, options: dict[str, Any], backend: str
+) -> None:
+    told: list[Any] = []
+
+    class Keeps(Callback):
+        def on_rollout_end(self, **kwargs: Any) -> None:
+            told.append((kwargs["step"], kwargs["episodes"]))
+
+    given = {} if kind is RecurrentPPO else {"backend": backend}
+    run = failing(kind, options, 40, callbacks=[Keeps()], max_episode_steps=5, **given)
+    assert run.collector.env_steps == run.clock.env_steps == 64
+    run.train(192)
+    assert run.collector.env_steps == run.clock.env_steps == 192
+    ended = [(step - 64, e.env_steps, step) for step, episodes in told for e in episodes]
+    assert len(ended) > 20
+    assert all(before < at <= after for before, at, after in ended)
+
+
+def test_a_rollout_that_could_not_be_learned_from_puts_no_episode_ahead_of_the_clock() -> None:
+    run = PPO("CartPole-v1", backend="torch", n_epochs=1, batch_size=32, **SMALL)
+    run.train(64)
+    update, run.learner.update = run.learner.update, lambda *given: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        run.train(128)
+    run.learner.update = update
+    with pytest.warns(UserWarning, match="in the middle of an update"):
+        run.train(128)
+    assert run.collector.env_steps == run.clock.env_steps == 128
+
+
+def test_a_recurrent_state_ends_with_the_episodes_of_a_failed_step() -> None:
+    run = failing(*KINDS[2], 40)
+    rollout = run.collector.collect(run.policy, 8)
+    assert rollout.obs[:, 0].view(8, 2)[:, 0].tolist() == list(range(8))
+    assert rollout.extras["is_first"].view(8, 2)[0].tolist() == [True, True]
+    assert not rollout.first_state.any()
+
+
+def test_a_recurrent_state_ends_where_a_rollout_cannot_be_scored() -> None:
+    run = RecurrentPPO(lambda: Counting((), ValueError), **SMALL, **KINDS[2][1])
+    run.train(64)
+    scored, run.collector._score_sequences = run.collector._score_sequences, lambda *given: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        run.train(128)
+    run.collector._score_sequences = scored
+    rollout = run.collector.collect(run.policy, 8)
+    assert rollout.obs[:, 0].view(8, 2)[:, 0].tolist() == list(range(8))
+    assert not rollout.first_state.any()
+
+
+def test_a_checkpoint_without_running_episodes_begins_without_a_recurrent_state() -> None:
+    """As versions before wrote it after a failed step: with a memory, and environments not started."""
+    run = RecurrentPPO("CartPole-v1", env_backend="gymnasium", **SMALL, **KINDS[2][1])
+    run.train(64)
+    state = {**run.collector.state(), "started": False}
+    assert state["memory"].any()
+    run.collector.restore(state)
+    rollout = run.collector.collect(run.policy, 4)
+    assert not rollout.first_state.any()
+    assert rollout.extras["is_first"].view(4, 2)[0].all()
+
+
+def warned(run: Any, path: Any) -> bool:
+    """Whether a save says that a part of an update is in the weights."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        run.save(path)
+    return any("in the middle of an update" in str(each.message) for each in told)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"), [*KINDS, (DQN, {"learning_starts": 8}), (SAC, {"learning_starts": 8})]
+)
+@pytest.mark.parametrize("backend", ["torch", "auto"])
+def test_a_failure_while_collecting_is_no_half_update(
+    kind: Any, options: dict[str, Any], backend: str, tmp_path: Any
+) -> None:
+    given = {"n_envs": 2, "n_steps": 32} if (kind, options) in KINDS else {"batch_size": 8}
+    given |= {} if kind is RecurrentPPO else {"backend": backend}
+    run = kind(lambda: Counting((90,), ValueError), **given, **options)
+    with pytest.raises(EnvError):
+        run.train(512)
+    assert run.clock.updates
+    assert not warned(run, tmp_path / "saved")
+
+
+@pytest.mark.parametrize("backend", ["torch", "native"])
+def test_a_failure_in_an_update_is_a_half_update_until_a_whole_one(
+    backend: str, tmp_path: Any
+) -> None:
+    run = PPO("CartPole-v1", backend=backend, n_epochs=1, batch_size=32, **SMALL)
+    run.train(64)
+    update, iterate = run.learner.update, getattr(run.learner, "iterate", None)
+
+    def broken(*given: Any) -> Any:
+        if iterate is not None:
+            iterate(*given)
+        raise NonFiniteError("a fault on purpose")
+
+    name = "update" if iterate is None else "iterate"
+    setattr(run.learner, name, broken)
+    with pytest.raises(NonFiniteError):
+        run.train(128)
+    setattr(run.learner, name, update if iterate is None else iterate)
+    assert warned(run, tmp_path / "saved")
+    with pytest.raises(NonFiniteError):
+        setattr(run.learner, name, broken)
+        run.train(128)
+    setattr(run.learner, name, update if iterate is None else iterate)
+    with pytest.warns(UserWarning, match="in the middle of an update"):
+        run.train(256)
+    assert not warned(run, tmp_path / "saved")
+
+
+class Ticks(Callback, LoggerCallback):
+    """Counts its calls, and keeps the episodes of each."""
+
+    def __init__(self) -> None:
+        self.rollouts = self.updates = self.logged = 0
+        self.episodes: list[Any] = []
+
+    def on_rollout_end(self, **kwargs: Any) -> None:
+        self.rollouts += 1
+
+    def on_step(self, **kwargs: Any) -> bool:
+        self.updates += 1
+        self.episodes += kwargs["episodes"]
+        return True
+
+    def on_train_step(self, step: int, metrics: dict[str, Any]) -> None:
+        self.logged += 1
+
+
+@pytest.mark.parametrize("backend", ["torch", "native"])
+def test_callbacks_are_told_of_updates_and_of_no_ticks_without_one(backend: str) -> None:
+    ticks = Ticks()
+    run = DQN(
+        "CartPole-v1", learning_starts=600, n_envs=4, train_freq=40, batch_size=8, backend=backend,
+        callbacks=[ticks], logger=ticks,
+    )  # fmt: skip
+    run.train(600)
+    assert (run.clock.updates, ticks.updates, ticks.logged) == (0, 0, 0)
+    assert ticks.rollouts > 0
+    run.train(800)
+    assert ticks.updates == ticks.logged == 5
+    assert run.clock.updates > 0
+    assert len(ticks.episodes) == run.recent.count
+    run.close()
+
+
+def test_early_stopping_waits_for_updates_and_not_for_the_warm_up() -> None:
+    stopping = EarlyStoppingCallback(patience=2, min_delta=1e9)
+    run = DQN(
+        "CartPole-v1", learning_starts=4096, train_freq=64, batch_size=8, callbacks=[stopping],
+        backend="torch",
+    )  # fmt: skip
+    run.train(6000)
+    assert run.stop_reason == "callback"
+    assert run.clock.updates > 0
+    assert 4096 < run.clock.env_steps <= 4096 + 4 * 64
+    run.close()
+
+
+class Modes:
+    """A behaviour that notes in which mode the policy is where it acts."""
+
+    def __init__(self, inner: Any, policy: nn.Module) -> None:
+        self.inner, self.policy, self.seen = inner, policy, []  # type: ignore[var-annotated]
+
+    def random(self, *given: Any) -> Any:
+        return self.inner.random(*given)
+
+    def act(self, *given: Any) -> Any:
+        self.seen.append({module.training for module in self.policy.modules()})
+        return self.inner.act(*given)
+
+
+@pytest.mark.parametrize(
+    ("kind", "env"),
+    [(DQN, "CartPole-v1"), (SAC, "CartPole-v1"), (SAC, "Pendulum-v1"), (TD3, "Pendulum-v1")],
+)
+def test_a_policy_explores_off_policy_in_evaluation_mode_and_learns_in_training_mode(
+    kind: Any, env: str
+) -> None:
+    run = kind(env, learning_starts=8, batch_size=8, backend="torch", net_arch=(8,))
+    modes = run.source.behaviour = Modes(run.source.behaviour, run.policy)
+    learned: list[bool] = []
+    update = run.learner.update
+    run.learner.update = lambda *given: (learned.append(run.policy.training), update(*given))[1]
+    run.train(64)
+    assert modes.seen and all(seen == {False} for seen in modes.seen)
+    assert learned and all(learned)
+    run.close()

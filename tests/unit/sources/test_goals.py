@@ -181,3 +181,39 @@ def test_dqn_refuses_unsupported_hindsight_settings_by_name(
 ) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+class WritesOverGoals(Falling):
+    """Its rules write into goals, but for its own, which it asks about one at a time."""
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        found = super().compute_reward(achieved.copy(), desired.copy(), info)
+        if len(achieved) > 1:
+            achieved[...], desired[...] = 7, 8
+        return found
+
+    def compute_terminated(self, achieved: Any, desired: Any, info: Any) -> Any:
+        found = super().compute_terminated(achieved.copy(), desired.copy(), info)
+        if len(achieved) > 1:
+            achieved[...], desired[...] = 7, 8
+        return found
+
+
+class WritesOverGoalsOneByOne(FallingOneByOne):
+    def compute_terminated(self, achieved: Any, desired: Any, info: Any) -> Any:
+        found = super().compute_terminated(achieved.copy(), desired.copy(), info)
+        achieved[...], desired[...] = 7, 8
+        return found
+
+
+@pytest.mark.parametrize(
+    ("polite", "impolite"),
+    [(Falling, WritesOverGoals), (FallingOneByOne, WritesOverGoalsOneByOne)],
+)
+def test_rules_that_write_into_goals_change_nothing_that_is_learned(
+    polite: type[BitFlipping], impolite: type[BitFlipping]
+) -> None:
+    batches = [drawn(made(env)) for env in (polite, impolite)]
+    for name in ("obs", "next_obs", "rewards", "discounts"):
+        here, there = (np.asarray(getattr(batch, name)) for batch in batches)
+        np.testing.assert_array_equal(there, here, err_msg=name)

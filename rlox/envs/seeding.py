@@ -1,0 +1,86 @@
+"""The seeds that the environments of a run are reset with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+
+from rlox._core import stream_seed
+
+__all__ = ["KEYED", "SEEDS", "Seeding", "seeded_reset"]
+
+SEEDS = 1 << 31  # NumPy's RandomState and engines in C++ take seeds below it
+KEYED, LONG = "keyed", ""
+
+
+@dataclass
+class Seeding:
+    """The seeds of the `n_envs` copies of a run, each time that one is reset with a seed.
+
+    All copies start together when training begins, after a step that failed, and when a run resumes whose
+    environments cannot be saved. One copy starts alone where its process replaced it after a failure.
+
+    Rules:
+
+    - `keyed`: copy i has (b + (k * n_envs + i) * a) mod 2^31 at its start number k, with b and an odd a of
+      the run's stream. So all starts of a run differ, and neighbouring runs share none but by chance.
+    - `offset`: seed + i at the first start, as Stable-Baselines3 has it; `keyed` afterwards.
+    - empty, of checkpoints that were written before there were rules: seed + i, then keys of 63 bits.
+    """
+
+    seed: int
+    n_envs: int
+    rule: str = KEYED
+
+    def start_seed(self, i: int, starts: int, failures: int = 0) -> int:
+        """Of copy i where all start, after `starts` of all and `failures` of its own."""
+        if starts == 0 and self.rule != KEYED:
+            return self.seed + i
+        if self.rule == LONG:
+            return stream_seed(self.seed, f"restart-{starts}", i)
+        return self._keyed(i, starts + failures)
+
+    def restart_seed(self, i: int, starts: int, failures: int) -> int:
+        """Of copy i where it starts alone after its failure number `failures`, and `starts` of all."""
+        if self.rule == LONG:
+            return stream_seed(self.seed, f"begun-anew-{failures}", i)
+        return self._keyed(i, starts - 1 + failures)
+
+    def engine_seed(self, starts: int) -> int:
+        """Of an engine that gives copy i this number plus i, below 2^31, after `starts` of it."""
+        if starts == 0 and self.rule != KEYED:
+            return self.seed % SEEDS
+        if self.rule == LONG:
+            return stream_seed(self.seed, f"restart-{starts}", 0) % SEEDS
+        return (self._drawn(0) + starts * self.n_envs) % (SEEDS - self.n_envs)
+
+    def state(self) -> dict[str, Any]:
+        """The rule, which a resumed run keeps."""
+        return {} if self.rule == LONG else {"seeding": self.rule}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on with the rule of a state that has what `state()` gave among others."""
+        self.rule = str(state.get("seeding", LONG))
+
+    def _keyed(self, i: int, start: int) -> int:
+        step = self._drawn(1) | 1  # odd: no number comes twice before all 2^31 did
+        return (self._drawn(0) + (start * self.n_envs + i) * step) % SEEDS
+
+    def _drawn(self, number: int) -> int:
+        return stream_seed(self.seed, "environment-starts", number) % SEEDS
+
+
+def seeded_reset(env: gym.Env[Any, Any], seed: int | None) -> Any:
+    """What `env.reset(seed=seed)` returns; of a seed that is too long for the environment, its last 31 bits.
+
+    Runs that began before seeds had 31 bits go on with longer ones, which not every environment takes.
+    """
+    try:
+        return env.reset(seed=seed)
+    except Exception:
+        if seed is None or seed < SEEDS:
+            raise
+    return env.reset(seed=seed % SEEDS)

@@ -1,0 +1,25 @@
+"""How a session ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rlox.training.evaluate import Evaluation
+from rlox.types import Clock
+
+__all__ = ["Outcome"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a session ended."""
+
+    reason: str  # total_steps, score, minutes, callback, pruned, signal
+    clock: Clock
+    evaluation: Evaluation | None  # of the final policy
+    unscored: str  # why there is none; empty where there is one
+    train_return_last100: float | None
+    seconds: dict[str, float]  # total, collect, update, evaluate
+    checkpoint: Path
+    abandoned: str = ""  # where a signal came, if nothing was saved after it

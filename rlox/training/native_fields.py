@@ -1,0 +1,115 @@
+"""Which fields of an algorithm's configuration the native engine implements.
+
+A field that is not here is one that only torch knows: of a new field of a built-in algorithm, or of a
+configuration derived from one. Off its default it means torch; see `rlox.training.backend.Choice`. Whoever
+implements a field in Rust adds its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from rlox.configs.params import default_of
+
+__all__ = ["NATIVE_FIELDS", "not_in_native"]
+
+_NETWORKS = frozenset(["net_arch", "encoder", "encoder_features", "image_channels", "activation"])
+_EVERY = frozenset(["name", "learning_rate", "anneal_lr", "backend"]) | _NETWORKS
+_ON_POLICY = _EVERY | frozenset(
+    [
+        "n_steps",
+        "gamma",
+        "gae_lambda",
+        "normalize_advantages",
+        "vf_coef",
+        "ent_coef",
+        "max_grad_norm",
+        "critic_net_arch",
+        "policy",
+        "share_encoder",
+        "ortho_init",
+        "log_std_init",
+        "use_sde",
+        "sde_sample_freq",
+        "inference",
+    ]
+)
+_REPLAYED = _EVERY | frozenset(
+    [
+        "learning_starts",
+        "batch_size",
+        "gamma",
+        "train_freq",
+        "gradient_steps",
+        "replay_ratio",
+        "n_step",
+        "prioritized",
+        "inference",
+    ]
+)
+_CRITICS = frozenset(["tau", "n_critics", "critic_net_arch", "max_grad_norm"])
+_DELAYS = frozenset(["policy_delay", "target_noise", "noise_clip"])
+_DDPG = _REPLAYED | _CRITICS | {"exploration_noise"}
+_OFFLINE = _EVERY | frozenset(["batch_size", "standardize_obs", "obs_dim", "act_dim", "continuous"])
+_OFFLINE_CRITICS = _OFFLINE | _CRITICS | frozenset(["gamma", "scale_rewards", "act_high"])
+
+NATIVE_FIELDS: Mapping[str, frozenset[str]] = {
+    "ppo": _ON_POLICY
+    | frozenset(["n_epochs", "batch_size", "clip_eps", "anneal_clip", "clip_vloss", "target_kl"]),
+    "a2c": _ON_POLICY | frozenset(["use_rms_prop", "rms_prop_eps", "rms_prop_tf_like"]),
+    "dqn": _REPLAYED
+    | frozenset(
+        [
+            "target_update_interval",
+            "tau",
+            "exploration_fraction",
+            "exploration_initial_eps",
+            "exploration_final_eps",
+            "exploration_eps",
+            "double_dqn",
+            "dueling",
+            "noisy",
+            "noisy_sigma",
+            "distribution",
+            "n_atoms",
+            "v_min",
+            "v_max",
+            "n_quantiles",
+            "loss",
+            "adam_eps",
+            "max_grad_norm",
+        ]
+    ),
+    "sac": _REPLAYED
+    | _CRITICS
+    | frozenset(
+        [
+            "ent_coef",
+            "target_entropy",
+            "target_update_interval",
+            "use_sde",
+            "sde_sample_freq",
+            "log_std_init",
+        ]
+    ),
+    "ddpg": _DDPG,
+    "td3": _DDPG | _DELAYS,
+    "bc": _OFFLINE | {"loss", "max_grad_norm"},
+    "iql": _OFFLINE_CRITICS | frozenset(["expectile", "temperature", "max_weight", "cosine_actor"]),
+    "td3_bc": _OFFLINE_CRITICS | _DELAYS | {"alpha"},
+}
+"""By the algorithm's name: also fields whose other values an engine refuses for itself, such as `noisy`."""
+
+
+def not_in_native(config: Any) -> str:
+    """In words, what of an algorithm's configuration the native engine does not implement; empty: all is."""
+    implemented = NATIVE_FIELDS.get(config.name)
+    if implemented is None:
+        return f"{config.name} has no native engine"
+    for field in fields(config):
+        value = getattr(config, field.name)
+        if field.name not in implemented and value != default_of(field):
+            return f"the native engine does not implement algo.{field.name} (it is {value})"
+    return ""

@@ -1,0 +1,212 @@
+"""User code that writes into what it is given, or returns its arrays again, trains to the same bits."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium.vector import AutoresetMode
+from helpers.factored import SPACES
+from helpers.impolite import Twin, twins
+from helpers.selection import each_value_once
+from torch import nn
+
+from rlox.algorithms import A2C, DQN, PPO, SAC, RecurrentPPO
+from rlox.callbacks import Callback
+from rlox.envs.actions import ActionCodec
+from rlox.envs.base import copied
+from rlox.policies import DiscretePolicy
+from rlox.runs.record import record
+
+ROLLOUT: dict[str, Any] = {"n_envs": 2, "n_steps": 8, "net_arch": (8,), "seed": 3}
+REPLAY: dict[str, Any] = {
+    "n_envs": 2, "learning_starts": 16, "batch_size": 8, "buffer_size": 64, "net_arch": (8,), "seed": 3,
+}  # fmt: skip
+SETTINGS: dict[Any, dict[str, Any]] = {
+    PPO: {**ROLLOUT, "n_epochs": 2, "batch_size": 8},
+    A2C: ROLLOUT,
+    RecurrentPPO: {**ROLLOUT, "n_epochs": 1, "batch_size": 8, "lstm_hidden_size": 8},
+    DQN: REPLAY,
+    SAC: REPLAY,
+}
+TOTAL = 48
+PLACES = ("sync", "subprocess", *AutoresetMode)
+MASKS = ("none", "info", "method", "observation")
+KINDS = {
+    name: ActionCodec.of(space)
+    for name, space in SPACES.items()
+    if name not in ("Text", "DictWithSequence")
+}
+VECTORS = ("Box", "BoxGrid", "BoxWhole", "BoxSingle", "DictOfBoxes")
+CHOICES = ("Discrete", "DiscreteFromFive")
+TAKES: dict[Any, tuple[str, ...]] = {DQN: CHOICES, SAC: (*CHOICES, *VECTORS)}
+MASKED = (PPO, A2C, DQN)
+
+
+def fits(facade: Any, space: str, place: Any, mask: str) -> bool:
+    """Whether the algorithm takes the space, there, with such a mask."""
+    if space not in TAKES.get(facade, KINDS):
+        return False
+    alone = place in ("sync", "subprocess")
+    return mask == "none" or (alone and facade in MASKED and bool(KINDS[space].choices))
+
+
+CASES = [case for case in product(SETTINGS, KINDS, PLACES, MASKS) if fits(*case)]
+
+
+def trained(facade: Any, space: str, place: Any, mask: str, polite: bool, **more: Any) -> Any:
+    """What a short training leaves: weights, returns, and the infos of episodes."""
+    infos: list[Any] = []
+    alone = isinstance(place, str)
+    source: Any = (
+        partial(Twin, space, mask, polite)
+        if alone
+        else lambda num_envs: twins(num_envs, space, polite, place)
+    )
+    options = {"workers": place, "action_mask": mask} if alone else {}
+    algorithm = facade(source, callbacks=[Infos(infos)], **SETTINGS[facade], **options, **more)
+    algorithm.train(TOTAL)
+    weights = {name: w.numpy().tobytes() for name, w in algorithm.policy.state_dict().items()}
+    found = weights, algorithm.recent.state(), infos
+    algorithm.close()
+    return found
+
+
+class Infos(Callback):
+    """Keeps the infos of the episodes that ended."""
+
+    def __init__(self, kept: list[Any]) -> None:
+        self.kept = kept
+
+    def on_rollout_end(self, **kwargs: Any) -> None:
+        self.kept += [plain(episode.info) for episode in kwargs["episodes"]]
+
+
+def plain(value: Any) -> Any:
+    """An info without arrays, which compare by number."""
+    if isinstance(value, dict):
+        return {key: plain(part) for key, part in value.items()}
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+
+
+def test_the_campaign_has_two_hundred_cases() -> None:
+    assert len(CASES) >= 200
+
+
+@pytest.mark.parametrize(("facade", "space", "place", "mask"), each_value_once(CASES))
+def test_an_impolite_environment_trains_to_the_bits_of_its_polite_twin(
+    facade: Any, space: str, place: Any, mask: str
+) -> None:
+    polite = trained(facade, space, place, mask, True)
+    assert trained(facade, space, place, mask, False) == polite
+    assert polite[2]
+
+
+@pytest.mark.parametrize("repeats", [{"action_repeat": 2}, {"repeat_action_probability": 0.5}])
+@pytest.mark.parametrize("space", ["Box", "Nested"])
+def test_a_repeated_action_is_the_one_before_whatever_became_of_it(
+    repeats: dict[str, Any], space: str
+) -> None:
+    polite = trained(PPO, space, "sync", "none", True, **repeats)
+    assert trained(PPO, space, "sync", "none", False, **repeats) == polite
+
+
+@pytest.mark.parametrize("space", ["Discrete", "MultiDiscrete", "Box", "Nested"])
+def test_a_dataset_has_the_actions_that_an_environment_was_given(space: str) -> None:
+    columns = []
+    for polite in (True, False):
+        source = partial(Twin, space, polite=polite)
+        made = PPO(source, **SETTINGS[PPO])
+        columns.append(dict(record(made, 3, deterministic=False, env=source).columns))
+        made.close()
+    for name, column in columns[0].items():
+        np.testing.assert_array_equal(columns[1][name], column, err_msg=name)
+
+
+class InPlace(nn.Module):
+    """A policy that scales what it is given, in place or not."""
+
+    def __init__(self, polite: bool) -> None:
+        super().__init__()
+        torch.manual_seed(5)
+        self.inner, self.polite = DiscretePolicy(3, 3, net_arch=(8,)), polite
+
+    def scaled(self, obs: torch.Tensor) -> torch.Tensor:
+        return obs / 3 if self.polite else obs.div_(3)
+
+    def get_action_and_logprob(self, obs: torch.Tensor) -> Any:
+        return self.inner.get_action_and_logprob(self.scaled(obs))
+
+    def get_value(self, obs: torch.Tensor) -> Any:
+        return self.inner.get_value(self.scaled(obs))
+
+    def get_logprob_and_entropy(self, obs: torch.Tensor, actions: torch.Tensor) -> Any:
+        return self.inner.get_logprob_and_entropy(self.scaled(obs), actions)
+
+    def mode(self, obs: torch.Tensor) -> Any:
+        return self.inner.mode(self.scaled(obs))
+
+
+@pytest.mark.parametrize("facade", [PPO, A2C])
+def test_a_policy_that_writes_into_its_observations_learns_as_one_that_copies_them(
+    facade: Any,
+) -> None:
+    found = []
+    settings = {key: value for key, value in SETTINGS[facade].items() if key != "net_arch"}
+    for polite in (True, False):
+        made = facade(partial(Twin, "Discrete"), policy=InPlace(polite), **settings)
+        made.train(TOTAL)
+        weights = [p.detach().numpy().tobytes() for p in made.policy.parameters()]
+        found.append((weights, made.evaluate(3).returns))
+        made.close()
+    assert found[0] == found[1]
+
+
+class Clears(Callback):
+    """Empties what it is told."""
+
+    def on_step(self, **kwargs: Any) -> bool:
+        kwargs["metrics"].clear()
+        for episode in kwargs["episodes"]:
+            episode.info["path"][:] = -1
+            episode.info.clear()
+        return True
+
+    def on_rollout_end(self, **kwargs: Any) -> None:
+        kwargs["metrics"].clear()
+
+
+def test_a_callback_that_empties_what_it_is_told_changes_nothing_for_the_next() -> None:
+    told: list[Any] = []
+
+    class Keeps(Infos):
+        def on_step(self, **kwargs: Any) -> bool:
+            told.append(kwargs["metrics"]["mean_reward"])
+            return True
+
+    runs = []
+    for before in ([], [Clears()]):
+        infos: list[Any] = []
+        made = PPO(partial(Twin, "Box"), callbacks=[*before, Keeps(infos)], **SETTINGS[PPO])
+        made.train(TOTAL)
+        runs.append((infos, told[:], made.recent.state()))
+        told.clear()
+        made.close()
+    assert runs[0] == runs[1]
+    assert runs[0][0][0]["path"]
+
+
+def test_a_copied_info_shares_no_container_or_array_with_the_environment() -> None:
+    info = {"path": np.arange(3), "parts": [{"t": (np.ones(2), 4)}], "text": "a", "object": Twin}
+    kept = copied(info)
+    info["path"][:] = 9
+    info["parts"][0]["t"][0][:] = 9
+    info["parts"].append(1)
+    assert kept["path"].tolist() == [0, 1, 2]
+    assert kept["parts"][0]["t"][0].tolist() == [1.0, 1.0]
+    assert len(kept["parts"]) == 1
+    assert kept["object"] is Twin

@@ -1,0 +1,138 @@
+"""What is made before a run is whole: refused by the kind of its actions, closed where building fails."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium import spaces
+from helpers.bit_flipping import BitFlipping
+from helpers.vectors import make_cartpoles
+
+from rlox.algorithms import A2C, DQN, PPO, SAC, TD3, RecurrentPPO
+from rlox.algorithms.on_policy import on_policy_parts
+from rlox.configs import EnvConfig, PPOConfig, make_run
+from rlox.configs.buffers import MAX_CAPACITY
+from rlox.envs.make import make_vec
+from rlox.errors import ConfigError, EnvError, RloxError, UnsupportedSpaceError
+from rlox.rng import Streams
+from rlox.training.parts import Tools
+
+
+class Counted(gym.Env[Any, Any]):
+    """Counts how many were made and closed."""
+
+    action_space = spaces.Box(-1, 1, (1,), np.float32)
+    made = closed = 0
+
+    def __init__(self, seen: Any = None, fails: int = 0) -> None:
+        self.observation_space = seen or spaces.Box(-1, 1, (3,), np.float32)
+        if fails and Counted.made == fails:
+            raise OSError("no more of them")
+        Counted.made += 1
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        return np.zeros(3, np.float32), 1.0, False, False, {}
+
+    def close(self) -> None:
+        Counted.closed += 1
+
+
+class Choosing(Counted):
+    """The same with choices."""
+
+    action_space = spaces.Discrete(2)  # type: ignore[assignment]
+
+
+class Judging(BitFlipping):
+    """Counts as well; has goals."""
+
+    def __init__(self, n: int = 3) -> None:
+        super().__init__(n)
+        Counted.made += 1
+
+    def close(self) -> None:
+        Counted.closed += 1
+
+
+def vectors(num_envs: int) -> Any:
+    return gym.vector.SyncVectorEnv([Counted] * num_envs)
+
+
+@pytest.fixture(autouse=True)
+def none_yet() -> None:
+    Counted.made = Counted.closed = 0
+
+
+HUGE, WIDE, IMAGE = 2**34, (65_536,) * 8, spaces.Box(0, 255, (8, 8, 3), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("kind", "source", "options", "made"),
+    [
+        (PPO, Counted, {"n_steps": HUGE}, 4),
+        (PPO, Counted, {"n_steps": HUGE, "backend": "torch"}, 4),
+        (PPO, Counted, {"net_arch": WIDE}, 4),
+        (PPO, lambda: Counted(IMAGE), {"normalize_obs": True}, 4),
+        (PPO, lambda: Counted(spaces.Text(3)), {}, 4),
+        (PPO, lambda: Counted(fails=3), {}, 3),
+        (PPO, vectors, {"n_steps": HUGE}, 4),
+        (A2C, Counted, {"n_steps": HUGE}, 4),
+        (RecurrentPPO, Counted, {"n_steps": HUGE}, 4),
+        (SAC, Counted, {"buffer_size": MAX_CAPACITY}, 4),
+        (SAC, Counted, {"net_arch": WIDE}, 4),
+        (TD3, lambda: Counted(IMAGE), {"normalize_obs": True}, 4),
+        (TD3, Choosing, {}, 4),
+        (DQN, Counted, {}, 4),
+        (DQN, Judging, {"hindsight": "future", "buffer_size": MAX_CAPACITY}, 5),
+        (DQN, Choosing, {"hindsight": "future"}, 5),
+        (SAC, vectors, {"buffer_size": MAX_CAPACITY}, 4),
+    ],
+)
+def test_environments_are_closed_where_building_a_run_fails(
+    kind: Any, source: Any, options: dict[str, Any], made: int
+) -> None:
+    with pytest.raises((RloxError, OSError)):
+        kind(source, n_envs=4, **options)
+    assert (Counted.made, Counted.closed) == (made, made)
+
+
+def test_a_ready_engine_of_the_user_stays_open_where_building_a_run_fails() -> None:
+    mine = make_cartpoles(4)
+    with pytest.raises(ConfigError):
+        PPO(mine, n_envs=4, n_steps=HUGE)
+    PPO(mine, n_envs=4, n_steps=16, n_epochs=1, batch_size=16).train(64)
+
+
+def test_workers_end_where_their_environments_have_no_space_that_is_known() -> None:
+    config = EnvConfig("Counted", n_envs=2, workers="subprocess")
+    with pytest.raises(UnsupportedSpaceError, match="Text"):
+        make_vec(config, 0, lambda: Counted(spaces.Text(3)))
+    with pytest.raises(EnvError, match="no more of them"):
+        make_vec(replace(config, worker_envs=2), 0, lambda: Counted(fails=1))
+
+
+class OnlyChoices(PPOConfig):
+    """As a plugin declares that it learns choices alone."""
+
+    actions = ("Discrete",)
+
+
+def test_on_policy_parts_refuse_actions_of_a_kind_that_the_learner_does_not_take() -> None:
+    run = make_run({"algo": {"name": "ppo"}, "env": {"id": "mine", "n_envs": 4}})
+    config = replace(run, algo=OnlyChoices())
+    tools = Tools("cpu", Streams(0), Counted)
+
+    def learner(policy: Any) -> Any:
+        raise AssertionError("nothing is made for actions of another kind")
+
+    with pytest.raises(UnsupportedSpaceError, match=r"^ppo needs Discrete actions, mine has Box"):
+        on_policy_parts(config, tools, learner)
+    assert Counted.closed == 4

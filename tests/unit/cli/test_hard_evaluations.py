@@ -1,0 +1,186 @@
+"""Runs and evaluations whose score is no number, whose episodes have no end, or without room on the disk."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import pytest
+from faults.disk import FaultyDisk
+from helpers.cli import TINY, Cli, only_run
+from helpers.scored import Dice, Endless, Lonely
+
+from rlox.training.evaluate import Evaluator
+from rlox_cli.exit_codes import exit_code
+
+ENDS = "hydra.run.dir=run"
+SMALL = (*TINY, "total_steps=128", "algo.net_arch=[4]")
+
+
+@pytest.fixture(autouse=True)
+def _registered() -> Iterator[None]:
+    kinds: dict[str, Any] = {
+        "Endless-v0": Endless,
+        "Lonely-v0": Lonely,
+        "NanReward-v0": lambda: Dice("reward"),
+        "NanSeen-v0": lambda: Dice("obs"),
+    }
+    Lonely.alive = Lonely.most = 0
+    for name, kind in kinds.items():
+        gym.register(name, kind)
+    yield
+    for name in kinds:
+        gym.registry.pop(name)
+
+
+def read(path: Path) -> Any:
+    return json.loads(path.read_text())
+
+
+def test_a_run_whose_score_is_no_number_fails_with_the_episode_in_its_result(cli: Cli) -> None:
+    ended = cli("train", *SMALL, "env=NanReward-v0", ENDS)
+    assert ended.code == 3
+    why = "in the final evaluation 3 of 3 returns are not finite: nan in the episode of seed 100000"
+    assert f"rlox train: {why}" in ended.err
+    assert "score   none: 3 of 3 returns are not finite" in ended.out
+    result, status = read(Path("run/result.json")), read(Path("run/status.json"))
+    assert (result["status"], result["reason"], result["score"]) == ("failed", why, None)
+    assert (status["status"], status["reason"]) == ("failed", why)
+    assert result["unscored"].startswith("3 of 3 returns are not finite")
+
+
+def test_a_sweep_counts_a_run_whose_score_is_no_number_as_failed_and_shows_it(cli: Cli) -> None:
+    ended = cli(
+        "sweep", *SMALL, "env=NanReward-v0,Endless-v0", "eval.max_steps=3", "hydra.sweep.dir=s"
+    )
+    assert ended.code == 1
+    assert "1 of 2 jobs done" in ended.out
+    assert "returns are not finite: nan in the episode of seed 100000" in ended.out
+    with Path("s/summary.csv").open() as file:
+        rows = {row["env"]: row for row in csv.DictReader(file)}
+    assert rows["NanReward-v0"]["status"] == "failed"
+    assert "returns are not finite" in rows["NanReward-v0"]["reason"]
+    assert rows["Endless-v0"]["score"] == "3.0"
+
+
+def test_an_observation_that_is_no_number_ends_the_run_with_the_code_of_training(cli: Cli) -> None:
+    ended = cli("train", *SMALL, "env=NanSeen-v0", ENDS)
+    assert ended.code == 3
+    assert "an observation of NanSeen-v0 is not finite, in the evaluation episode" in ended.err
+
+
+def test_evaluate_fails_where_its_score_is_no_number_and_keeps_every_return(cli: Cli) -> None:
+    assert cli("train", *SMALL, "env=NanReward-v0", "eval.seed=5", ENDS).code == 0
+    ended = cli("evaluate", "run", "episodes=2")
+    assert ended.code == 3
+    assert "2 of 2 returns are not finite: nan in the episode of seed 100000" in ended.err
+    assert read(Path("run/eval/last.json"))["episodes"] == [None, None]
+
+
+def test_a_limit_of_steps_lets_a_run_without_an_end_be_trained_resumed_and_evaluated(
+    cli: Cli,
+) -> None:
+    ended = cli("train", *SMALL, "env=Endless-v0", "eval.max_steps=9", ENDS)
+    assert ended.code == 0
+    assert "cut     3 of 3 episodes, at max_steps" in ended.out
+    assert read(Path("run/result.json"))["episodes"] == [9.0] * 3
+    assert read(Path("run/result.json"))["episodes_cut"] == 3
+    again = cli("resume", "run", "total_steps=256", "eval.max_steps=4")
+    assert again.code == 0, again.err
+    assert read(Path("run/result.json"))["score"] == 4.0
+    for key in ("max_steps", "eval.max_steps"):
+        played = cli("evaluate", "run", "episodes=2", f"{key}=6")
+        assert played.code == 0, played.err
+        assert "cut     2 of 2 episodes, at max_steps" in played.out
+    data = read(Path("run/eval/last.json"))
+    assert (data["mean"], data["cut"]) == (6.0, 2)
+
+
+def test_a_run_that_was_stopped_within_its_evaluation_says_so_and_goes_on_with_a_limit(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play = Evaluator.__call__
+
+    def interrupted(self: Evaluator, *args: Any, **kwargs: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return play(self, *args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Evaluator, "__call__", interrupted)
+        ended = cli("train", *SMALL, "env=Endless-v0", ENDS)
+    assert ended.code == 130
+    assert "score   none: stopped within the final evaluation" in ended.out
+    assert cli("resume", "run", "eval.max_steps=2").code == 0
+    assert read(Path("run/result.json"))["score"] == 2.0
+
+
+def test_a_run_that_had_no_time_for_its_evaluation_is_done_without_a_score_and_can_be_resumed(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rlox.runs.session.LEAST_GRACE", 0.05)
+    ended = cli("train", *SMALL, "env=Endless-v0", "stop.minutes=0.02", ENDS)
+    assert ended.code == 0
+    assert "score   none: stop.minutes were over within the final evaluation" in ended.out
+    assert read(Path("run/status.json"))["status"] == "done"
+    again = cli("resume", "run", "eval.max_steps=2", "stop.minutes=null")
+    assert again.code == 0, again.err
+    assert read(Path("run/result.json"))["score"] == 2.0
+
+
+def test_an_environment_that_lives_alone_is_refused_at_the_start_and_evaluated_in_reuse(
+    cli: Cli, tmp_path: Path
+) -> None:
+    alone = (*SMALL, "env=Lonely-v0", "env.n_envs=1")
+    refused = cli("train", *alone)
+    assert refused.code == 4
+    assert "Address already in use" in refused.err
+    assert "eval.reuse_env=true" in refused.err
+    assert read(only_run(tmp_path / "runs") / "status.json")["step"] == 0
+    Lonely.alive = 0
+    ended = cli("train", *alone, "eval.reuse_env=true", "eval.every=64", ENDS)
+    assert ended.code == 0, ended.err
+    assert Lonely.most == 1
+    assert cli("evaluate", "run", "episodes=2").code == 0
+    assert Lonely.most == 1
+
+
+def test_a_disk_that_stays_full_to_the_end_is_exit_code_5(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    # the last lines of the log do not fit either
+    monkeypatch.setattr("rlox_cli.run_folder._Log.close", refuse)
+    for at in (20, 40, 60, 80):
+        run = tmp_path / f"run{at}"
+        with FaultyDisk(at, until=10**9, error=errno.ENOSPC, under=run) as disk:
+            ended = cli("train", *SMALL, "checkpoint.storage_timeout=0", f"hydra.run.dir={run}")
+        assert disk.failed
+        assert ended.code == 5, (at, ended.err)
+        assert "Traceback" not in ended.err
+        assert "No space left on device" in ended.err
+
+
+def test_what_a_disk_answers_to_whomever_is_exit_code_5() -> None:
+    assert exit_code(OSError(errno.ENOSPC, "No space left on device")) == 5
+    assert exit_code(OSError(errno.ENOENT, "No such file or directory")) == 1
+
+
+def test_a_sweep_of_an_earlier_version_has_no_run_without_a_score_among_those_done(
+    cli: Cli,
+) -> None:
+    line = ("sweep", *SMALL, "seed=1,2", "hydra.sweep.dir=s")
+    assert cli(*line).code == 0
+    (run,) = Path("s").glob("0_*")
+    result = read(run / "result.json")
+    (run / "result.json").write_text(json.dumps(result | {"score": None, "episodes": [None] * 3}))
+    again = cli(*line)
+    assert "1 of 2 jobs done" in again.out
+    assert f"failed: {run.name}: its score is not finite" in again.out

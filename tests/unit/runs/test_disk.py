@@ -1,0 +1,77 @@
+"""A disk that cannot do everything: no links, no synced folders, no locks."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faults.disk import FaultyDisk
+
+from rlox.disk import Disk, lock, may_pass, target_of
+from rlox.errors import StorageError
+
+NEVER = [errno.EINVAL, errno.EISDIR, errno.ENOSYS, errno.ENOTSUP, errno.EPERM, errno.EROFS]
+PASSES = [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG]
+
+
+@pytest.mark.parametrize("refusal", [errno.EPERM, errno.ENOTSUP, errno.ENOSYS])
+def test_a_disk_without_links_keeps_the_name_in_a_file(refusal: int, tmp_path: Path) -> None:
+    for target in ("step-1", "step-2"):
+        with FaultyDisk(1, until=9**9, error=refusal, only="symlink"):
+            Disk().link(tmp_path / "last", target)
+        assert not (tmp_path / "last").is_symlink()
+        assert target_of(tmp_path / "last") == target
+    Disk().link(tmp_path / "last", "step-3")  # on another disk, later
+    assert (tmp_path / "last").is_symlink()
+    assert target_of(tmp_path / "last") == "step-3"
+    assert [path.name for path in tmp_path.iterdir()] == ["last"]
+
+
+def test_a_link_that_cannot_be_put_into_its_place_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "last").mkdir()
+    (tmp_path / "last" / "mine").touch()
+    with pytest.raises(OSError):
+        Disk().link(tmp_path / "last", "step-1")
+    assert [path.name for path in tmp_path.iterdir()] == ["last"]
+    assert target_of(tmp_path / "last") is None
+
+
+@pytest.mark.parametrize("refusal", [errno.EINVAL, errno.ENOTSUP])
+def test_a_file_system_that_refuses_to_sync_folders_is_no_error(
+    refusal: int, tmp_path: Path
+) -> None:
+    with FaultyDisk(1, error=refusal) as disk:
+        Disk().sync_folder(tmp_path)
+    assert disk.failed == ["fsync"]
+    with FaultyDisk(1, error=errno.EIO), pytest.raises(OSError):
+        Disk().sync_folder(tmp_path)
+
+
+def test_what_a_file_system_cannot_do_is_told_from_what_it_cannot_do_now() -> None:
+    wrapped = StorageError("cannot write")
+    wrapped.__cause__ = OSError(errno.EROFS, "read-only")
+    assert [may_pass(OSError(number, "")) for number in NEVER] == [False] * len(NEVER)
+    assert [may_pass(OSError(number, "")) for number in PASSES] == [True] * len(PASSES)
+    assert not may_pass(wrapped)
+    assert may_pass(StorageError("the disk is full"))
+
+
+def test_a_lock_is_taken_refused_to_another_process_and_missing_on_some_disks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, theirs = (os.open(tmp_path / ".lock", os.O_RDWR | os.O_CREAT) for _ in range(2))
+    assert lock(mine)
+    with pytest.raises(BlockingIOError):
+        lock(theirs)
+
+    def none(*args: Any) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", none)
+    assert not lock(theirs)
+    for descriptor in (mine, theirs):
+        os.close(descriptor)

@@ -1,0 +1,193 @@
+"""How evaluations play: how many episodes side by side, for how long, and on whose environments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from helpers.scored import EVALUATED, Dice, Endless, Lonely
+from helpers.small import SMALL_PPO
+
+from rlox.algorithms import DQN, PPO, SAC, RecurrentPPO
+from rlox.errors import ConfigError, EnvError, NonFiniteError
+from rlox.training.evaluate import Evaluation, Evaluator
+
+
+def set_(algorithm: Any, **settings: Any) -> Any:
+    """The algorithm with other settings of its evaluations."""
+    made = algorithm.parts.evaluate
+    changed = replace(made, settings=replace(made.settings, **settings))
+    algorithm.parts = replace(algorithm.parts, evaluate=changed)
+    return algorithm
+
+
+@pytest.fixture
+def made() -> Iterator[Any]:
+    opened: list[Any] = []
+
+    def make(source: Any, kind: Any = PPO, **options: Any) -> Any:
+        small = SMALL_PPO if kind is PPO else {}
+        opened.append(kind(source, **{"n_envs": 2, "seed": 1, **small, **options}))
+        return opened[-1]
+
+    yield make
+    for each in opened:
+        each.close()
+
+
+@pytest.fixture
+def registered() -> Iterator[None]:
+    gym.register("Dice-v0", Dice)
+    yield
+    gym.registry.pop("Dice-v0")
+
+
+@pytest.mark.parametrize(
+    ("env", "options", "places"),
+    [
+        ("CartPole-v1", {}, 64),
+        ("CartPole-v1", {"env_backend": "gymnasium"}, 8),
+        ("Taxi-v4", {}, 8),
+        (Dice, {}, 3),
+        (Dice, {"workers": "subprocess"}, 3),
+        ("Dice-v0", {}, 3),
+    ],
+)
+@pytest.mark.usefixtures("registered")
+def test_an_evaluation_plays_in_no_more_environments_than_can_be_expected_to_live(
+    env: Any, options: dict[str, Any], places: int, made: Any
+) -> None:
+    assert made(env, n_envs=3, **options).parts.evaluate.places == places
+
+
+@pytest.mark.parametrize("kind", [PPO, RecurrentPPO, DQN])
+def test_scores_are_the_same_in_one_environment_in_eight_and_in_fifty(kind: Any, made: Any) -> None:
+    algorithm = made(Dice, kind)
+    found = [set_(algorithm, n_envs=n).evaluate(50) for n in (1, 8, 50)]
+    assert found[0] == found[1] == found[2]
+    assert len(set(found[0].returns)) > 10
+
+
+def test_scores_of_continuous_actions_differ_by_rounding_alone(made: Any) -> None:
+    algorithm = made("Pendulum-v1", SAC, net_arch=(8,))
+    one, many = (set_(algorithm, n_envs=n).evaluate(4).returns for n in (1, 4))
+    assert one == pytest.approx(
+        many, rel=1e-4
+    )  # a batch of another size is summed in another order
+
+
+@pytest.mark.parametrize("n_envs", [1, 3])
+@pytest.mark.parametrize("options", [{}, {"workers": "subprocess"}])
+def test_an_episode_without_an_end_is_counted_as_it_stands_at_the_limit(
+    n_envs: int, options: dict[str, Any], made: Any
+) -> None:
+    played = set_(made(Endless, **options), n_envs=n_envs, max_steps=7).evaluate(5)
+    assert played.returns == (7.0,) * 5
+    assert played.lengths == (7,) * 5
+    assert played.cut == 5
+
+
+def test_a_limit_ends_no_episode_that_ends_in_time(made: Any) -> None:
+    algorithm = made(Dice)
+    whole = algorithm.evaluate(20)
+    longest = max(whole.lengths)
+    assert set_(algorithm, max_steps=longest).evaluate(20) == whole
+    cut = set_(algorithm, max_steps=longest - 1).evaluate(20)
+    assert cut.cut == whole.lengths.count(longest)
+    assert max(cut.lengths) == longest - 1
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
+@pytest.mark.parametrize("options", [{}, {"workers": "subprocess"}])
+def test_an_observation_that_is_not_finite_ends_an_evaluation_as_it_ends_training(
+    wrong: float, options: dict[str, Any], made: Any
+) -> None:
+    algorithm = made(lambda: Dice("obs", wrong, only=EVALUATED + 3), **options)
+    with pytest.raises(NonFiniteError, match=f"evaluation episode of seed {EVALUATED + 3}"):
+        algorithm.evaluate(5)
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), float("-inf")])
+def test_a_return_that_is_not_finite_is_named_by_its_episode(wrong: float, made: Any) -> None:
+    played = made(lambda: Dice("reward", wrong, only=EVALUATED + 1)).evaluate(4)
+    assert played.flaw == (
+        f"1 of 4 returns are not finite: {wrong} in the episode of seed {EVALUATED + 1}"
+    )
+    assert played.row()["eval/not_finite"] == 1
+    assert not np.isfinite(played.row()["eval/return_mean"])
+
+
+def test_finite_returns_have_no_flaw_and_no_column_of_their_own() -> None:
+    played = Evaluation((1.0, 2.0), (3, 4), seed=0)
+    assert played.flaw == ""
+    names = {"eval/return_mean", "eval/return_iqm", "eval/return_std", "eval/episodes"}
+    assert set(played.row()) == names
+
+
+@pytest.fixture
+def lonely() -> Iterator[type[Lonely]]:
+    Lonely.alive = Lonely.most = 0
+    yield Lonely
+    Lonely.room = 1
+
+
+@pytest.mark.parametrize("n_envs", [1, 2])
+def test_an_evaluation_plays_in_trainings_environments_where_no_other_can_live(
+    n_envs: int, lonely: type[Lonely], made: Any
+) -> None:
+    Lonely.room = n_envs
+    algorithm = reusing(made(lonely, n_envs=n_envs))
+    algorithm.train(64)
+    played = algorithm.evaluate(6)
+    assert played == made(Dice).evaluate(6)
+    assert (lonely.alive, lonely.most) == (n_envs, n_envs)
+    before = algorithm.recent.count
+    algorithm.train(128)
+    assert algorithm.recent.count > before
+    assert algorithm.recent.lost == n_envs, "the episodes that were under way"
+
+
+def test_training_goes_on_in_mid_episode_after_an_evaluation_in_environments_that_can_be_saved(
+    made: Any,
+) -> None:
+    whole, evaluated = (made("CartPole-v1", env_backend="gymnasium") for _ in range(2))
+    reusing(evaluated)
+    for algorithm in (whole, evaluated):
+        algorithm.train(64)
+    evaluated.evaluate(3)
+    assert whole.train(128) == evaluated.train(128)
+    assert evaluated.recent.lost == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({}, "stepped by NativeVecEnv"),
+        ({"env_backend": "gymnasium", "workers": "subprocess"}, "stepped by SupervisedVecEnv"),
+        ({"env_backend": "gymnasium", "reward_scale": 0.5}, "env.reward_scale"),
+    ],
+)
+def test_environments_of_training_that_score_otherwise_are_refused(
+    options: dict[str, Any], told: str, made: Any
+) -> None:
+    with pytest.raises(ConfigError, match=told):
+        reusing(made("CartPole-v1", **options))
+
+
+def test_a_user_hears_before_training_that_no_environment_can_live_beside_trainings(
+    lonely: type[Lonely], made: Any
+) -> None:
+    evaluator: Evaluator = made(lonely, n_envs=1).parts.evaluate
+    with pytest.raises(EnvError, match=r"Address already in use(.|\n)*eval\.reuse_env=true"):
+        evaluator.require_room()
+    Lonely.room = 2
+    evaluator.require_room()
+    assert lonely.alive == 1
+
+
+def reusing(algorithm: Any) -> Any:
+    return set_(algorithm, reuse_env=True)

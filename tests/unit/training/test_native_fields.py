@@ -1,0 +1,103 @@
+"""The native engine learns only what it implements: anything else is torch's, or refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import pytest
+from helpers.small import small_ppo
+
+from rlox.algorithms.on_policy import on_policy_parts
+from rlox.algorithms.torch_ppo import PPOLearner
+from rlox.build import build
+from rlox.configs import RunConfig, make_run
+from rlox.configs.params import param
+from rlox.errors import ConfigError
+from rlox.rng import Streams
+from rlox.training import backend
+from rlox.training.backend import Choice, cpu_kind
+from rlox.training.native_fields import NATIVE_FIELDS, not_in_native
+from rlox.training.parts import Tools
+
+SMALL: dict[str, dict[str, Any]] = {
+    "ppo": {"n_steps": 16, "n_epochs": 1, "batch_size": 16},
+    "a2c": {},
+    "dqn": {"batch_size": 16},
+    "sac": {"batch_size": 16},
+    "td3": {"batch_size": 16},
+    "ddpg": {"batch_size": 16},
+}
+OFFLINE = ("bc", "iql", "td3_bc")
+
+
+def config_of(name: str, backend: str = "auto") -> RunConfig:
+    env = {"id": "Pendulum-v1" if name in ("sac", "td3", "ddpg") else "CartPole-v1"}
+    algo = {"name": name, "net_arch": [8], "backend": backend, **SMALL.get(name, {})}
+    if name in OFFLINE:
+        return make_run({"algo": algo, "env": env, "buffer": {"name": "offline", "path": "d"}})
+    return make_run({"algo": algo, "env": env})
+
+
+def edited(config: RunConfig, value: float) -> RunConfig:
+    """The configuration after somebody added a field to it, as one does to try a term of a loss."""
+    kind = type(config.algo)
+
+    @dataclass(frozen=True)
+    class Edited(kind):  # type: ignore[misc, valid-type]
+        mean_l2: float = param(0.0, "weight of the penalty")
+
+    values = {f.name: getattr(config.algo, f.name) for f in fields(kind)}
+    return replace(config, algo=Edited(**values, mean_l2=value))
+
+
+@pytest.fixture(autouse=True)
+def always_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measurements by which `auto` takes the native engine whatever the sizes."""
+    cells = [{"width": 1024, "rows": 65536, "ratio": 2.0}]
+    measured = {"algorithms": dict.fromkeys(NATIVE_FIELDS, cells)}
+    monkeypatch.setattr(backend, "_table", lambda: {cpu_kind(): measured})
+
+
+@pytest.mark.parametrize("name", NATIVE_FIELDS)
+def test_each_field_of_a_built_in_algorithm_is_known_to_its_engine(name: str) -> None:
+    assert {f.name for f in fields(config_of(name).algo)} == NATIVE_FIELDS[name]
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_an_unknown_field_off_its_default_learns_in_torch_under_auto(name: str) -> None:
+    for value, expected in ((0.0, "native"), (10.0, "torch")):
+        algorithm = build(edited(config_of(name), value))
+        assert algorithm.parts.backend.name == expected
+        algorithm.close()
+    assert algorithm.parts.backend.reason == (
+        "the native engine does not implement algo.mean_l2 (it is 10.0)"
+    )
+
+
+@pytest.mark.parametrize("name", NATIVE_FIELDS)
+def test_an_unknown_field_off_its_default_is_refused_under_native(name: str) -> None:
+    config = edited(config_of(name, "native"), 10.0)
+    with pytest.raises(
+        ConfigError, match=r"backend=native: .* algo\.mean_l2 \(it is 10\.0\); make"
+    ):
+        Choice("native", config, 16)
+
+
+def test_an_algorithm_of_another_name_has_no_engine() -> None:
+    config = config_of("sac", "native")
+    other = replace(config, algo=replace(config.algo, target_entropy=-1.0))
+    assert not_in_native(other.algo) == ""
+    object.__setattr__(other.algo, "name", "sac_l2")  # as a plugin derived from SAC's configuration
+    with pytest.raises(ConfigError, match="backend=native: sac_l2 has no native engine; make"):
+        Choice("native", other, 16)
+    assert Choice("auto", other, 16).surely_torch
+
+
+def test_parts_without_an_engine_refuse_the_native_one() -> None:
+    config = make_run({"algo": small_ppo(backend="native"), "env": {"id": "CartPole-v1"}})
+    tools = Tools("cpu", Streams(0))
+    with pytest.raises(ConfigError, match="backend=native: ppo has no native engine; make"):
+        on_policy_parts(
+            config, tools, lambda policy: PPOLearner(policy, config.algo, tools.streams)
+        )
