@@ -153,7 +153,7 @@ class CandleCollector:
         environments are where they were before that rollout.
         """
         with self._used():
-            self._begun().join()
+            self._begun().wait()
             return self._taken()
 
     def try_recv(self) -> Batch | None:
@@ -165,7 +165,7 @@ class CandleCollector:
             return None
         try:
             self._require_open()
-            return None if self._begun().is_alive() else self._taken()
+            return self._taken() if self._begun().over.is_set() else None
         finally:
             self._lock.release()
 
@@ -200,7 +200,7 @@ class CandleCollector:
         with self._lock:
             self._stopped = True
             if self._rollout is not None:
-                self._rollout.join()
+                self._rollout.wait()
             self._rollout = None
             self._collector.close()
 
@@ -249,7 +249,7 @@ class CandleCollector:
     def _take_back(self) -> None:
         """As if the rollout had never begun."""
         if self._rollout is not None:
-            self._rollout.join()
+            self._rollout.wait()
             self._collector.restore(self._rollout.before)
             self._rollout = None
 
@@ -258,6 +258,11 @@ class _Rollout(threading.Thread):
     """One rollout in a thread, which knows nothing of who asked for it.
 
     So that a collector that is dropped, or stopped, leaves no thread behind for longer than a rollout.
+
+    Attributes
+    ----------
+    over : set when it has a batch or an error. `Thread.join` cannot say it: where Ctrl-C ends that, Python
+        3.11 takes a thread that runs for one that has ended.
     """
 
     def __init__(self, collector: NativeCollector, policy: NativePolicy, n_steps: int) -> None:
@@ -265,6 +270,7 @@ class _Rollout(threading.Thread):
         self.before = collector.state()
         self.batch: Batch = {}
         self.error: BaseException | None = None
+        self.over = threading.Event()
         self._work = collector, policy, n_steps
 
     def run(self) -> None:
@@ -285,10 +291,18 @@ class _Rollout(threading.Thread):
             self.batch = {name: column.numpy().copy() for name, column in columns.items()}
         except BaseException as error:
             self.error = error
+        finally:
+            self.over.set()
+
+    def wait(self) -> None:
+        """Return once it is over, or at once where a fork left its thread behind."""
+        if not self.vanished():
+            self.over.wait()
+            self.join()
 
     def vanished(self) -> bool:
         """Whether a fork left the thread behind in the parent before it was done."""
-        return not (self.is_alive() or self.batch or self.error)
+        return not (self.over.is_set() or self.is_alive())
 
 
 def _require_native(env_id: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, cast
@@ -207,7 +207,9 @@ class Algorithm(ABC):
         if told := rounding(replace(self.config, total_steps=total)):
             warnings.warn(told, UserWarning, stacklevel=2)
         self._exact.tell(self.clock.now, self.env_id)
-        shows = reporter(self.backend.line.strip()) if progress else nullcontext()
+        shows: AbstractContextManager[Any] = (
+            reporter(self.backend.line.strip()) if progress else nullcontext()
+        )
         with shows as report, whole_updates(self.stop):
             self.fit(total, [shown(report, self.clock.now, self.recent)] if report else ())
         return {name: float(value) for name, value in self.summary().items()}

@@ -29,7 +29,7 @@ ROOMS = {
     "rlox-candle": ("error", "net", "loss", "actor_critic deterministic q_network"),
     "rlox-nn": ("cpu", "exported traits"),
     "rlox-python": (
-        "errors sync",
+        "errors interpreter sync",
         "memory",
         "convert detach",
         "advantage env seed stats threads",

@@ -242,8 +242,8 @@ def test_the_error_is_the_number_also_where_the_disk_refuses_the_rows(
 ) -> None:
     close, closed = JsonLines.close, []
 
-    def refused(rows: JsonLines) -> None:
-        close(rows)
+    def refused(rows: JsonLines, *hurried: Any) -> None:
+        close(rows, *hurried)
         closed.append(rows.path.name)
         if rows.path.name == "metrics.jsonl":
             raise StorageError("no room for the rows")

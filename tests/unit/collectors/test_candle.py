@@ -359,7 +359,7 @@ def names(frame):
         frame = frame.f_back
 
 def interrupts(self, arena):  # called at the end of a rollout, in its thread
-    while not over.is_set() and "join" not in names(sys._current_frames()[main]):
+    while not over.is_set() and "wait" not in names(sys._current_frames()[main]):
         time.sleep(0.001)
     if not over.is_set():
         os.kill(os.getpid(), signal.SIGINT)
