@@ -295,7 +295,7 @@ def _document(
         "mean": played.mean,
         "std": played.std,
         "iqm": played.iqm,
-        "ci95": list(played.ci95),
+        "ci95": None if played.ci95 is None else list(played.ci95),
         "episodes": list(played.returns),
         "lengths": list(played.lengths),
         "cut": played.cut,

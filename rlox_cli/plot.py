@@ -117,7 +117,7 @@ def _evaluations(
         values = [row["eval/return_mean"] for row in during]
         axes.plot([row[unit] for row in during], values, "o-", label="evaluation", **line)
     if result is not None and result["score"] is not None:
-        low, high = result["score_ci95"]
+        low, high = result["score_ci95"] or (result["score"], result["score"])
         axes.errorbar(
             [result[unit]],
             [result["score"]],

@@ -37,7 +37,7 @@ def result(config: RunConfig, outcome: Any, status: str, reason: str) -> dict[st
         **clock.counters,
         "score": evaluation.mean if evaluation else None,
         "score_iqm": evaluation.iqm if evaluation else None,
-        "score_ci95": list(evaluation.ci95) if evaluation else None,
+        "score_ci95": list(evaluation.ci95) if evaluation and evaluation.ci95 else None,
         "episodes": list(evaluation.returns) if evaluation else [],
         "episodes_cut": evaluation.cut if evaluation else 0,
         "unscored": (evaluation.flaw if evaluation else outcome.unscored) or None,
@@ -118,15 +118,20 @@ def _score(data: dict[str, Any]) -> str:
 def score(
     mean: float | None,
     iqm: float | None,
-    ci95: Sequence[float | None],
+    ci95: Sequence[float | None] | None,
     episodes: int,
     of: str = "",
 ) -> str:
-    """`475.2 mean of 50 episodes (IQM 500.0, 95% CI 460.1 to 489.9)`, in digits that suffice."""
+    """`475.2 mean of 50 episodes (95% CI 460.1 to 489.9), IQM 500.0`, in digits that suffice.
+
+    The interval is that of the mean. One episode has no interval: `475.2 in 1 episode`.
+    """
+    if episodes == 1 or ci95 is None:
+        return f"{number(mean)} in {episodes} {of}episode{'s' * (episodes != 1)}"
     low, high = ci95
     return (
         f"{number(mean)} mean of {episodes} {of}episodes "
-        f"(IQM {number(iqm)}, 95% CI {number(low)} to {number(high)})"
+        f"(95% CI {number(low)} to {number(high)}), IQM {number(iqm)}"
     )
 
 

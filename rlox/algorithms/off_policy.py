@@ -134,12 +134,17 @@ def _memory(
 ) -> Memory:
     """The buffer, refused before hours of training end in a kill if it will not fit."""
     buffer_config = cast(ReplayConfig, config.buffer)
-    buffer, full_bytes = make_buffer(buffer_config, env, config.seed, goals)
+    said_by = "buffer.memory" if buffer_config.memory else "buffer.capacity"
+
+    def require(capacity: int, full: int) -> None:
+        if tools.replay:
+            require_memory(full, f"a replay buffer of {capacity:,} transitions", said_by)
+
+    buffer, full_bytes = make_buffer(buffer_config, env, config.seed, goals, require)
     sizes = (algo.batch_size, algo.n_step, algo.gamma, full_bytes)
     frames = 1 if goals else frames_of(env.observations)
     memory = Memory(buffer, buffer_config, *sizes, goals, frames)
     if tools.replay:
-        said_by = "buffer.memory" if buffer_config.memory else "buffer.capacity"
         _require_memory(algo, env, memory, said_by, tools.device_name == "cpu", encoders)
     return memory
 
@@ -156,11 +161,6 @@ def _require_memory(
 
     A batch takes its rows and, while it is learned from on the CPU, the hidden layers of the networks.
     """
-    require_memory(
-        memory.full_bytes,
-        f"a replay buffer of {memory.buffer.capacity:,} transitions",
-        said_by,
-    )
     batches = _batches_kept(algo, env.n_envs, memory.batches_at_once or TICK_BATCHES)
     drawn = f"{batches} x {algo.batch_size:,} transitions drawn at once"
     if batches * algo.batch_size > MAX_DRAWN:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -147,11 +147,17 @@ class Memory:
 
 
 def make_buffer(
-    config: ReplayConfig, env: VectorEnv, seed: int, goals: Goals | None = None
+    config: ReplayConfig,
+    env: VectorEnv,
+    seed: int,
+    goals: Goals | None = None,
+    require: Callable[[int, int], object] = lambda capacity, full: None,
 ) -> tuple[Buffer, int]:
     """The buffer that `config` describes for the transitions of `env`, and its bytes when full.
 
-    `ConfigError` for a `buffer.memory` that holds too few transitions or too many.
+    `require(capacity, bytes)` is called before the buffer is made, which may take memory for every row: it
+    raises where that is too much. `ConfigError` for a `buffer.memory` that holds too few transitions or
+    too many.
     """
     columns: dict[str, Any] = {
         **({"obs_spaces": goals.spaces} if goals else _seen(env.observations)),
@@ -168,8 +174,10 @@ def make_buffer(
     probe = kind(capacity=1024 * env.n_envs, **columns)
     row_bytes = -(-probe.nbytes // probe.capacity) + _kept_bytes(env.observations)
     rows = config.rows or _rows_in(config, row_bytes, env.n_envs)
-    buffer: Buffer = kind(capacity=max(rows // env.n_envs, 1) * env.n_envs, **columns)
-    return buffer, buffer.capacity * row_bytes
+    capacity = max(rows // env.n_envs, 1) * env.n_envs
+    require(capacity, capacity * row_bytes)
+    buffer: Buffer = kind(capacity=capacity, **columns)
+    return buffer, capacity * row_bytes
 
 
 def frames_of(codec: ObservationCodec) -> int:

@@ -93,8 +93,10 @@ class Evaluation:
         }
 
     @cached_property
-    def ci95(self) -> tuple[float, float]:
-        """95% percentile-bootstrap interval of the mean over episodes of this one policy."""
+    def ci95(self) -> tuple[float, float] | None:
+        """95% percentile-bootstrap interval of the mean over episodes of this one policy; one has none."""
+        if len(self.returns) < 2:
+            return None
         return bootstrap_ci(np.asarray(self.returns), np.mean, seed=self.seed)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -109,7 +110,7 @@ def test_the_closing_summary_says_score_rounding_and_folder(cli: Cli, tmp_path: 
     out = cli("train", *TINY, "total_steps=300").out
     run = only_run(tmp_path / "runs").relative_to(tmp_path)
     assert "384 (total_steps=300 rounded up to rollouts of 128)" in out
-    assert "mean of 3 evaluation episodes (IQM" in out
+    assert "mean of 3 evaluation episodes (95% CI" in out
     assert f"folder  {run}" in out
     assert "steps 384/384" in out
 
@@ -123,6 +124,7 @@ def test_a_run_on_a_dataset_counts_updates_and_tells_of_no_training_return(cli: 
     assert "\nupdates 20/20  " in result.out
     assert " updates/s  left 0:00" in result.out
     assert "\n  updates 20\n" in result.out
+    assert re.search(r"\n  score   [\d.]+ in 1 evaluation episode\n", result.out)
     assert not {"steps", "return"} & set(result.out.replace("/", " ").split())
 
 

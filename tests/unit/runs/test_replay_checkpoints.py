@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from rlox._core import PrioritizedReplayBuffer
 from rlox.algorithms import DQN
 from rlox.build import build, resume
 from rlox.configs import RunConfig, make_run
@@ -211,10 +212,21 @@ def test_a_buffer_that_does_not_fit_is_refused_before_the_start_but_not_for_play
 ) -> None:
     train(tmp_path, config())
     monkeypatch.setattr("rlox.runs.preflight.available_memory", lambda root=None: 4000)
-    with pytest.raises(
-        ConfigError, match=r"a replay buffer of 256 transitions needs .*lower buffer"
+    made: list[int] = []
+
+    def prioritized(capacity: int, **options: Any) -> PrioritizedReplayBuffer:
+        made.append(capacity)
+        return PrioritizedReplayBuffer(capacity, **options)
+
+    with (
+        monkeypatch.context() as patched,
+        pytest.raises(
+            ConfigError, match=r"a replay buffer of 256 transitions needs .*lower buffer"
+        ),
     ):
+        patched.setattr("rlox.sources.memory.PrioritizedReplayBuffer", prioritized)
         build(config())
+    assert 256 not in made  # a prioritized one takes memory for every row when it is made
     assert DQN.from_checkpoint(tmp_path, replay=False).evaluate(1).returns
 
 
