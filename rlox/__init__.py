@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -53,6 +54,24 @@ if TYPE_CHECKING:
     from rlox.gym_vec_env import GymVecEnv
 
 __version__ = "0.1.0"
+
+
+def _require_own_folder(site: str) -> None:
+    """`ImportError` where the distribution `rlox`, another project, has put its files among ours in `site`."""
+    others = [
+        name
+        for name in os.listdir(site)
+        if name.startswith("rlox-") and name.endswith(".dist-info")
+    ]
+    if others:
+        raise ImportError(
+            f"the package {others[0].removesuffix('.dist-info')}, another project or an rlox from before its "
+            f"package was called rlox-runner, shares the folder {os.path.join(site, 'rlox')} with this one: "
+            "pip uninstall rlox rlox-runner, then install this one again"
+        )
+
+
+_require_own_folder(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 _HOMES = {
     "Acrobot": "rlox._core",

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlox import plugins
+from rlox.extras import install
 from rlox.runs.preflight import available_memory, memory_limit
 from rlox_cli import requirements
 from rlox_cli.options import own_folders
@@ -103,6 +104,9 @@ def _disk(run_root: Path) -> Finding:
 
 def _packages() -> Iterator[Finding]:
     """What rlox needs in any case: is it there, in a version that fits, and does it import?"""
+    if (other := requirements.version("rlox")) is not None:
+        told = f"the package rlox {other} is another project; pip uninstall rlox"
+        yield Finding("rlox", told, True)
     found = requirements.needed()
     if found is None:
         yield Finding("rlox", "is not installed, so what it needs is not known: pip install .")
@@ -192,9 +196,9 @@ def _extras() -> Iterator[Finding]:
         if not problems:
             told = ", ".join(f"{need.name} {need.version}" for need in needs)
         elif all(need.version is None for need in needs if need.problem):
-            told = f"missing; pip install 'rlox[{extra}]'"
+            told = f"missing; {install(extra)}"
         else:
-            told = f"{'; '.join(problems)}; pip install 'rlox[{extra}]'"
+            told = f"{'; '.join(problems)}; {install(extra)}"
         yield Finding(extra, told)
     if newer := requirements.undeclared():
         yield Finding(

@@ -19,6 +19,7 @@ from hydra.core.plugins import Plugins
 from omegaconf import DictConfig, OmegaConf
 
 from rlox.errors import ConfigError, MissingExtraError
+from rlox.extras import install
 from rlox_cli import launcher_settings, provenance
 from rlox_cli.crew import Outcome, Task
 from rlox_cli.desk import Desk, Engine, mailbox
@@ -194,7 +195,7 @@ def require(node: DictConfig) -> None:
     except ImportError as error:
         raise MissingExtraError(
             f"hydra/launcher={name} needs the package {found.module}, which is not installed: "
-            f"pip install 'rlox[{found.extra}]'"
+            f"{install(found.extra)}"
         ) from error
     settings = {key: value for key, value in _plain(node).items() if key != "_target_"}
     launcher_settings.require(name, settings)

@@ -18,8 +18,9 @@ from rlox import plugins
 from rlox.configs import RunConfig
 from rlox.configs.secrets import masked
 from rlox.distributed.group import processes
+from rlox.extras import DISTRIBUTION
 
-PACKAGES = ("rlox", "torch", "numpy", "gymnasium", "hydra-core", "omegaconf", "safetensors")
+PACKAGES = ("torch", "numpy", "gymnasium", "hydra-core", "omegaconf", "safetensors")
 ENGINES = (
     "box2d",
     "mujoco",
@@ -65,7 +66,8 @@ def packages() -> dict[str, str | None]:
     """
     engines = {name: _version(name) for name in ENGINES}
     installed = {name: version for name, version in engines.items() if version is not None}
-    return {name: _version(name) for name in PACKAGES} | installed | plugins.loaded()
+    own = {"rlox": _version(DISTRIBUTION)}
+    return own | {name: _version(name) for name in PACKAGES} | installed | plugins.loaded()
 
 
 def cores() -> int:

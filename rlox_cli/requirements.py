@@ -10,6 +10,8 @@ from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement  # Hydra asks for it
 
+from rlox.extras import DISTRIBUTION
+
 # Of packages that take no second to import: the module by which it is tried.
 MODULES = {
     "gymnasium": "gymnasium",
@@ -45,14 +47,14 @@ def version(package: str) -> str | None:
 
 def needed() -> list[Need] | None:
     """What rlox needs in any case; `None` where rlox itself is not installed."""
-    return _each_once(_needs("rlox", "")) if version("rlox") is not None else None
+    return _each_once(_needs(DISTRIBUTION, "")) if version(DISTRIBUTION) is not None else None
 
 
 def extras() -> dict[str, list[Need]]:
     """What the extras of rlox for its users need, by extra."""
-    named = _provided() if version("rlox") is not None else []
+    named = _provided() if version(DISTRIBUTION) is not None else []
     users = [extra for extra in named if extra not in OF_DEVELOPERS]
-    return {extra: _each_once(_needs("rlox", extra)) for extra in users}
+    return {extra: _each_once(_needs(DISTRIBUTION, extra)) for extra in users}
 
 
 def undeclared() -> list[str]:
@@ -60,18 +62,18 @@ def undeclared() -> list[str]:
 
     An editable installation has the metadata of the day it was made.
     """
-    if version("rlox") is None:
+    if version(DISTRIBUTION) is None:
         return []
     try:
         project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
-        own = project["optional-dependencies"] if project["name"] == "rlox" else {}
+        own = project["optional-dependencies"] if project["name"] == DISTRIBUTION else {}
     except (OSError, ValueError, KeyError):  # no checkout
         return []
     return sorted(set(own) - {*_provided(), *OF_DEVELOPERS})
 
 
 def _provided() -> list[str]:
-    return importlib.metadata.metadata("rlox").get_all("Provides-Extra") or []
+    return importlib.metadata.metadata(DISTRIBUTION).get_all("Provides-Extra") or []
 
 
 def _needs(package: str, extra: str, seen: tuple[str, ...] = ()) -> Iterator[Need]:

@@ -113,7 +113,7 @@ def wheel_under(python: str, constraints: Path, folder: Path, junit: Path) -> No
     """Build the wheel, install it for `python` elsewhere, train, and run the core's quick tests."""
     pip = (sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation")
     run(*pip, "-w", folder, ROOT)
-    (wheel,) = folder.glob("rlox-*.whl")
+    (wheel,) = folder.glob("rlox_runner-*.whl")
     run(python, "-m", "venv", folder / "venv")
     binaries = folder / "venv/bin"
     run(binaries / "pip", "install", "-c", constraints, wheel, *TEST_TOOLS)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from rlox.envs.base import GOES_ON, flag_of
 from rlox.errors import ConfigError, EnvError, MissingExtraError
+from rlox.extras import install
 from rlox.importing import failure
 
 __all__ = ["FILM", "FilmedEpisodes", "frame_of", "require_video", "write_mp4"]
@@ -28,7 +29,7 @@ def require_video() -> None:
         import imageio.v2  # noqa: F401
         import imageio_ffmpeg  # noqa: F401
     except ImportError as error:
-        raise MissingExtraError("videos need imageio: pip install 'rlox[video]'") from error
+        raise MissingExtraError(f"videos need imageio: {install('video')}") from error
 
 
 def write_mp4(path: Path, frames: Sequence[NDArray[np.uint8]], fps: float) -> None:

@@ -16,16 +16,17 @@ from rlox.configs import nearest
 from rlox.envs import native_gym
 from rlox.envs.optional import LATE_IDS
 from rlox.errors import ConfigError, MissingExtraError, UnknownNameError
+from rlox.extras import install
 from rlox.importing import import_module
 from rlox.plugins import the_offer
 
 __all__ = ["env_ids", "find_spec", "plugged", "takes_num_envs", "vector_factory"]
 
-# Ids that a separate package registers, by how they begin: (module, package, what installs it).
+# Ids that a separate package registers, by how they begin: (module, package, extra).
 _PACKAGES = {
-    "ALE/": ("ale_py", "ale-py", "pip install 'rlox[atari]'"),
-    "BabyAI-": ("minigrid", "minigrid", "pip install 'rlox[minigrid]'"),
-    "MiniGrid-": ("minigrid", "minigrid", "pip install 'rlox[minigrid]'"),
+    "ALE/": ("ale_py", "ale-py", "atari"),
+    "BabyAI-": ("minigrid", "minigrid", "minigrid"),
+    "MiniGrid-": ("minigrid", "minigrid", "minigrid"),
 }
 
 
@@ -112,10 +113,10 @@ def _register_package(name: str) -> None:
     known = next((_PACKAGES[start] for start in _PACKAGES if name.startswith(start)), None)
     if known is None or name in gym.registry:
         return
-    module, package, install = known
+    module, package, extra = known
     if importlib.util.find_spec(module) is None:
         raise MissingExtraError(
-            f"env={name} needs the package {package}, which is not installed: {install}"
+            f"env={name} needs the package {package}, which is not installed: {install(extra)}"
         )
     found = importlib.import_module(module)
     if module == "ale_py":  # which says hello on the terminal for each game

@@ -35,6 +35,7 @@ from rlox.envs.workers.registered import without_script
 from rlox.envs.workers.stage import SupervisedStage
 from rlox.envs.wrapping import limited, wrapping
 from rlox.errors import ConfigError, EnvError, MissingExtraError, RloxError
+from rlox.extras import install
 from rlox.importing import failure
 
 __all__ = [
@@ -52,13 +53,8 @@ __all__ = [
 # What a user may hand over in place of an id.
 EnvSource = str | gym.Env[Any, Any] | EnvFactory | VectorSource
 
-# What to install when the import that an id needs is missing.
-_EXTRAS = {
-    "box2d": "pip install 'gymnasium[box2d]'",
-    "minigrid": "pip install 'rlox[minigrid]'",
-    "mujoco": "pip install 'rlox[mujoco]'",
-    "pygame": "pip install 'rlox[video]'",
-}
+# The extra to install when the import that an id needs is missing, by a word of that error.
+_EXTRAS = {"box2d": "box2d", "minigrid": "minigrid", "mujoco": "mujoco", "pygame": "video"}
 
 
 def uses_native(config: EnvConfig) -> bool:
@@ -268,7 +264,8 @@ def _call(name: str, make: Callable[[], gym.Env[Any, Any]]) -> gym.Env[Any, Any]
     except (gym.error.DependencyNotInstalled, ImportError) as error:
         # What names an engine without missing it, as Gymnasium's word on -v3 of MuJoCo, says all itself.
         absent = isinstance(error, (gym.error.DependencyNotInstalled, ModuleNotFoundError))
-        hints = (v for k, v in _EXTRAS.items() if absent and k in str(error).lower())
+        extras = (v for k, v in _EXTRAS.items() if absent and k in str(error).lower())
+        hints = map(install, extras)
         hint = next(hints, None)
         raise MissingExtraError(
             f"env={name} needs a package that is not installed: {hint or error}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 from typing import Any
 
+from rlox.extras import install
+
 __all__ = ["ATARI_IDS", "LATE_IDS", "lacking"]
 
 # What ale-py 0.12 registers once it is imported: a game each, as its ROMs are called.
@@ -49,13 +51,13 @@ _GRIDS = (
 # Ids of packages that register theirs when they are imported.
 LATE_IDS = (*ATARI_IDS, *(f"MiniGrid-{grid}-v0" for grid in _GRIDS))
 
-# Where an environment's class is -> (what it imports, what installs that).
+# Where an environment's class is -> (what it imports, the extra of that, or what installs it).
 _NEEDS = {
-    "ale_py": ("ale_py", "pip install 'rlox[atari]'"),
-    "gymnasium.envs.box2d": ("Box2D", "pip install 'rlox[box2d]'"),
-    "gymnasium.envs.mujoco": ("mujoco", "pip install 'rlox[mujoco]'"),
+    "ale_py": ("ale_py", "atari"),
+    "gymnasium.envs.box2d": ("Box2D", "box2d"),
+    "gymnasium.envs.mujoco": ("mujoco", "mujoco"),
     "gymnasium.envs.phys2d": ("jax", "pip install 'gymnasium[jax]'"),
-    "minigrid": ("minigrid", "pip install 'rlox[minigrid]'"),
+    "minigrid": ("minigrid", "minigrid"),
     "gymnasium.envs.tabular": ("jax", "pip install 'gymnasium[jax]'"),
 }
 
@@ -64,7 +66,7 @@ def lacking(entry_point: Any) -> str | None:
     """The line that installs what an environment lacks, by its entry point; `None` if it lacks nothing."""
     if not isinstance(entry_point, str):
         return None
-    for home, (module, install) in _NEEDS.items():
+    for home, (module, extra) in _NEEDS.items():
         if entry_point.startswith(home) and importlib.util.find_spec(module) is None:
-            return install
+            return extra if extra.startswith("pip ") else install(extra)
     return None

@@ -13,6 +13,7 @@ from rlox.errors import MissingExtraError, RloxError
 from rlox.export.arithmetic import Bounds, Moments, difference
 from rlox.export.exported import TOLERANCE, Exported
 from rlox.export.networks import Layers, Network
+from rlox.extras import install
 
 __all__ = ["check_onnx", "onnx_bytes", "require_onnx"]
 
@@ -27,7 +28,7 @@ def require_onnx() -> None:
         import onnxruntime
     except ImportError as error:
         raise MissingExtraError(
-            f"format=onnx needs onnx and onnxruntime: pip install 'rlox[onnx]' ({error})"
+            f"format=onnx needs onnx and onnxruntime: {install('onnx')} ({error})"
         ) from error
     assert onnx and onnxruntime
 

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from rlox.disk import replace_file
 from rlox.errors import ConfigError, MissingExtraError
+from rlox.extras import install
 from rlox.llm.layers import of_transformers
 from rlox.llm.llama import Llama
 
@@ -159,6 +160,6 @@ def _peft() -> Any:
         import peft
     except ImportError as error:
         raise MissingExtraError(
-            "adapters (algo.lora_r) need the package peft: pip install 'rlox[llm]'"
+            f"adapters (algo.lora_r) need the package peft: {install('llm')}"
         ) from error
     return peft

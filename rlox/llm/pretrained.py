@@ -14,6 +14,7 @@ from torch import nn
 
 from rlox.disk import replace_file
 from rlox.errors import CheckpointError, ConfigError, MissingExtraError
+from rlox.extras import install
 from rlox.llm.adapters import has_adapters, save_adapters
 from rlox.llm.llama import Llama
 from rlox.llm.saved import CONFIG, GENERATION, is_llama, load_llama, save_llama, token_ids
@@ -51,7 +52,7 @@ def transformers_of(what: str) -> Any:
         import transformers
     except ImportError as error:
         raise MissingExtraError(
-            f"{what} needs the package transformers: pip install 'rlox[llm]'"
+            f"{what} needs the package transformers: {install('llm')}"
         ) from error
     return transformers
 

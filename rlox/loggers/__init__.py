@@ -12,6 +12,7 @@ from typing import Any
 from rlox.configs import LOGGER_CONFIGS, LoggerConfig, RunConfig, plain
 from rlox.configs.loggers import MlflowConfig
 from rlox.errors import MissingExtraError, StorageError
+from rlox.extras import install
 from rlox.loggers.base import Row, Sink
 from rlox.loggers.child import ChildSink
 from rlox.loggers.csv import CsvSink
@@ -157,4 +158,4 @@ def _chosen(configs: Mapping[str, LoggerConfig]) -> dict[str, LoggerConfig]:
 
 def _needs(name: str) -> str:
     package = LOGGERS[name].package
-    return f"logger={name} needs {package}: pip install 'rlox[{package}]'"
+    return f"logger={name} needs {package}: {install(package)}"

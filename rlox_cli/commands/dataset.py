@@ -157,7 +157,7 @@ COMMAND = Command(
         "scores of random actions and of the policy, returns with their interval, how episodes ended.\n"
         "show says what is in a dataset, check what is wrong with it; check ends with 1 where there are\n"
         "errors, among them time limits that are marked as terminations. They and convert read Minari, HDF5\n"
-        "as D4RL has it, npz and Parquet (pip install 'rlox[datasets]'), which convert writes, too."
+        "as D4RL has it, npz and Parquet (the extra datasets), which convert writes, too."
     ),
     examples=(
         "rlox dataset make data/pendulum policy=runs/Pendulum-v1/sac/NAME quality=medium-replay",

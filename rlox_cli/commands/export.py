@@ -25,7 +25,7 @@ class ExportConfig:
     )
     format: str = param(
         "safetensors",
-        "safetensors, which Rust reads and plays; onnx (pip install 'rlox[onnx]'); all: both",
+        "safetensors, which Rust reads and plays; onnx (needs the extra onnx); all: both",
         choices=("safetensors", "onnx", "all"),
     )
     out: str | None = param(

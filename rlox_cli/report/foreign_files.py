@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from rlox.errors import ConfigError, MissingExtraError
+from rlox.extras import install
 from rlox_cli.report.records import number
 
 EVENTS = "events.out.tfevents"
@@ -75,7 +76,7 @@ def read_events(folder: Path, name: str, tag: str, kind: str) -> Series:
     except ImportError as error:
         raise MissingExtraError(
             f"{folder} has TensorBoard events, and tensorboard is not installed: "
-            "pip install 'rlox[tensorboard]'"
+            f"{install('tensorboard')}"
         ) from error
     logging.getLogger("tensorboard").setLevel(logging.ERROR)
     kept = {events.SCALARS: 0, events.TENSORS: 0, events.IMAGES: 1, events.AUDIO: 1}

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlox.errors import ConfigError, MissingExtraError
+from rlox.extras import install
 from rlox_cli.search.settings import STUDY, SearchOptions
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial, Trial
 
 OLDEST = (4, 7)
-INSTALL = "pip install 'rlox[optuna]'"
 PATIENCE = 60  # seconds that a process waits for another to let go of the database
 POSITION, KILLED, AGAIN, PLACE = "position", "killed", "again_of", "folder"
 
@@ -33,10 +33,14 @@ def require_optuna() -> None:
     try:
         version = importlib.metadata.version("optuna")
     except importlib.metadata.PackageNotFoundError as error:
-        raise MissingExtraError(f"a search needs the package optuna: {INSTALL}") from error
+        raise MissingExtraError(
+            f"a search needs the package optuna: {install('optuna')}"
+        ) from error
     if tuple(map(int, version.split(".")[:2])) < OLDEST:
         wanted = ".".join(map(str, OLDEST))
-        raise MissingExtraError(f"a search needs optuna >= {wanted}, there is {version}: {INSTALL}")
+        raise MissingExtraError(
+            f"a search needs optuna >= {wanted}, there is {version}: {install('optuna')}"
+        )
 
 
 def url_of(options: SearchOptions, folder: Path) -> str:

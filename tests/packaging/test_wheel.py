@@ -114,7 +114,7 @@ def installed(wheel: Path, install: Callable[[Path], Path]) -> Path:
 
 
 def test_the_wheel_fits_every_python_since_3_11(wheel, contents):
-    assert re.fullmatch(r"rlox-[\d.]+-cp311-abi3-\w+\.whl", wheel.name)
+    assert re.fullmatch(r"rlox_runner-[\d.]+-cp311-abi3-\w+\.whl", wheel.name)
     (tag,) = (text for name, text in contents.items() if name.endswith(".dist-info/WHEEL"))
     assert b"Tag: cp311-abi3-" in tag
 

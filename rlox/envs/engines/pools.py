@@ -19,6 +19,7 @@ from rlox.envs.engines.taken import own_options
 from rlox.envs.seeding import SEEDS
 from rlox.envs.workers.crew import cpus
 from rlox.errors import ConfigError, EnvError, MissingExtraError, RloxError, UnknownNameError
+from rlox.extras import install
 
 __all__ = ["Pool", "ale_games", "pool_has", "pooled", "require_pool_id"]
 
@@ -212,7 +213,7 @@ def _module(name: str, config: EnvConfig) -> Any:
     except ImportError as error:
         raise MissingExtraError(
             f"env.backend={config.backend} needs the package {name.replace('_', '-')}, which cannot be "
-            f"imported: pip install 'rlox[{_EXTRA[name]}]'"
+            f"imported: {install(_EXTRA[name])}"
         ) from error
     if name == "ale_py":
         gym.register_envs(module)

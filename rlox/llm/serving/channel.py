@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rlox.errors import ConfigError, GenerationError, MissingExtraError
+from rlox.extras import install
 
 __all__ = ["Channel"]
 
@@ -41,9 +42,7 @@ class Channel:
         try:
             import httpx
         except ImportError as error:
-            raise MissingExtraError(
-                "generation servers need httpx: pip install 'rlox[llm]'"
-            ) from error
+            raise MissingExtraError(f"generation servers need httpx: {install('llm')}") from error
         try:
             good = httpx.URL(url).scheme in ("http", "https") and bool(httpx.URL(url).host)
         except httpx.InvalidURL:

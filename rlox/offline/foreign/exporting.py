@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from rlox.envs.space_text import space_of
 from rlox.envs.spaces import ObservationCodec
 from rlox.errors import ConfigError, MissingExtraError
+from rlox.extras import install
 from rlox.offline.description import lengths_of
 from rlox.offline.foreign.kinds import ALIASES, MINARI_FILES, NOTE, format_of
 from rlox.sources.dataset_file import Dataset
@@ -75,9 +76,7 @@ def _named(dataset: Dataset) -> Iterator[tuple[str, Any]]:
 
 
 def _extra(package: str, error: ImportError) -> MissingExtraError:
-    return MissingExtraError(
-        f"{package} writes this format: pip install 'rlox[datasets]' ({error})"
-    )
+    return MissingExtraError(f"{package} writes this format: {install('datasets')} ({error})")
 
 
 def _d4rl(dataset: Dataset, path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from rlox.errors import MissingExtraError
+from rlox.extras import install
 from rlox.offline.foreign.bounds import Damage, require_column
 
 __all__ = ["Group", "opened"]
@@ -23,7 +24,7 @@ def opened(path: Path) -> Group:
         import h5py
     except ImportError as error:
         raise MissingExtraError(
-            f"{path} is HDF5, which h5py reads: pip install 'rlox[datasets]'"
+            f"{path} is HDF5, which h5py reads: {install('datasets')}"
         ) from error
     return Group(h5py.File(path, "r"), path.stat().st_size, "")
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rlox.errors import ConfigError, MissingExtraError
+from rlox.extras import install
 from rlox.offline.foreign.bounds import (
     TEXT,
     Damage,
@@ -127,7 +128,7 @@ def read_parquet(path: Path) -> Reading:
         import pyarrow.parquet as parquet
     except ImportError as error:
         raise MissingExtraError(
-            f"{path} is Parquet, which pyarrow reads: pip install 'rlox[datasets]'"
+            f"{path} is Parquet, which pyarrow reads: {install('datasets')}"
         ) from error
     try:
         file = parquet.ParquetFile(

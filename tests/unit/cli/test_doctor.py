@@ -68,7 +68,7 @@ def test_rlox_doctor_calls_missing_dependencies_broken_but_not_missing_extras(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = {
-        "rlox": [
+        "rlox-runner": [
             "numpy>=2", "no-such>=1", "gymnasium<1", "gymnasium[toy] ; extra == 'games'",
             "numpy ; extra == 'fine'", "pytest ; extra == 'dev'",
         ],
@@ -84,7 +84,7 @@ def test_rlox_doctor_calls_missing_dependencies_broken_but_not_missing_extras(
         "  no-such      BROKEN: is missing; pip install 'no-such>=1'"
     ]
     assert f"BROKEN: is {gym.__version__}, expected <1" in result.out
-    assert lines(result.out, "games") == ["  games        missing; pip install 'rlox[games]'"]
+    assert lines(result.out, "games") == ["  games        missing; pip install 'gymnasium[toy]'"]
     assert lines(result.out, "fine") == [f"  fine         numpy {np.__version__}"]
     assert lines(result.out, "dev") == []
     assert result.out.endswith("\nbroken: no-such, gymnasium\n")
@@ -101,7 +101,7 @@ def test_extras_that_are_newer_than_the_installation_are_told_with_what_refreshe
     extras = "[project.optional-dependencies]\nold = []\nnewer = []\npeers = []\n"
     project.write_text('[project]\nname = "another"\n' + extras)
     assert requirements.undeclared() == []
-    project.write_text('[project]\nname = "rlox"\n' + extras)
+    project.write_text('[project]\nname = "rlox-runner"\n' + extras)
     told = {finding.what: finding.told for finding in diagnosis._extras()}["not listed"]
     assert told.startswith("newer: rlox was installed from this checkout before")
     assert told.endswith("pip install -e .")

@@ -12,6 +12,7 @@ import pytest
 from helpers.cli import TINY, Cli
 
 from rlox.configs import ALGO_CONFIGS
+from rlox.extras import install
 from rlox_cli.commands.list import KINDS
 from rlox_cli.options import CONF
 from rlox_cli.run_folder import RunFolder
@@ -46,14 +47,12 @@ def test_an_environment_that_needs_a_package_is_found_with_the_line_that_install
     for name, spec in list(gym.registry.items()):  # where another test has imported one of them
         if str(spec.entry_point).split(".")[0] in absent:
             monkeypatch.delitem(gym.registry, name)
-    assert (
-        cli("list", "env", "pong").out == "ALE/Pong-v5  Atari, needs: pip install 'rlox[atari]'\n"
-    )
+    assert cli("list", "env", "pong").out == f"ALE/Pong-v5  Atari, needs: {install('atari')}\n"
     (door,) = cli("list", "env", "DoorKey-5x5").out.splitlines()
-    assert door == "MiniGrid-DoorKey-5x5-v0  MiniGrid, needs: pip install 'rlox[minigrid]'"
+    assert door == f"MiniGrid-DoorKey-5x5-v0  MiniGrid, needs: {install('minigrid')}"
     (ant,) = cli("list", "env", "Ant-v5").out.splitlines()
-    assert ant == "Ant-v5  at most 1,000 steps, solved at 6000, needs: pip install 'rlox[mujoco]'"
-    assert "pip install 'rlox[box2d]'" in cli("list", "env", "LunarLander-v3").out
+    assert ant == f"Ant-v5  at most 1,000 steps, solved at 6000, needs: {install('mujoco')}"
+    assert install("box2d") in cli("list", "env", "LunarLander-v3").out
     assert cli("list", "env", "Ant-v2").out == "Ant-v2  not in Gymnasium any more\n"
 
 

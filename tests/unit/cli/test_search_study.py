@@ -11,6 +11,7 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 
 from rlox.errors import ConfigError, MissingExtraError
+from rlox.extras import install
 from rlox_cli.search.optimizer import Optimizer, counted, open_study, require_optuna
 from rlox_cli.search.settings import SearchOptions
 
@@ -162,4 +163,4 @@ def test_an_optuna_that_is_missing_or_too_old_is_told_with_the_install_line(
     monkeypatch.setattr(importlib.metadata, "version", version)
     with pytest.raises(MissingExtraError, match=said) as raised:
         require_optuna()
-    assert str(raised.value).endswith("pip install 'rlox[optuna]'")
+    assert str(raised.value).endswith(install("optuna"))

@@ -17,6 +17,7 @@ from faults.slurm import commands
 from helpers.cli import TINY, Cli, assert_explained
 from helpers.waiting import until
 
+from rlox.extras import install
 from rlox_cli.crew import Task
 from rlox_cli.desk import Desk, End, Mailbox
 from rlox_cli.errand import Errand, gone, here
@@ -302,7 +303,7 @@ def test_a_library_that_is_missing_is_told_with_what_installs_it(
     monkeypatch.setitem(sys.modules, module, None)
     launcher = "submitit_local" if module == "submitit" else module
     result = cli("sweep", "seed=1,2", f"hydra/launcher={launcher}")
-    assert_explained(result, f"pip install 'rlox[{module}]'", tmp_path)
+    assert_explained(result, install(module), tmp_path)
     assert len(result.err.splitlines()) == 1
 
 

@@ -18,6 +18,7 @@ import pytest
 from helpers.foreign import SUFFIX, columns, dataset
 
 from rlox.errors import CheckpointError, ConfigError, MissingExtraError, ShapeError
+from rlox.extras import install
 from rlox.offline import Conversion, converted, exported
 from rlox.offline.foreign import bounds, readers, receiving
 from rlox.offline.foreign.kinds import format_of
@@ -328,7 +329,7 @@ def test_a_missing_package_is_named_with_the_extra(tmp_path: Path) -> None:
     }
     command = [sys.executable, "-c", program, path, tmp_path / "a"]
     done = subprocess.run(command, capture_output=True, text=True, env=env, check=True)
-    assert done.stdout.count("pip install 'rlox[datasets]'") == 3
+    assert done.stdout.count(install("datasets")) == 3
     d4rl(tmp_path / "x.hdf5", **raw())
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", env["PYTHONPATH"])

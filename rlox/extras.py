@@ -1,0 +1,28 @@
+"""What installs the packages of an extra: the requirements that rlox's own metadata has of it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+
+__all__ = ["DISTRIBUTION", "install"]
+
+# The package `rlox` of the index is another project, so no hint says `pip install 'rlox[...]'`.
+DISTRIBUTION = "rlox-runner"
+_OF_EXTRA = re.compile(r"""^(?P<asked>[^;]+?)\s*;\s*extra\s*==\s*['"](?P<extra>[\w-]+)['"]$""")
+
+
+def install(extra: str) -> str:
+    """`pip install 'ale-py>=0.11'`: the line that installs what an extra of rlox needs.
+
+    Where rlox was not installed, only put on the path, it is that of its checkout.
+    """
+    try:
+        texts = importlib.metadata.requires(DISTRIBUTION) or []
+    except importlib.metadata.PackageNotFoundError:
+        texts = []
+    found = [match for text in texts if (match := _OF_EXTRA.match(text))]
+    asked = [match["asked"] for match in found if match["extra"] == extra]
+    if not asked:
+        return f"pip install '.[{extra}]' in a checkout of rlox"
+    return f"pip install {' '.join(repr(each) for each in asked)}"
