@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import importlib
-import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -56,22 +56,17 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 
-def _require_own_folder(site: str) -> None:
-    """`ImportError` where the distribution `rlox`, another project, has put its files among ours in `site`."""
-    others = [
-        name
-        for name in os.listdir(site)
-        if name.startswith("rlox-") and name.endswith(".dist-info")
-    ]
-    if others:
+def _require_own_folder(site: Path) -> None:
+    """`ImportError` where another distribution, `rlox`, has put its files among ours in `site`."""
+    for other in site.glob("rlox-*.dist-info"):
         raise ImportError(
-            f"the package {others[0].removesuffix('.dist-info')}, another project or an rlox from before its "
-            f"package was called rlox-runner, shares the folder {os.path.join(site, 'rlox')} with this one: "
-            "pip uninstall rlox rlox-runner, then install this one again"
+            f"the package {other.stem}, another project or an rlox from before its package was called "
+            f"rlox-runner, shares the folder {site / 'rlox'} with this one: pip uninstall rlox rlox-runner, "
+            "then install this one again"
         )
 
 
-_require_own_folder(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_require_own_folder(Path(__file__).resolve().parents[1])
 
 _HOMES = {
     "Acrobot": "rlox._core",

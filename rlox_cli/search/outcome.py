@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from rlox_cli import plain_yaml, summary, sweep_summary
@@ -55,7 +56,8 @@ def finish(plan: SearchPlan, outcomes: Sequence[dict[str, Any]], line: Sequence[
         print(_best(plan, best, line))
     print(f"summary  {folder / 'summary.md'}")
     if plan.options.storage is None:
-        print(f"study    optuna-dashboard {shlex.quote(f'sqlite:///{folder / STUDY}')}")
+        shows = "optuna-dashboard " if find_spec("optuna_dashboard") else ""
+        print(f"study    {shows}{shlex.quote(f'sqlite:///{folder / STUDY}')}")
     left = Optimizer(study, plan.options, folder).due(1)
     if left and line:
         print(f"to go on: {again(line, folder)}", flush=True)

@@ -30,12 +30,12 @@ def test_a_hint_names_each_requirement_of_the_extra(extra: str) -> None:
 
 def test_the_files_of_another_rlox_in_the_same_folder_are_refused_on_import(tmp_path: Path) -> None:
     (tmp_path / "rlox_runner-0.1.0.dist-info").mkdir()
-    rlox._require_own_folder(str(tmp_path))
+    rlox._require_own_folder(tmp_path)
     (tmp_path / "rlox-1.2.0.dist-info").mkdir()
     with pytest.raises(
         ImportError, match=r"rlox-1\.2\.0, another .*: pip uninstall rlox rlox-runner"
     ):
-        rlox._require_own_folder(str(tmp_path))
+        rlox._require_own_folder(tmp_path)
 
 
 def test_a_checkout_that_is_not_installed_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
