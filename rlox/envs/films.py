@@ -45,12 +45,20 @@ def write_mp4(path: Path, frames: Sequence[NDArray[np.uint8]], fps: float) -> No
 
 def frame_of(env: gym.Env[Any, Any]) -> NDArray[np.uint8]:
     """What an environment shows now, RGB `[H, W, 3]`."""
+    name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
     try:
         frame = env.render()
+    except gym.error.DependencyNotInstalled as error:
+        raise MissingExtraError(
+            f"{name} draws with a package that is not installed: {install('video')} ({error})"
+        ) from error
     except Exception as error:
-        raise EnvError(f"{env} raised {failure(error)} in render()") from error
+        raise EnvError(f"{name} raised {failure(error)} in render()") from error
     if not isinstance(frame, np.ndarray):
-        raise ConfigError(f"{env} does not render frames: no render_mode='rgb_array'")
+        raise ConfigError(
+            f"{name} gave {type(frame).__name__} in render(), expected a frame [height, width, 3] as of "
+            f"render_mode='rgb_array'; its render_mode is {env.render_mode!r}"
+        )
     return frame
 
 

@@ -12,7 +12,7 @@ from helpers.sessions import algorithm, resumed, rows, stable
 
 from rlox.envs.base import GOES_ON
 from rlox.envs.films import FILM, FilmedEpisodes, frame_of
-from rlox.errors import EnvError
+from rlox.errors import ConfigError, EnvError, MissingExtraError, RloxError
 from rlox.runs.session import Session
 from rlox_cli.validate import try_environment
 
@@ -117,3 +117,40 @@ def test_an_environment_that_cannot_render_raises_an_error_with_its_name() -> No
 def test_the_command_line_says_it_before_a_run_begins() -> None:
     with pytest.raises(EnvError, match="no GPU to draw with"):
         try_environment(filmed(id="Blind-v0").config)
+
+
+class Drawn(gym.Wrapper[Any, Any, Any, Any]):
+    """CartPole that draws what it is told."""
+
+    def __init__(self, drawn: Any) -> None:
+        super().__init__(gym.make("CartPole-v1", render_mode="rgb_array"))
+        self.drawn = drawn
+
+    def render(self) -> Any:
+        if isinstance(self.drawn, Exception):
+            raise self.drawn
+        return self.drawn
+
+
+@pytest.mark.parametrize(
+    ("drawn", "error", "told"),
+    [
+        (
+            gym.error.DependencyNotInstalled("pygame is not installed"),
+            MissingExtraError,
+            "CartPole-v1 draws with a package that is not installed: pip install 'imageio",
+        ),
+        (
+            ValueError("no light"),
+            EnvError,
+            r"CartPole-v1 raised ValueError: no light .*in render\(\)",
+        ),
+        ([], ConfigError, r"CartPole-v1 gave list in render\(\), expected a frame"),
+        (None, ConfigError, r"CartPole-v1 gave NoneType in render\(\), expected a frame"),
+    ],
+)
+def test_an_environment_that_draws_no_frame_is_named_with_what_it_drew(
+    drawn: Any, error: type[RloxError], told: str
+) -> None:
+    with pytest.raises(error, match=told):
+        frame_of(Drawn(drawn))
