@@ -27,6 +27,7 @@ from rlox.envs.ids import find_spec
 from rlox.envs.masks import masking
 from rlox.envs.native import NativeVecEnv, native_engine
 from rlox.envs.native_gym import NativeGymEnv
+from rlox.envs.simulators import log_mujoco_warnings
 from rlox.envs.spaces import ObservationCodec
 from rlox.envs.stages import LocalStage, Stage
 from rlox.envs.workers.crew import share
@@ -216,6 +217,8 @@ def factory_of(
         def registered() -> gym.Env[Any, Any]:
             if render_mode == "rgb_array":
                 choose_mujoco_gl(spec.entry_point)
+            if str(spec.entry_point).startswith("gymnasium.envs.mujoco"):
+                log_mujoco_warnings()
             return gym.make(spec, disable_env_checker=True, **options)
 
         return lambda: _call(source, registered)

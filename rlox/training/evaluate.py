@@ -277,7 +277,7 @@ def require_display() -> None:
     known = (*DISPLAYS, "SDL_VIDEODRIVER")
     if sys.platform.startswith("linux") and not any(os.environ.get(name) for name in known):
         raise ConfigError(
-            "there is no display to show episodes on (DISPLAY is not set); write them to a file: video"
+            "there is no display to show episodes on (DISPLAY is not set); write them to a file: video=true"
         )
 
 

@@ -147,7 +147,7 @@ def test_without_a_display_nothing_is_shown_and_it_is_said(
     assert (result.code, result.err) == (
         2,
         "rlox evaluate: there is no display to show episodes on (DISPLAY is not set); write them to a "
-        "file: video\n",
+        "file: video=true\n",
     )
 
 
