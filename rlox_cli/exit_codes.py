@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import signal
 
-from rlox.errors import ConfigError, EnvError, NonFiniteError, StorageError
+from rlox.errors import ConfigError, EnvError, NonFiniteError, ShapeError, StorageError
 
 OK, FAILED, WRONG_USE, NON_FINITE, ENVIRONMENT, STORAGE = 0, 1, 2, 3, 4, 5
 SIGHUP, SIGINT, SIGTERM, SIGUSR1 = SIGNALS = 129, 130, 143, 128 + signal.SIGUSR1
@@ -31,6 +31,7 @@ def exit_code(error: BaseException) -> int:
     """The exit code for an error."""
     table = (
         (ConfigError, WRONG_USE),
+        (ShapeError, WRONG_USE),  # a dataset, or a policy, of another environment
         (NonFiniteError, NON_FINITE),
         (EnvError, ENVIRONMENT),
         (StorageError, STORAGE),
