@@ -23,6 +23,7 @@ from rlox.errors import (
     EnvError,
     MissingExtraError,
     NonFiniteError,
+    ShapeError,
     StorageError,
 )
 from rlox.runs import progress
@@ -195,6 +196,7 @@ def test_a_named_run_folder_is_used_and_not_overwritten(cli: Cli, tmp_path: Path
     ("error", "code"),
     [
         (ConfigError(""), 2),
+        (ShapeError(""), 2),
         (MissingExtraError(""), 2),
         (NonFiniteError(""), 3),
         (EnvError(""), 4),
