@@ -85,8 +85,11 @@ def _parts(
     made = compose(env, encoding, choice)
     native = isinstance(made.policy, OnDemand)
     memory.arrays = native
-    obs_normalizer = observation_normalizer(env.observations) if env_config.normalize_obs else None
-    scales = (env.n_envs, algo.gamma, algo.n_step)
+    rule = env_config.normalize_rule
+    obs_normalizer = (
+        observation_normalizer(env.observations, rule) if env_config.normalize_obs else None
+    )
+    scales = (env.n_envs, algo.gamma, algo.n_step, rule)
     rewards = RewardNormalizer(*scales) if env_config.normalize_reward else None
     cadence = Cadence(algo.learning_starts, algo.train_freq, algo.gradient_steps_between)
     given = (obs_normalizer, rewards, made.actions)

@@ -19,6 +19,7 @@ IDLE: dict[str, Any] = {
     "workers": "sync",
     "normalize_obs": False,
     "normalize_reward": False,
+    "normalize_rule": "sb3",
     "reward_wrappers": (),
     "reward_scale": 1.0,
     "reward_clip": None,

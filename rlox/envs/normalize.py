@@ -1,8 +1,15 @@
 """Running standardisation of observations and rewards, part of the run's state.
 
 Moments follow Chan et al. 1983 (parallel merge), one merge per environment step; observations are
-`clip((x - mean) / sqrt(var + eps), -10, 10)`; rewards are divided by the standard deviation of the
-discounted return, without subtracting a mean, and the accumulator restarts at an episode's end.
+`clip((x - mean) / deviation, -10, 10)`; rewards are divided by the deviation of the discounted return,
+without subtracting a mean, and the accumulator restarts at an episode's end. `env.normalize_rule` says what
+the moments begin with and what the deviation is of a number that hardly varies:
+
+- `relative`: with the first rows. A number whose standard deviation is below `2**-23` of its mean, the
+  precision of float32, is a constant and has the deviation 1. So `a x + b` is standardised as `x` is.
+- `sb3`: Stable-Baselines3's, with the mean 0 and the variance 1 that weigh `1e-4` rows; the deviation is
+  `sqrt(var + 1e-8)`. Numbers that vary by less than 1e-4 stay near 0.
+
 A policy that learned from a dataset has the dataset's moments, which do not run and clip nothing; where it
 goes on in an environment they run and clip nothing still.
 """
@@ -21,6 +28,8 @@ from rlox.errors import ConfigError
 __all__ = [
     "CLIP",
     "EPSILON",
+    "RELATIVE",
+    "SB3",
     "FixedNormalizer",
     "Normalizer",
     "ObservationNormalizer",
@@ -30,8 +39,10 @@ __all__ = [
     "observation_normalizer",
 ]
 
+RELATIVE, SB3 = "relative", "sb3"
 CLIP = 10.0
-EPSILON = 1e-8
+EPSILON = 1e-8  # of `sb3`
+PRECISION = 2.0**-23  # of float32, relative
 LEAST_STD = 1e-6  # as `OfflineDatasetBuffer` has it
 
 
@@ -45,16 +56,28 @@ class Normalizer(Protocol):
 class RunningMoments:
     """Mean and population variance of everything seen, per dimension, in float64.
 
-    Not `rlox.RunningStatsVec`, which merges 8 rows in 3 us (this one: 17) but starts from nothing and
-    counts in whole numbers: the prior, as Stable-Baselines3 has it, moves the first mean by 3e-5 and
-    is part of saved runs, which would not go on with the numbers they had.
+    Not `rlox.RunningStatsVec`, which merges 8 rows in 3 us (this one: 17) but has no prior, which is part of
+    saved runs and of Stable-Baselines3's rule.
+
+    Parameters
+    ----------
+    shape : of a row
+    rule : `"relative"` or `"sb3"`
     """
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        # The tiny prior count keeps the first merge finite, as in Stable-Baselines3.
-        self.count = 1e-4
+    def __init__(self, shape: tuple[int, ...], rule: str = SB3) -> None:
+        self.rule = rule
+        self.count = 1e-4 if rule == SB3 else 0.0
         self.mean = np.zeros(shape, np.float64)
         self.var = np.ones(shape, np.float64)
+
+    @property
+    def deviation(self) -> NDArray[np.float64]:
+        """What numbers are divided by, of a row's shape."""
+        if self.rule == SB3:
+            return np.sqrt(self.var + EPSILON)
+        varies = self.var > np.square(PRECISION * self.mean)
+        return np.sqrt(np.where(varies, self.var, 1.0))
 
     def update(self, batch: NDArray[Any]) -> None:
         """Merge a batch `[n, *shape]`."""
@@ -70,11 +93,13 @@ class RunningMoments:
         self.count = total
 
     def state(self) -> dict[str, Any]:
-        """Count, mean and variance."""
-        return {"count": self.count, "mean": self.mean.copy(), "var": self.var.copy()}
+        """Count, mean and variance, and the rule unless it is that of states that have none."""
+        rule = {} if self.rule == SB3 else {"rule": self.rule}
+        return {"count": self.count, "mean": self.mean.copy(), "var": self.var.copy()} | rule
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state()`."""
+        """Continue from `state()`, by its rule: what was learned with these numbers goes on with them."""
+        self.rule = str(state.get("rule", SB3))
         self.count = float(state["count"])
         self.mean = np.array(state["mean"], np.float64).reshape(self.mean.shape)
         self.var = np.array(state["var"], np.float64).reshape(self.var.shape)
@@ -83,8 +108,8 @@ class RunningMoments:
 class ObservationNormalizer:
     """Standardises observation rows in place."""
 
-    def __init__(self, dim: int) -> None:
-        self.moments = RunningMoments((dim,))
+    def __init__(self, dim: int, rule: str = SB3) -> None:
+        self.moments = RunningMoments((dim,), rule)
         self.clips = True  # not of a policy that learned from a dataset, which saw them whole
 
     def learn(self, obs: NDArray[np.float32]) -> None:
@@ -93,7 +118,7 @@ class ObservationNormalizer:
 
     def apply(self, obs: NDArray[np.float32]) -> None:
         """Standardise rows `[n, dim]` in place with the present moments."""
-        scaled = (obs - self.moments.mean) / np.sqrt(self.moments.var + EPSILON)
+        scaled = (obs - self.moments.mean) / self.moments.deviation
         if self.clips:
             np.clip(scaled, -CLIP, CLIP, out=scaled)
         obs[:] = scaled
@@ -111,8 +136,8 @@ class ObservationNormalizer:
 class PartialNormalizer(ObservationNormalizer):
     """Standardises the numbers of a row; images, and a mask of actions behind them, stay as they are."""
 
-    def __init__(self, codec: ObservationCodec) -> None:
-        super().__init__(codec.numbers)
+    def __init__(self, codec: ObservationCodec, rule: str = SB3) -> None:
+        super().__init__(codec.numbers, rule)
         self._numbers_of = codec.numbers_of
 
     def learn(self, obs: NDArray[Any]) -> None:
@@ -124,7 +149,7 @@ class PartialNormalizer(ObservationNormalizer):
         super().apply(self._numbers_of(obs))
 
 
-def observation_normalizer(codec: ObservationCodec) -> ObservationNormalizer:
+def observation_normalizer(codec: ObservationCodec, rule: str = SB3) -> ObservationNormalizer:
     """One for the rows of `codec`, at its start; `ConfigError` where there are images and no numbers."""
     if not codec.numbers:
         raise ConfigError(
@@ -132,7 +157,7 @@ def observation_normalizer(codec: ObservationCodec) -> ObservationNormalizer:
             "networks divide by what their space allows; leave env.normalize_obs out"
         )
     whole = codec.numbers == codec.dim
-    return ObservationNormalizer(codec.dim) if whole else PartialNormalizer(codec)
+    return ObservationNormalizer(codec.dim, rule) if whole else PartialNormalizer(codec, rule)
 
 
 class FixedNormalizer:
@@ -183,11 +208,11 @@ class RewardNormalizer:
     Stored ones are drawn as sums over `n_step` steps, discounted.
     """
 
-    def __init__(self, n_envs: int, gamma: float, n_step: int = 1) -> None:
+    def __init__(self, n_envs: int, gamma: float, n_step: int = 1, rule: str = SB3) -> None:
         self.gamma = gamma
         self.most = CLIP * sum(gamma**k for k in range(n_step))  # of rewards that are clipped each
         self.returns = np.zeros(n_envs, np.float64)
-        self.moments = RunningMoments(())
+        self.moments = RunningMoments((), rule)
 
     def scale(
         self,
@@ -203,13 +228,13 @@ class RewardNormalizer:
         told = self.returns if lost is None or not len(lost) else np.delete(self.returns, lost)
         if len(told):
             self.moments.update(told)
-        scaled = np.clip(rewards / np.sqrt(self.moments.var + EPSILON), -CLIP, CLIP)
+        scaled = np.clip(rewards / self.moments.deviation, -CLIP, CLIP)
         self.returns[ended] = 0.0
         return scaled
 
     def apply(self, rewards: NDArray[np.float32]) -> None:
         """Scale raw sums in place with the present moments, which stay as they are."""
-        np.clip(rewards / np.sqrt(self.moments.var + EPSILON), -self.most, self.most, out=rewards)
+        np.clip(rewards / self.moments.deviation, -self.most, self.most, out=rewards)
 
     def state(self) -> dict[str, Any]:
         """The moments and the running returns."""

@@ -16,8 +16,6 @@ from rlox.envs.action_parts import Choices, Numbers
 from rlox.envs.actions import ActionCodec, UnitCodec
 from rlox.envs.normalize import (
     CLIP,
-    EPSILON,
-    LEAST_STD,
     FixedNormalizer,
     Normalizer,
     ObservationNormalizer,
@@ -173,12 +171,12 @@ def _moments(normalizer: Normalizer | None) -> Moments | None:
     if type(normalizer) is ObservationNormalizer:
         moments = normalizer.moments
         clip = CLIP if normalizer.clips else None
-        return Moments(moments.mean, np.sqrt(moments.var + EPSILON), clip)
+        return Moments(moments.mean, moments.deviation, clip)
     if type(normalizer) is FixedNormalizer:
         if normalizer.moments is None:
             return None
-        mean, std = normalizer.moments
-        return Moments(mean, np.where(std < LEAST_STD, 1.0, std), None)
+        mean, _ = normalizer.moments
+        return Moments(mean, normalizer.scale, None)
     raise refused(f"a {type(normalizer).__name__}")
 
 

@@ -15,7 +15,7 @@ from rlox.configs.offline import IDLE, OfflineAlgorithmConfig, worded
 from rlox.configs.offline_critics import OfflineCriticsConfig
 from rlox.configs.text import is_text
 from rlox.envs.actions import UnitCodec
-from rlox.envs.normalize import EPSILON, FixedNormalizer, ObservationNormalizer
+from rlox.envs.normalize import RELATIVE, FixedNormalizer, ObservationNormalizer
 from rlox.errors import CheckpointError, ConfigError
 from rlox.runs.checkpoint import Checkpoint, read_checkpoint, resolve_checkpoint
 from rlox.sources.replay import ReplaySource
@@ -182,5 +182,11 @@ def _going_on(fixed: FixedNormalizer, drawn: int) -> dict[str, Any]:
     """
     assert fixed.moments is not None
     mean, _ = fixed.moments
-    var = np.square(fixed.scale) - EPSILON
-    return {"count": max(1, drawn), "mean": mean, "var": var, "clips": False}
+    var = np.square(fixed.scale)
+    return {
+        "count": max(1, drawn),
+        "mean": mean,
+        "var": var,
+        "rule": RELATIVE,
+        "clips": False,
+    }

@@ -75,12 +75,17 @@ class Collector:
         self._device = device if device == "cpu" else _device(device)
         self.rollouts = 0
         self.env_steps = 0
+        rule = self.config.normalize_rule
         with building(self.env, source) if env is None else nullcontext():
             self.obs_normalizer = (
-                observation_normalizer(self.env.observations) if self.config.normalize_obs else None
+                observation_normalizer(self.env.observations, rule)
+                if self.config.normalize_obs
+                else None
             )
         self.reward_normalizer = (
-            RewardNormalizer(self.n_envs, gamma) if self.config.normalize_reward else None
+            RewardNormalizer(self.n_envs, gamma, rule=rule)
+            if self.config.normalize_reward
+            else None
         )
         self.tracker = EpisodeTracker(self.n_envs)
         self.progress = Progress()

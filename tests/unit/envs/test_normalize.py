@@ -1,4 +1,4 @@
-"""Running standardisation: moments are those of all data, scaling is Stable-Baselines3's."""
+"""Running standardisation: moments are of all data; scaling knows no units, or is Stable-Baselines3's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,13 @@ from numpy.typing import NDArray
 from rlox.algorithms import PPO
 from rlox.collectors import RolloutCollector
 from rlox.configs import EnvConfig
-from rlox.envs.normalize import ObservationNormalizer, RewardNormalizer, RunningMoments
+from rlox.envs.normalize import (
+    RELATIVE,
+    SB3,
+    ObservationNormalizer,
+    RewardNormalizer,
+    RunningMoments,
+)
 
 BOTH = EnvConfig(normalize_obs=True, normalize_reward=True)
 
@@ -28,10 +34,14 @@ def zero_value(obs: torch.Tensor) -> torch.Tensor:
 def test_moments_of_many_merges_are_those_of_all_the_data() -> None:
     rng = np.random.default_rng(0)
     data = rng.normal(50.0, [0.1, 3.0, 100.0], (3000, 3))
-    moments = RunningMoments((3,))
+    moments, prior_less = RunningMoments((3,), SB3), RunningMoments((3,), RELATIVE)
     for part in np.split(data, np.sort(rng.choice(np.arange(1, 3000), 99, replace=False))):
         moments.update(part)
-    # the prior weighs 1e-4 of a row: mean 0, variance 1
+        prior_less.update(part)
+    assert prior_less.count == 3000
+    assert prior_less.mean == pytest.approx(data.mean(0), rel=1e-12)
+    assert prior_less.var == pytest.approx(data.var(0), rel=1e-9)
+    # the prior of Stable-Baselines3 weighs 1e-4 of a row: mean 0, variance 1
     weight = 3000 / (3000 + 1e-4)
     assert moments.count == pytest.approx(3000 + 1e-4)
     assert moments.mean == pytest.approx(data.mean(0) * weight, rel=1e-12)
@@ -41,11 +51,12 @@ def test_moments_of_many_merges_are_those_of_all_the_data() -> None:
 
 @pytest.mark.parametrize("shape", [(1,), (3,), (8,), (1, 1), (8, 4), (64, 17), (300, 5)])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("rule", [RELATIVE, SB3])
 def test_a_merge_is_made_of_numpys_mean_and_variance_bit_for_bit(
-    shape: tuple[int, ...], dtype: type
+    shape: tuple[int, ...], dtype: type, rule: str
 ) -> None:
     rng = np.random.default_rng(sum(shape))
-    ours, theirs = RunningMoments(shape[1:]), RunningMoments(shape[1:])
+    ours, theirs = RunningMoments(shape[1:], rule), RunningMoments(shape[1:], rule)
     for _ in range(20):
         batch = rng.normal(30.0, 5.0, shape).astype(dtype)
         ours.update(batch)
@@ -77,6 +88,93 @@ def test_observations_are_clipped_at_ten_deviations() -> None:
     normalizer.apply(rows)
     assert rows[:2, 0].tolist() == [10.0, -10.0]
     assert float(rows[2, 0]) == pytest.approx(0.5, abs=1e-4)
+
+
+def standardised(rows: NDArray[np.float32], rule: str) -> NDArray[np.float32]:
+    """`rows` as a policy would see them that met them eight at a time."""
+    normalizer, seen = ObservationNormalizer(rows.shape[1], rule), rows.copy()
+    for part in np.split(seen, len(seen) // 8):
+        normalizer.learn(part)
+        normalizer.apply(part)
+    return seen
+
+
+@pytest.mark.parametrize("exponent", [-60, -40, -20, 20, 60])
+def test_observations_in_another_unit_are_standardised_to_the_same_bits(exponent: int) -> None:
+    rows = np.random.default_rng(2).normal([0.0, 5.0, -300.0], 1.0, (64, 3)).astype(np.float32)
+    unit = np.float32(2.0**exponent)
+    assert np.array_equal(standardised(rows * unit, RELATIVE), standardised(rows, RELATIVE))
+
+
+@pytest.mark.parametrize(
+    ("offset", "unit"),
+    [
+        pytest.param(48.137, 5e-4, id="latitude"),
+        pytest.param(0.0, 1e-6, id="microamperes"),
+        pytest.param(0.0, 1e-12, id="picoamperes"),
+        pytest.param(1e6, 1.0, id="far-from-0"),
+    ],
+)
+def test_a_number_that_varies_little_is_standardised_by_what_it_varies(
+    offset: float, unit: float
+) -> None:
+    bits = np.random.default_rng(3).integers(0, 2, (8000, 1))
+    rows = (offset + unit * bits).astype(np.float32)
+    last, plain = standardised(rows, RELATIVE)[-8:], standardised(bits.astype(np.float32), RELATIVE)
+    assert last == pytest.approx(plain[-8:], abs=0.02)
+    with_prior = standardised(rows, SB3)[-8:]
+    assert np.ptp(with_prior) < 0.4, "Stable-Baselines3's prior hides it"
+
+
+@pytest.mark.parametrize("constant", [0.0, 0.1, -48.137, 1e-12, 3e7])
+def test_constants_are_centred_and_not_divided_until_two_rows_differ(constant: float) -> None:
+    normalizer = ObservationNormalizer(1, RELATIVE)
+    row = np.full((1, 1), constant, np.float32)
+    for n in (1, 3, 7, 1000):
+        normalizer.learn(row.repeat(n, 0))
+        seen = row.copy()
+        normalizer.apply(seen)
+        assert seen == pytest.approx(0.0, abs=1e-6 * abs(constant))
+        assert normalizer.moments.deviation == 1.0
+    normalizer.learn(row + np.float32(1.0 + abs(constant)))
+    assert normalizer.moments.deviation == np.sqrt(normalizer.moments.var) != 1.0
+
+
+def test_rounding_in_the_last_digit_of_float32_counts_as_constant() -> None:
+    rows = np.float32(0.5) + np.float32(2**-24) * np.arange(2, dtype=np.float32)[:, None]
+    assert len(np.unique(rows)) == 2
+    assert np.abs(standardised(rows.repeat(8, 0), RELATIVE)).max() < 1e-6
+
+
+@pytest.mark.parametrize("unit", [2.0**-30, 2.0**30])
+def test_rewards_in_another_unit_are_scaled_to_the_same_bits(unit: float) -> None:
+    rng = np.random.default_rng(4)
+    plain, other = (RewardNormalizer(2, gamma=0.9, rule=RELATIVE) for _ in range(2))
+    for rewards in rng.normal(1.0, 2.0, (200, 2)):
+        ended = rng.random(2) < 0.1
+        scaled = plain.scale(rewards, ended)
+        assert np.array_equal(other.scale(rewards * unit, ended), scaled)
+        drawn = rewards.astype(np.float32), (rewards * unit).astype(np.float32)
+        for normalizer, rows in zip((plain, other), drawn, strict=True):
+            normalizer.apply(rows)
+        assert np.array_equal(*drawn)
+
+
+def test_a_normalizer_goes_on_by_the_rule_of_its_state_and_old_states_have_stable_baselines3s() -> (
+    None
+):
+    rows = np.random.default_rng(5).normal(3.0, 1e-5, (40, 1)).astype(np.float32)
+    for rule in (RELATIVE, SB3):
+        first = ObservationNormalizer(1, rule)
+        first.learn(rows)
+        other = ObservationNormalizer(1, SB3 if rule == RELATIVE else RELATIVE)
+        other.restore(first.state())
+        assert ("rule" in first.state()) == (rule == RELATIVE)
+        seen, again = rows.copy(), rows.copy()
+        first.apply(seen)
+        other.apply(again)
+        assert np.array_equal(seen, again)
+        assert (np.std(seen) > 0.9) == (rule == RELATIVE)
 
 
 def test_moments_of_a_dataset_go_on_without_a_clip_which_is_part_of_the_state() -> None:
