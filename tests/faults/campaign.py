@@ -44,12 +44,12 @@ LARGE = (
 # phase: the run, how often it comes to the phase, and within how many seconds after that the signal is sent
 PHASES: Mapping[str, tuple[tuple[str, ...], int, float]] = {
     "start": (SMALL, 1, 2.5),
-    "compose": (SMALL, 1, 2.5),
-    "collect": (SMALL, 12, 0.02),
-    "update": (LARGE, 2, 4.0),
-    "evaluate": (SMALL, 3, 0.02),
-    "save": (SMALL, 7, 0.02),
-    "exit": (SMALL, 1, 1.0),
+    "composing": (SMALL, 1, 2.5),
+    "collecting": (SMALL, 12, 0.02),
+    "updating": (LARGE, 2, 4.0),
+    "evaluating": (SMALL, 3, 0.02),
+    "saving": (SMALL, 7, 0.02),
+    "finishing": (SMALL, 1, 1.0),
 }
 
 

@@ -18,21 +18,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from faults.command import wrap
+from faults.command import PLACES, wrap
 
-# phase: the module, and what in it is the phase from its call to its return
-PLACES = {
-    "compose": ("rlox_cli.validate", "run_config"),
-    "build": ("rlox.build", "build"),
-    "collect": ("rlox.collectors", "RolloutCollector.collect"),
-    "update": ("rlox.algorithms.torch_ppo", "PPOLearner.update"),
-    "evaluate": ("rlox.training.evaluate", "Evaluator.__call__"),
-    "save": ("rlox.runs.checkpoint_store", "CheckpointStore.save"),
-    "exit": ("rlox_cli.summary", "result"),
-}
-LIGHT = (
-    "compose",
-)  # what imports no torch: where this is awaited, its import comes after it as it does
+# What imports no torch: where this is awaited, the import of torch comes after it as it does in a run.
+LIGHT = ("composing",)
 
 
 class Watch:
@@ -63,7 +52,7 @@ class Watch:
                 return real(*args, **kwargs)
             finally:
                 self._count()
-                if phase == "exit":
+                if phase == "finishing":
                     self._at[:-1] = []
                 else:
                     self._at.pop()
@@ -100,9 +89,9 @@ def _watch(phase: str, count: int) -> None:
         return found
 
     Signals.__enter__ = entered  # type: ignore[method-assign]
-    for name, place in PLACES.items():
+    for name, (call, _) in PLACES.items():
         if phase not in LIGHT or name in LIGHT:
-            wrap(place, partial(watch.within, name))
+            wrap(call, partial(watch.within, name))
 
 
 def _told(watch: Watch, handle: Callable[..., Any], *args: Any) -> None:

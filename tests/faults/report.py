@@ -6,12 +6,12 @@ import fcntl
 import json
 import os
 import platform
-import subprocess
 from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from helpers.checkout import git
 from helpers.selection import FULL
 
 from rlox_cli.provenance import cpu_model
@@ -41,13 +41,8 @@ def commit(root: Path) -> dict[str, Any]:
     The reports are left out: what is counted first would mark all that follows.
     """
     rest = ("--", ".", f":!{REPORT.parent.relative_to(REPORT.parents[2])}")
-    changes = _git(root, "status", "--porcelain", "--untracked-files=no", *rest)
-    return {"id": _git(root, "rev-parse", "HEAD"), "changed": changes != ""}
-
-
-def _git(root: Path, *arguments: str) -> str:
-    line = ["git", "-C", str(root), *arguments]
-    return subprocess.run(line, capture_output=True, text=True, check=True).stdout.strip()
+    changes = git(root, "status", "--porcelain", "--untracked-files=no", *rest)
+    return {"id": git(root, "rev-parse", "HEAD"), "changed": changes != ""}
 
 
 def add(path: Path, name: str, entry: dict[str, Any]) -> None:

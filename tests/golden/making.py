@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from helpers import pinned
+from helpers.checkout import git
 
 import golden.files as golden
 from golden.files import HERE, changes, entry, in_words, read, write
@@ -127,8 +128,8 @@ def install(place: Path) -> list[str]:
 def record(index: dict[str, Any], said: Mapping[str, Any]) -> str:
     """The key in `index["made"]` of what a package of a checkout makes here and now, which is added."""
     checkout = Path(said["rlox"]).parent
-    sha = _git(checkout, "rev-parse", "--short=8", "HEAD").strip()
-    changed = bool(_git(checkout, "status", "--porcelain", "--", *PRODUCT).strip())
+    sha = git(checkout, "rev-parse", "--short=8", "HEAD")
+    changed = bool(git(checkout, "status", "--porcelain", "--", *PRODUCT))
     about = {
         "commit": sha + (" and what was not committed" if changed else ""),
         "date": datetime.now(UTC).date().isoformat(),
@@ -138,8 +139,3 @@ def record(index: dict[str, Any], said: Mapping[str, Any]) -> str:
     while index["made"].setdefault(key, about) != about:  # on another CPU, say
         key += "'"
     return key
-
-
-def _git(checkout: Path, *arguments: str) -> str:
-    line = ["git", "-C", str(checkout), *arguments]
-    return subprocess.run(line, stdout=subprocess.PIPE, text=True, check=True).stdout
