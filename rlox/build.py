@@ -15,6 +15,7 @@ from rlox.importing import made
 from rlox.loggers import check_loggers
 from rlox.runs.algorithm import Algorithm
 from rlox.runs.checkpoint import Checkpoint, pass_over, whole_checkpoints
+from rlox.training.device import saved_device
 
 __all__ = ["build", "resume"]
 
@@ -37,7 +38,8 @@ def build(
 
         objects = TextGiven().remade(saved)
     kind = ALGORITHMS[config.algo.name]
-    return kind.of(config, None, objects, callbacks=callbacks, backend=backend)
+    device = None if saved is None else saved_device(saved.state)
+    return kind.of(config, None, objects, callbacks=callbacks, backend=backend, device=device)
 
 
 def resume(run: Path, config: RunConfig) -> tuple[Algorithm, Checkpoint | None]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -91,15 +92,27 @@ class Watchers:
             told = {"algo": algo, "step": step}
             # infos that it may write into: logs and other callbacks have their own
             new = [episode._replace(info=copied(episode.info)) for episode in episodes]
-            callback.on_rollout_end(**told, metrics=dict(metrics), episodes=tuple(new))
+            with _named(callback):
+                callback.on_rollout_end(**told, metrics=dict(metrics), episodes=tuple(new))
             since = self._since.pop(i, []) + new
             if not updates:
                 self._since[i] = since
                 continue
-            answer = callback.on_step(**told, metrics=dict(metrics), episodes=tuple(since))
+            with _named(callback):
+                answer = callback.on_step(**told, metrics=dict(metrics), episodes=tuple(since))
             if answer is not None and not answer:  # NumPy's and torch's false are not False
                 goes_on = False
         return goes_on
+
+
+@contextmanager
+def _named(callback: Callback) -> Iterator[None]:
+    """What a callback raises in the block says whose it is."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"raised by the callback {type(callback).__name__}")
+        raise
 
 
 def as_callbacks(given: Callback | Iterable[Callback] | None) -> tuple[Callback, ...]:
@@ -108,14 +121,14 @@ def as_callbacks(given: Callback | Iterable[Callback] | None) -> tuple[Callback,
         return ()
     several = tuple(given) if isinstance(given, Iterable) else (given,)
     for callback in several:
-        if missing := [name for name in _CALLED if not callable(getattr(callback, name, None))]:
-            raise ConfigError(
-                f"callbacks={callback!r} lacks {', '.join(missing)}; derive it from "
-                "rlox.callbacks.Callback, and give an object, not its class"
-            )
         if isinstance(callback, type):
             raise ConfigError(
                 f"callbacks={callback.__name__}: a class; make one: {callback.__name__}()"
+            )
+        if missing := [name for name in _CALLED if not callable(getattr(callback, name, None))]:
+            raise ConfigError(
+                f"callbacks: a {type(callback).__name__} lacks {', '.join(missing)}; derive it from "
+                "rlox.callbacks.Callback"
             )
     return several
 

@@ -15,14 +15,13 @@ _OF_EXTRA = re.compile(r"""^(?P<asked>[^;]+?)\s*;\s*extra\s*==\s*['"](?P<extra>[
 def install(extra: str) -> str:
     """`pip install 'ale-py>=0.11'`: the line that installs what an extra of rlox needs.
 
-    Where rlox was not installed, only put on the path, it is that of its checkout.
+    A name that is no extra is a package of a plugin. Where rlox was not installed, only put on the path, it is
+    the line of its checkout.
     """
     try:
         texts = importlib.metadata.requires(DISTRIBUTION) or []
     except importlib.metadata.PackageNotFoundError:
-        texts = []
+        return f"pip install '.[{extra}]' in a checkout of rlox"
     found = [match for text in texts if (match := _OF_EXTRA.match(text))]
     asked = [match["asked"] for match in found if match["extra"] == extra]
-    if not asked:
-        return f"pip install '.[{extra}]' in a checkout of rlox"
-    return f"pip install {' '.join(repr(each) for each in asked)}"
+    return f"pip install {' '.join(repr(each) for each in asked or [extra])}"

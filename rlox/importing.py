@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -70,9 +71,14 @@ def load(spec: Code, key: str) -> Any:
     found = vars(import_module(f"{key}={name}", module))
     if attribute not in found:
         raise UnknownNameError(
-            f"{key}={name}: module '{module}' has no {attribute}{nearest(attribute, found)}"
+            f"{key}={name}: module '{module}' has no {attribute}{nearest(attribute, _made_by(found))}"
         )
     return found[attribute]
+
+
+def _made_by(found: Mapping[str, Any]) -> list[str]:
+    """The names in a module that make something: classes and functions, none of them hidden."""
+    return [name for name, value in found.items() if callable(value) and not name.startswith("_")]
 
 
 def made(spec: Code, key: str, *given: Any) -> Any:

@@ -7,12 +7,13 @@ step of the environments, and goes on from its last checkpoint when it is resume
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 __all__ = ["Abandoned", "Patience", "check"]
 
 MOMENT = 2.0  # seconds
+SIGN_SECONDS = 2.0  # between signs of life
 
 
 class Abandoned(BaseException):
@@ -20,10 +21,14 @@ class Abandoned(BaseException):
 
 
 class Patience:
-    """How long work that was asked to stop may still go on."""
+    """How long work that was asked to stop may still go on.
 
-    def __init__(self) -> None:
+    `sign` is called every few seconds of it, from the thread that works.
+    """
+
+    def __init__(self, sign: Callable[[], None] | None = None) -> None:
         self._asked: float | None = None
+        self._sign, self._signed = sign, time.monotonic()
 
     def ask(self) -> None:
         """From now on a moment is left; safe to call from a signal handler."""
@@ -32,6 +37,16 @@ class Patience:
     def over(self) -> bool:
         """Whether the moment has passed."""
         return self._asked is not None and time.monotonic() - self._asked > MOMENT
+
+    def sign(self) -> None:
+        """Show that work goes on, if that is due."""
+        if self._sign is not None and time.monotonic() - self._signed >= SIGN_SECONDS:
+            self._sign()
+            self.signed()
+
+    def signed(self) -> None:
+        """Something else has just shown that work goes on."""
+        self._signed = time.monotonic()
 
     @contextmanager
     def kept(self) -> Iterator[None]:
@@ -52,5 +67,8 @@ def check() -> None:
 
     Called between minibatches and between steps of the environments, and by long calls of `rlox._core`.
     """
-    if _present is not None and _present.over():
+    if _present is None:
+        return
+    if _present.over():
         raise Abandoned
+    _present.sign()

@@ -12,6 +12,7 @@ from rlox.algorithms import A2C, DDPG, DQN, PPO, SAC, TD3, RecurrentPPO
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.envs.make import EnvSource
 from rlox.errors import ConfigError
+from rlox.runs.habits import Habits
 
 __all__ = [
     "A2CTrainer",
@@ -24,7 +25,7 @@ __all__ = [
 ]
 
 
-class Trainer:
+class Trainer(Habits):
     """An algorithm by its environment: `PPOTrainer(env="CartPole-v1", seed=42).train(50_000)`.
 
     `config` and further keywords are arguments of the algorithm's class: the fields of its
@@ -33,6 +34,7 @@ class Trainer:
 
     facade: ClassVar[Any]
     example: ClassVar[str] = "CartPole-v1"
+    _whose: ClassVar[str] = " (of .algo)"
 
     def __init__(
         self,
@@ -54,10 +56,6 @@ class Trainer:
         """Train to `total_timesteps` environment steps; the final metrics with `mean_reward`."""
         metrics: dict[str, float] = self.algo.train(total_timesteps, progress)
         return metrics
-
-    def learn(self, total_timesteps: int, progress: bool = False) -> dict[str, float]:
-        """`train`, by the name that Stable-Baselines3 has for it."""
-        return self.train(total_timesteps, progress)
 
     def predict(self, obs: Any, deterministic: bool = True, action_masks: Any = None) -> Any:
         """The policy's action for an observation or a batch, as the algorithm's `predict`."""

@@ -13,19 +13,11 @@ from rlox.configs import RunConfig, leaves, make_run, plain
 from rlox.configs.on_policy import OnPolicyConfig
 from rlox.errors import ConfigError
 from rlox_cli import messages
+from rlox_cli.frozen import FREE, FREE_TEXT
 from rlox_cli.help import value_text
 from rlox_cli.run_schema import RUN
 from rlox_cli.schema import is_open
 
-# What a run may change without becoming another one; the rest is frozen in its config.yaml.
-FREE = (
-    "total_steps", "eval", "checkpoint", "log", "stop", "run", "device", "torch_threads", "threads",
-    "algo.backend", "buffer.path", "buffer.memory", "dataset", "eval_dataset", "model", "tokenizer",
-)  # fmt: skip
-FREE_TEXT = (
-    "total_steps, eval.*, checkpoint.*, log.*, stop.*, run.*, device, torch_threads, threads, algo.backend "
-    "and buffer.path, buffer.memory, dataset, model and tokenizer (the same ones), eval_dataset"
-)
 NUMERIC = ("device", "torch_threads", "algo.backend")
 UNSET = "unset"
 

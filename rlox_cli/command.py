@@ -28,6 +28,7 @@ class Alias:
     name: str
     summary: str
     spell: Callable[[list[str]], list[str]]  # the command's own arguments; else ConfigError
+    takes: str  # arguments without a key, in its usage
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,12 @@ class Call:
     signals: Signals
     full_trace: bool = False  # HYDRA_FULL_ERROR=1
     voice: Voice = field(default_factory=Voice)  # how its jobs say how they are doing
+    alias: str = ""  # the name that was typed, where it is not the command's own
+
+    @property
+    def name(self) -> str:
+        """The command as it was typed, for messages."""
+        return self.alias or self.command.name
 
     @property
     def line(self) -> list[str]:

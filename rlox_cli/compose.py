@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,6 +93,8 @@ def run_sweep(call: Call, args: list[str], task: SweepTask) -> int:
             more = [f"hydra.sweep.dir={nowhere}"] if plan.dry else []
             more += grid.sweeper() if plan.jobs is not None else []
             more = [*line.overrides, *more]
+            with _writable_folders():
+                plan.begin(Path(nowhere) if plan.dry else plan.folder)
             try:
                 if line.needs_hydra_main:
                     _hydra_main(line, more, task)
@@ -150,6 +152,7 @@ class Line:
         elsewhere.register()
         sweeper.register()
         folders = conf_folders(parsed.config_dir)
+        _require_primary(parsed.config_name, folders)
         VariantSource.in_force = tuple(folders)
         RloxSearchPath.given = parsed.config_dir
         given: list[str] = parsed.overrides
@@ -187,14 +190,27 @@ class Line:
             ) from error
         except (HydraException, OmegaConfBaseException, YAMLError, ValueError) as error:
             schema = self.command.schema
-            names = schema.names(schema.chosen(self.parsed.overrides, self.folders))
+            parts = schema.chosen(self.parsed.overrides, self.folders)
+            names = schema.names(parts)
             raise messages.from_hydra(
                 error,
                 names,
                 lambda group: group_options(group, self.folders),
                 schema.owners,
                 "rlox sweep …" if self.command.sweeps else f"rlox {self.command.name} … once for",
+                {key.name for key in schema.keys(parts) if isinstance(key.default, tuple)}
+                | {group.name for group in schema.groups if group.many},
             ) from error
+
+
+def _require_primary(name: str | None, folders: Sequence[Path]) -> None:
+    """`ConfigError` for a primary configuration (`--config-name`) that no folder has."""
+    file = f"{(name or '').removesuffix('.yaml')}.yaml"
+    if name is not None and not any((folder / file).is_file() for folder in folders):
+        raise ConfigError(
+            f"--config-name {name}: no folder of configurations has a {file}; leave it out, or name its "
+            "folder: --config-dir FOLDER"
+        )
 
 
 def _require_no_password(override: str) -> None:

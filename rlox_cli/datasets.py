@@ -199,24 +199,32 @@ def _text(folder: Path, dataset: Dataset) -> str:
 def _lines(dataset: Dataset) -> Iterator[str]:
     about, found = dataset.about, described(dataset.columns)
     yield f"  from         {_origin(about)}"
-    yield f"  transitions  {found['transitions']:,} in {found['episodes']:,} episodes" + (
+    episodes = f"{found['episodes']:,} episode{'s' * (found['episodes'] != 1)}"
+    yield f"  transitions  {found['transitions']:,} in {episodes}" + (
         f", and {found['incomplete']:,} of one that does not end" if found["incomplete"] else ""
     )
     yield f"  ends         {found['terminations']:,} terminations, {found['time_limits']:,} time limits"
     if (paid := found["returns"]) is not None:
-        low, high = paid["ci95"]
-        yield (
-            f"  returns      {paid['mean']:.1f} mean (95% CI {low:.1f} to {high:.1f}), "
-            f"{paid['min']:.1f} to {paid['max']:.1f}"
-        )
+        yield f"  returns      {_returns(paid)}"
     if scores := about.get("scores"):
-        yield "  scores       " + ", ".join(f"{name} {score:.1f}" for name, score in scores.items())
+        told = ", ".join(f"{name} {summary.number(score)}" for name, score in scores.items())
+        yield f"  scores       {told}"
     for name in ("obs", "actions"):
         column = dataset.columns[name]
         numbers = int(np.prod(column.shape[1:], dtype=np.int64))
         yield f"  {name:<12} {column.dtype}, {numbers} number{'s' * (numbers != 1)} a row"
     yield f"  digest       {dataset.digest}"
     yield from _histogram(complete_returns(dataset.columns))
+
+
+def _returns(paid: Mapping[str, Any]) -> str:
+    """`12.30 mean (95% CI 11.90 to 12.70), 9.000 to 15.00`; of one episode its return alone."""
+    if paid["ci95"] is None:
+        return summary.number(paid["mean"])
+    mean, low, high, least, most = map(
+        summary.number, (paid["mean"], *paid["ci95"], paid["min"], paid["max"])
+    )
+    return f"{mean} mean (95% CI {low} to {high}), {least} to {most}"
 
 
 def _origin(about: Mapping[str, Any]) -> str:
@@ -241,5 +249,6 @@ def _checked(folder: Path, found: list[Finding]) -> Iterator[str]:
     for finding in found:
         yield f"{finding.severity:<7}  {finding.code}\n         {finding.message}"
     errors = sum(finding.severity == "error" for finding in found)
-    told = f"{errors} errors, {len(found) - errors} warnings" if found else "nothing found"
-    yield f"{folder}: {told}"
+    counts = (errors, "error"), (len(found) - errors, "warning")
+    told = ", ".join(f"{n} {word}{'s' * (n != 1)}" for n, word in counts)
+    yield f"{folder}: {told if found else 'nothing found'}"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 from rlox.configs import DecisionTransformerConfig, RunConfig, leaves, make_run, plain
 from rlox.configs.text import is_text
 from rlox.errors import CheckpointError, ConfigError, NonFiniteError, StorageError
-from rlox.runs.evaluating import Evaluating
+from rlox.runs.evaluating import Evaluating, limited
 from rlox.runs.progress import Snapshot, reporter
 from rlox_cli import summary
 from rlox_cli.commands.evaluate import EvaluateConfig
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
 
 def evaluate_run(config: EvaluateConfig) -> dict[str, Any]:
-    """Play `config.episodes` episodes; write `eval/<checkpoint>.json` and the file of its own.
+    """Play `config.episodes` episodes; write the file of its own.
+
+    `eval/<checkpoint>.json` is written too where the environment is the run's own.
 
     With `config.method` fqe the value is estimated from a dataset.
     """
@@ -71,7 +73,8 @@ def evaluate_run(config: EvaluateConfig) -> dict[str, Any]:
             algorithm.evaluate(1, **ways, video=video)
     data = _document(config, trained, checkpoint, played, video, asked)
     kept = folder / f"{_own_name(config, checkpoint, trained)}.json"
-    for target in (kept, folder / f"{name}.json"):
+    newest = () if _elsewhere(config, trained) else (folder / f"{name}.json",)
+    for target in (kept, *newest):
         write_json(target, data)
     mode = "" if config.deterministic else ", sampled actions"
     mode = mode if config.best_of is None else f", best of {config.best_of}"
@@ -89,21 +92,10 @@ def evaluate_run(config: EvaluateConfig) -> dict[str, Any]:
 
 def _limit(algorithm: Algorithm, config: EvaluateConfig) -> None:
     """Have evaluations keep to what is asked for in place of the run's `eval.n_envs` and `eval.max_steps`."""
-    given = {
-        name: value
-        for name in ("n_envs", "max_steps")
-        if (value := getattr(config, name)) is not None
-    }
     evaluator = algorithm.parts.evaluate
-    if not given or evaluator is None:
-        return
-    from rlox.training.evaluate import Evaluator
-
-    if not isinstance(evaluator, Evaluator):
-        name = next(iter(given))
-        raise ConfigError(f"{name}={given[name]}: {algorithm.name} writes text; leave it out")
-    limited = replace(evaluator, settings=replace(evaluator.settings, **given))
-    algorithm.parts = replace(algorithm.parts, evaluate=limited)
+    if evaluator is not None:
+        play = limited(evaluator, algorithm.name, config.n_envs, config.max_steps)
+        algorithm.parts = replace(algorithm.parts, evaluate=play)
 
 
 def _sign(algorithm: Algorithm, report: Callable[[Snapshot], None], evaluating: float) -> None:
@@ -217,20 +209,24 @@ def _loaded(config: EvaluateConfig, load: Any, checkpoint: Path, again: dict[str
 
 
 def _own_name(config: EvaluateConfig, checkpoint: Path, played: RunConfig) -> str:
-    """One name for each checkpoint, seed, number of episodes and way to play."""
-    own, env = plain(trained_config(Path(config.run)).env), plain(played.env)
+    """One name for each checkpoint, seed, number of episodes, way to play and environment."""
     name = f"{checkpoint.resolve().name}_s{config.seed}_e{config.episodes}"
     name += "" if config.max_steps is None else f"_max-{config.max_steps}"
     name += "" if config.deterministic else "_sampled"
     name += f"-{config.n_envs}" if config.n_envs and not config.deterministic else ""
     name += "" if config.best_of is None else f"_best-of-{config.best_of}"
     name += "" if config.target_return is None else f"_asked-{config.target_return:g}"
-    if env["id"] != own["id"]:
-        name += f"_env-{env['id']}"
+    return slug(name + _elsewhere(config, played))
+
+
+def _elsewhere(config: EvaluateConfig, played: RunConfig) -> str:
+    """What tells the environment that is played from the run's own; empty where it is that."""
+    own, env = plain(trained_config(Path(config.run)).env), plain(played.env)
+    name = f"_env-{env['id']}" if env["id"] != own["id"] else ""
     if env["kwargs"] != own["kwargs"]:
         text = json.dumps(config.env.kwargs, sort_keys=True, default=str)
         name += f"_kwargs-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
-    return slug(name)
+    return name
 
 
 def _trusted(config: EvaluateConfig, run: Path) -> RunConfig:
@@ -248,8 +244,8 @@ def trained_config(run: Path) -> RunConfig:
     path = run / "config.yaml"
     if (run / "manifest.json").is_file():
         raise ConfigError(
-            f"run={run}: a checkpoint; name the run folder it is in, or play it from Python: "
-            "from_checkpoint(path)"
+            f"run={run}: a checkpoint; name the run folder that it is in, and which one: "
+            f"rlox evaluate {shlex.quote(str(run.parent.parent))} checkpoint={run.name}"
         )
     if not path.is_file():
         raise ConfigError(f"run={run}: no run folder there ({path} is missing){nearest_runs(run)}")

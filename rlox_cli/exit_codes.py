@@ -14,8 +14,7 @@ _OF_DISKS = (errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC, errno.EROFS)
 
 MEANINGS = {
     OK: "done",
-    FAILED: "failed; of a sweep: some job failed; of bench: something became slower; "
-    "of check and dataset check: an error was found",
+    FAILED: "failed",
     WRONG_USE: "wrong use: configuration, unknown names, a missing optional package",
     NON_FINITE: "stopped at a non-finite number",
     ENVIRONMENT: "the environment failed",
@@ -25,6 +24,21 @@ MEANINGS = {
     SIGTERM: "SIGTERM",
     SIGUSR1: "SIGUSR1, which schedulers send before the time of a job is over",
 }
+
+
+# What failing is, of commands that fail in ways of their own.
+_FAILED = {
+    "train": "failed; with -m: some job failed",
+    "sweep": "some job failed",
+    "bench": "something became slower",
+    "check": "an error was found",
+    "dataset": "failed; of dataset check: an error was found",
+}
+
+
+def meaning(code: int, command: str) -> str:
+    """What a code says of a command."""
+    return _FAILED.get(command, MEANINGS[code]) if code == FAILED else MEANINGS[code]
 
 
 def exit_code(error: BaseException) -> int:

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from rlox.configs.params import expectation
-from rlox_cli.command import Command
-from rlox_cli.exit_codes import MEANINGS
+from rlox_cli.command import Alias, Command
+from rlox_cli.exit_codes import meaning
 from rlox_cli.options import conf_folders, group_options
 from rlox_cli.schema import Group, Key, Schema, keys_of
 
@@ -31,12 +31,16 @@ COUNTED = {
 }
 
 
-def command_help(command: Command, args: Sequence[str] = ()) -> str:
-    """The help text of one command, with the keys of the options that `args` choose."""
+def command_help(command: Command, args: Sequence[str] = (), alias: Alias | None = None) -> str:
+    """The help text of one command, with the keys of the options that `args` choose.
+
+    That of an `alias` says how it is typed, and before the keys what it does.
+    """
     schema = command.schema
     parts = schema.chosen(args, conf_folders())
-    usage = " ".join(filter(None, ["usage: rlox", command.name, command.takes, "[key=value ...]"]))
-    blocks = [usage, command.notes]
+    name, takes = (alias.name, alias.takes) if alias else (command.name, command.takes)
+    usage = " ".join(filter(None, ["usage: rlox", name, takes, "[key=value ...]"]))
+    blocks = [usage, *([f"{alias.summary}.", command.more] if alias else [command.notes])]
     if schema.groups:
         blocks.append(_groups(schema, {tag for part in parts for tag in part.tags}))
     for group in schema.groups:
@@ -58,7 +62,7 @@ def command_help(command: Command, args: Sequence[str] = ()) -> str:
     for prefix, options in command.beside.items():
         about = BESIDE.get(prefix, "")
         blocks.append(_block(prefix, keys_of(options, f"{prefix}."), about))
-    blocks += [command.more] * bool(command.more)
+    blocks += [command.more] * bool(command.more and not alias)
     several = "  -m                   one run per combination of values\n" * command.sweeps
     return "\n\n".join([*blocks, FLAGS.format(several=several), _codes(command)])
 
@@ -107,7 +111,9 @@ def _groups(schema: Schema, shown: Collection[str]) -> str:
 
 
 def _codes(command: Command) -> str:
-    return "\n".join(["exit codes", *(f"  {code:<4} {MEANINGS[code]}" for code in command.codes)])
+    return "\n".join(
+        ["exit codes", *(f"  {c:<4} {meaning(c, command.name)}" for c in command.codes)]
+    )
 
 
 def _section(key: Key) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from rlox_cli.identity import SHORT, job_folders, job_slug, saved_identity
 from rlox_cli.job_titles import trial_in
 from rlox_cli.options import conf_folders, file_of, group_options
 from rlox_cli.run_folder import DONE, KILLED, PRUNED, RUNNING, RunFolder, is_locked, read_status
+from rlox_cli.run_schema import ALGO, BUFFER
 from rlox_cli.variants import stands_for
 
 BUSY = "running in another process"
@@ -40,6 +41,7 @@ class Job:
     identity: str = ""  # once its configuration is known
     folder: Path | None = None  # once it has been made
     run: RunFolder | None = None  # once it is ours to write to
+    variant: str = ""  # the user's own files that it was composed from, as `algo=ppo_big exp=mine`
 
     @property
     def name(self) -> str:
@@ -89,7 +91,15 @@ def current_job(common: frozenset[str] = frozenset()) -> Job:
         theirs=_keys_of(tuned, folders) - {o.lstrip("+~").partition("=")[0] for o in overrides},
         common=common,
         trial=trial_in(str(node.job.name)) if swept else None,
+        variant=_variant(node.runtime.choices),
     )
+
+
+def _variant(choices: Mapping[str, Any]) -> str:
+    """The options that were chosen and say no algorithm or buffer themselves, and the experiment."""
+    named = {group: str(choices.get(group)) for group in ("exp", ALGO.name, BUFFER.name)}
+    known = {"None", "null", *ALGO.registry, *BUFFER.registry}
+    return " ".join(f"{group}={option}" for group, option in named.items() if option not in known)
 
 
 def _keys_of(tuned: str | None, folders: Sequence[Path]) -> frozenset[str]:

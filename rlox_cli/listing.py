@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from datetime import datetime
 from itertools import dropwhile, takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 
@@ -18,14 +20,14 @@ from rlox.envs.optional import ATARI_IDS, LATE_IDS, lacking
 from rlox.errors import ConfigError, RloxError
 from rlox.runs.progress import word
 from rlox_cli import summary
-from rlox_cli.commands.list import ListConfig
+from rlox_cli.commands.list import SHORT, ListConfig
 from rlox_cli.options import conf_folders, group_options
 from rlox_cli.plugin_states import shadows, state
 from rlox_cli.run_folder import RUNNING, is_locked, read_config, read_result, read_status
 from rlox_cli.run_schema import RUN
 
 SENTENCE_END = re.compile(r"[.!?](?=$|\s+[A-Z])", re.MULTILINE)
-HEAD = ("state", "progress", "score", "label", "run")
+HEAD = ("state", "date", "seed", "progress", "score", "label", "run")
 
 
 def lines(config: ListConfig) -> list[str]:
@@ -33,7 +35,10 @@ def lines(config: ListConfig) -> list[str]:
     special = {"runs": _runs, "plugins": _plugins}
     rows = list(special.get(config.what, _options)(config))
     if not rows:
-        inside = f" with '{config.contains}' in its name" if config.contains else ""
+        wanted = [f"'{config.contains}' in its name"] if config.contains else []
+        chosen = [(name, getattr(config.only, name)) for name in SHORT]
+        wanted += [f"{name}={value}" for name, value in chosen if value is not None]
+        inside = f" with {' and '.join(wanted)}" if wanted else ""
         place = f" in {config.run_root}" if config.what == "runs" else ""
         return [f"nothing{inside}{place}"]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -67,8 +72,11 @@ def _line_on(group: str, name: str, registry: Mapping[str, type[Any]]) -> str:
         return _line_on_env(name)
     if name in registry:
         kind = registry[name]
+        # no plugin is imported for this
+        every = [own.__module__ for own in dict.values(ALGO_CONFIGS)]
+        alone = every.count(kind.__module__) == 1
         # an algorithm's file begins with its name and paper, its class with where defaults are from
-        said = sys.modules[kind.__module__].__doc__ if group == "algo" else kind.__doc__
+        said = sys.modules[kind.__module__].__doc__ if group == "algo" and alone else kind.__doc__
         return (said or "").strip().splitlines()[0]
     for folder in reversed(conf_folders()):
         path = folder / group / f"{name}.yaml"
@@ -106,47 +114,85 @@ def _line_on_env(name: str) -> str:
     return ", ".join(filter(None, said))
 
 
+class _Run(NamedTuple):
+    """How a run stands."""
+
+    path: Path
+    state: str
+    began: datetime  # in the time of this machine
+    seed: str = ""
+    progress: str = ""
+    score: str = ""
+    label: str = ""
+    algo: str = ""
+    env: str = ""
+
+    def row(self) -> tuple[str, ...]:
+        """Its line, as `HEAD` has it."""
+        date = f"{self.began:%Y-%m-%d %H:%M}"
+        rest = (self.seed, self.progress, self.score, self.label, str(self.path))
+        return self.state, date, *rest
+
+    def is_wanted(self, config: ListConfig) -> bool:
+        """Whether it has the text, the state, the algorithm and the environment that are asked for."""
+        wanted, word = config.only, config.contains or ""
+        return (
+            any(word in part for part in (self.label, str(self.path)))
+            and (wanted.state is None or wanted.state in self.state.split(" or "))
+            and (wanted.algo is None or wanted.algo == self.algo)
+            and (wanted.env is None or wanted.env == self.env)
+        )
+
+
 def _runs(config: ListConfig) -> Iterator[tuple[str, ...]]:
+    """The runs that are asked for, the newest last."""
     root = Path(config.run_root)
     if not root.is_dir():
         raise ConfigError(f"run_root={root}: no such folder")
     found = sorted(p.parent for p in root.rglob("status.json") if ".hydra" not in p.parts)
-    rows = [_run(path) for path in found]
-    word = config.contains or ""
-    shown = [row for row in rows if any(word in part for part in row[3:])]
+    every = sorted(map(_run, found), key=lambda run: run.began)
+    shown = [run.row() for run in every if run.is_wanted(config)]
     kept = [i for i, name in enumerate(HEAD) if name != "label" or any(row[i] for row in shown)]
     for row in [HEAD, *shown] if shown else []:
         yield tuple(row[i] for i in kept)
 
 
-def _run(path: Path) -> tuple[str, ...]:
+def _run(path: Path) -> _Run:
     """How a run stands. Whether it is going on is known by its lock: what it wrote last may be old."""
+    began = _began(path)
     try:
         status = read_status(path)
         state, step = str(status["status"]), int(status["step"])
     except (OSError, ValueError, KeyError, TypeError):
-        return "unreadable", "", "", "", str(path)
+        return _Run(path, "unreadable", began)
     locked = is_locked(path)
     if locked:
         state = RUNNING
     elif state == RUNNING:
         state = "died" if locked is False else "running or died"
-    score, unit, label = None, "env_steps", ""
+    score, unit, label, seed, algo, env = None, "env_steps", "", "", "", ""
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RloxError):
         saved = read_config(path)
-        label = _label(saved.get("run") or {})
+        label, algo = _label(saved.get("run") or {}), str(saved["algo"]["name"])
+        seed = str(number) if isinstance(number := saved.get("seed"), int) else ""
+        env = str((saved.get("env") or {}).get("id", ""))
         result = read_result(path) or {}
         # a plugin that only the folder names is not imported for this
-        kind = dict.get(ALGO_CONFIGS, saved["algo"]["name"])
+        kind = dict.get(ALGO_CONFIGS, algo)
         unit = kind.unit if kind is not None else result.get("unit", unit)
         score = result.get("score")
-    return (
-        state,
-        f"{step:,} {word(unit)}",
-        summary.number(score) if score is not None else "",
-        label,
-        str(path),
-    )
+    told = summary.number(score) if score is not None else ""
+    return _Run(path, state, began, seed, f"{step:,} {word(unit)}", told, label, algo, env)
+
+
+def _began(path: Path) -> datetime:
+    """When a run began, by its provenance, else by the time of its oldest file."""
+    with suppress(OSError, ValueError, KeyError, TypeError, OverflowError):
+        started = json.loads((path / "provenance.json").read_text("utf-8"))["started"]
+        return datetime.fromtimestamp(datetime.fromisoformat(started).timestamp())
+    with suppress(OSError):
+        return datetime.fromtimestamp(min(of.stat().st_mtime for of in path.iterdir()))
+    return datetime.min
 
 
 def _label(run: Mapping[str, Any]) -> str:

@@ -73,7 +73,7 @@ def _command(args: list[str]) -> int:
     if {"-h", "--help"} & set(args[1:]):
         from rlox_cli.help import command_help
 
-        print(command_help(command, args[1:]))
+        print(command_help(command, args[1:], alias))
         return 0
     return _run(command, args[1:], alias)
 
@@ -102,23 +102,25 @@ def _run(command: Command, rest: list[str], alias: Alias | None) -> int:
     from rlox_cli.exit_codes import exit_code
     from rlox_cli.signals import Interrupted, Signals
 
+    name = alias.name if alias else command.name
     full = os.environ.get("HYDRA_FULL_ERROR") == "1"
     try:
         with Signals() as signals:
             _require_folder()
             args = alias.spell(rest) if alias else rest
-            return command.run(Call(command, args, signals, full))
+            return command.run(Call(command, args, signals, full, alias=name))
     except Interrupted as stopped:
-        print(f"rlox {command.name}: stopped", file=sys.stderr)
+        print(f"rlox {name}: stopped", file=sys.stderr)
         return stopped.code
     except SystemExit as left:  # Hydra, after --hydra-help and its like, and a sweep with failures
         return left.code if isinstance(left.code, int) else int(left.code is not None)
     except Exception as error:
-        from rlox_cli.messages import describe, shorten
+        from rlox_cli.messages import describe, shorten, without_frames
 
         if full:
             traceback.print_exc()
-        print(shorten(f"rlox {command.name}: {describe(error)}"), file=sys.stderr)
+        told = without_frames(f"rlox {name}: {describe(error)}")
+        print(shorten(told), file=sys.stderr)
         return exit_code(error)
 
 

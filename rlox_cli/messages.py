@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from hydra.core.config_store import ConfigStore
 from hydra.errors import OverrideParseException
@@ -17,6 +17,7 @@ from rlox.envs.optional import LATE_IDS
 from rlox.errors import ConfigError, MissingExtraError, RloxError, UnknownNameError
 
 MAX_LINES = 8
+TRACEBACK = "Traceback (most recent call last):"
 LISTED_OPTIONS = 20
 
 # Packages that bring options of Hydra's own groups.
@@ -48,9 +49,20 @@ SYNONYMS = {
 def describe(error: BaseException) -> str:
     """The message; the type too where it is not one that rlox words itself."""
     text = scrubbed(str(error))
-    if isinstance(error, RloxError) and text:
+    if not isinstance(error, RloxError) or not text:
+        text = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    notes: list[str] = getattr(error, "__notes__", [])
+    return " ".join([text, *(f"({scrubbed(note)})" for note in notes)]) if notes else text
+
+
+def without_frames(text: str) -> str:
+    """A message with a traceback in it, of which the innermost frame and the error are left."""
+    head, found, trace = text.partition(f"\n{TRACEBACK}")
+    if not found:
         return text
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    lines = [line for line in trace.splitlines() if line.strip()]
+    frames = [n for n, line in enumerate(lines) if line.lstrip().startswith('File "')]
+    return "\n".join([head, *lines[frames[-1] :]]) if frames else text
 
 
 def shorten(text: str, lines: int = MAX_LINES) -> str:
@@ -99,7 +111,10 @@ def unknown_option(group: str, option: str, options: Iterable[str]) -> ConfigErr
         return UnknownNameError(f"env={option}: no such environment in Gymnasium{hint}")
     if not names:
         return UnknownNameError(f"{group}={option}: no such option; the group '{group}' has none")
-    hint = nearest(option, names)
+    # of presets only those of the same algorithm are near, by the name of the environment alone
+    of, slash, name = option.rpartition("/")
+    inner = [known.removeprefix(f"{of}/") for known in names if known.startswith(f"{of}/")]
+    hint = nearest(name, inner, f"{of}/") if slash else nearest(option, names)
     if len(names) <= LISTED_OPTIONS:
         hint = f", expected one of {', '.join(names)}{hint}"
     return UnknownNameError(
@@ -136,11 +151,12 @@ def from_hydra(
     options: Callable[[str], list[str]],
     owners: Callable[[str], list[str]],
     several: str,
+    lists: Collection[str] = (),
 ) -> ConfigError:
     """Hydra's and OmegaConf's composition errors, reworded.
 
     `options` lists those of a group, `owners` those that have a key; `several` is how to give a key
-    several values.
+    several values; `lists` are the keys that take a list.
     """
     if isinstance(error, OverrideParseException):
         return malformed(error)
@@ -166,10 +182,12 @@ def from_hydra(
             f"+{group}={option}: one is chosen already; to take its place: {group}={option}"
         )
     if match := re.search(r"Ambiguous value for argument '([^']+)'", text):
+        listed = match[1].lstrip("+").partition("=")[0] in lists
         return ConfigError(
             f"{match[1]} has several values\n"
-            f"  to run each of them: {several} {match[1]}\n"
-            f"  for one list: {match[1].replace('=', '=[', 1)}]"
+            f"  to run each of them: {several} {match[1]}"
+            + f"\n  for one list: {match[1].replace('=', '=[', 1)}]"
+            * listed
         )
     if "INTERVAL_SWEEP" in text:
         return ConfigError(

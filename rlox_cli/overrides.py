@@ -74,6 +74,8 @@ def run_override(override: str, folders: Sequence[Path]) -> Iterator[str]:
         raise ConfigError(
             f"{override}: it goes with resume=RUN and rlox evaluate; what you type is trusted"
         )
+    if key in NEEDED and not equals:
+        raise ConfigError(f"'{override}' is a key without a value; write {override}=NAME")
     if key.lstrip("~") in NEEDED and value in ("null", ""):
         raise ConfigError(f"{override}: a run needs one, e.g. algo=ppo env=CartPole-v1")
     if key in NEEDED and value.startswith("["):

@@ -1,4 +1,4 @@
-"""`plots/learning_curve.png`: raw episode returns light, their moving mean strong."""
+"""`plots/learning_curve.png`: returns of episodes and their moving mean; losses where none are played."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlox.configs import make_run
+from rlox.configs.text import is_text
 from rlox.errors import ConfigError
 from rlox.loggers import read_rows
 from rlox_cli.run_folder import read_config, read_result
+from rlox_cli.summary import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 RAW, MEAN, FINAL = "#6baed6", "#08519c", "#d94801"
 MAX_POINTS = 20_000
+LOSS = "loss/"  # what the names of losses begin with
 AXIS = {"env_steps": "environment steps", "updates": "updates", "samples": "samples"}
 
 
@@ -35,34 +38,57 @@ def learning_curve(run: Path) -> Path | None:
 
 
 def curve_figure(run: Path) -> Figure | None:
-    """The learning curve over the run's unit; `None` when nothing has been played."""
-    result, unit = read_result(run), _unit(run)
+    """The learning curve over the run's unit; `None` when there is none.
+
+    Where no episodes were played to learn from, as of datasets, the losses are drawn below the returns.
+    """
+    result, unit, env = read_result(run), *_about(run)
     rows, episodes = read_rows(run / "metrics.jsonl"), read_rows(run / "episodes.jsonl")
     evaluations = [row for row in rows if row.get("eval/return_mean") is not None]
     score = result is not None and result["score"] is not None
-    if not (episodes or evaluations or score):
+    played = bool(episodes or evaluations or score)
+    losses = {} if episodes else _losses(rows, unit)
+    if not (played or losses):
         return None
     # where its cache is, as it tells those whose home is read-only, is no concern of a run
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 4.5), dpi=150, layout="constrained")
+    parts = played + bool(losses)
+    figure = Figure(figsize=(8, 1.5 + 3 * parts), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.subplots()
-    if episodes:
-        _episodes(axes, _places(episodes, rows, unit), [row["return"] for row in episodes])
-    _evaluations(axes, evaluations, result, unit)
+    every = figure.subplots(parts, sharex=True, squeeze=False)[:, 0]
+    if played:
+        axes = every[0]
+        if episodes:
+            _episodes(axes, _places(episodes, rows, unit), [row["return"] for row in episodes])
+        _evaluations(axes, evaluations, result, unit)
+        axes.set_ylabel("reward of a completion" if is_text(env) else "episode return")
+    if losses:
+        for name, points in losses.items():
+            every[-1].plot(*zip(*points, strict=True), lw=1.5, label=name.removeprefix(LOSS))
+        every[-1].set_ylabel("loss")
     title = f"{result['algo']} on {result['env']}, seed {result['seed']}" if result else run.name
-    axes.set_title(title, loc="left", fontsize=12, fontweight="bold")
-    axes.set_xlabel(AXIS[unit])
-    axes.set_ylabel("episode return")
-    axes.xaxis.set_major_formatter(lambda value, _: short(value))
-    axes.grid(True, color="#e5e5e5", lw=0.8)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, loc="best", fontsize=9)
+    every[0].set_title(title, loc="left", fontsize=12, fontweight="bold")
+    every[-1].set_xlabel(AXIS[unit])
+    for axes in every:
+        axes.xaxis.set_major_formatter(lambda value, _: short(value))
+        axes.grid(True, color="#e5e5e5", lw=0.8)
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False, loc="best", fontsize=9)
     return figure
+
+
+def _losses(rows: list[dict[str, Any]], unit: str) -> dict[str, list[tuple[float, float]]]:
+    """The points of each loss that was logged twice or more."""
+    names = dict.fromkeys(name for row in rows for name in row if name.startswith(LOSS))
+    points = {
+        name: [(row[unit], row[name]) for row in rows if row.get(name) is not None]
+        for name in names
+    }
+    return {name: of for name, of in points.items() if len(of) > 1}
 
 
 def moving_mean(values: NDArray[np.float64], window: int) -> NDArray[np.float64]:
@@ -74,15 +100,19 @@ def moving_mean(values: NDArray[np.float64], window: int) -> NDArray[np.float64]
     return mean
 
 
-def _unit(run: Path) -> str:
-    """What the run counts: as its result says, else its configuration; once it was always steps."""
+def _about(run: Path) -> tuple[str, str]:
+    """What the run counts, and its environment: as its result says, else its configuration.
+
+    Results of early versions name no unit: these runs counted steps.
+    """
     result = read_result(run)
     if result is not None:
-        return str(result.get("unit", "env_steps"))
+        return str(result.get("unit", "env_steps")), str(result["env"])
     try:
-        return make_run(read_config(run)).algo.unit
+        config = make_run(read_config(run))
     except (ConfigError, OSError):
-        return "env_steps"
+        return "env_steps", ""
+    return config.algo.unit, config.env.id
 
 
 def _places(
@@ -104,8 +134,9 @@ def _episodes(axes: Axes, places: NDArray[np.float64], given: list[float]) -> No
     shown = np.unique(np.linspace(0, len(returns) - 1, MAX_POINTS).astype(int))
     raw: dict[str, Any] = {"color": RAW, "ms": 5, "mew": 0, "alpha": 0.45, "zorder": 1}
     axes.plot(places[shown], returns[shown], ".", label="episode", **raw)
-    mean = moving_mean(returns, window)
-    axes.plot(places, mean, color=MEAN, lw=2, label=f"mean of {window}", zorder=3)
+    if window > 1:
+        mean = moving_mean(returns, window)
+        axes.plot(places, mean, color=MEAN, lw=2, label=f"mean of {window} episodes", zorder=3)
 
 
 def _evaluations(
@@ -126,7 +157,7 @@ def _evaluations(
             color=FINAL,
             ms=7,
             capsize=4,
-            label=f"final evaluation: {result['score']:.1f}",
+            label=f"final evaluation: {number(result['score'])}",
             zorder=5,
             clip_on=False,
         )

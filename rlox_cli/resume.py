@@ -193,7 +193,8 @@ def _continue(plan: Continuation, folder: RunFolder, call: Call) -> dict[str, An
         told = {"resumed_at": step, "resume_grade": grade, "backend": backend}
         _keep_previous(plan, {**origin, **told})
         _set_damaged_aside(plan.path, step)
-        begun = f"{title(plan.config)}\n  folder  {plan.path}{algorithm.parts.backend.line}"
+        begun = f"{title(plan.config)}\n  folder  {plan.path}"
+        begun += algorithm.parts.backend.line + algorithm.device.line
         call.voice.say("begun", begun)
         for change in plan.changes:
             call.voice.say("begun", f"  changed {changes.describe(change, plan.config)}")
@@ -229,7 +230,7 @@ def _require_own(plan: Continuation, saved: Checkpoint | None) -> None:
     if saved is None:
         if damaged := _checkpoints(plan.path):
             raise CheckpointError(
-                f"{plan.path} has {len(damaged)} checkpoints and none is whole\n"
+                f"{plan.path} has no whole checkpoint, {len(damaged)} damaged\n"
                 "  put a whole one back, or start a new run: rlox train"
             )
         if plan.status.get("status") == DONE:

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from rlox.configs import RunConfig, plain
+from rlox.configs import RunConfig, plain, without_old_keys
 from rlox.configs.secrets import scrubbed
 from rlox.disk import lock, may_pass, replace_file
 from rlox.errors import ConfigError, RloxError, StorageError
@@ -82,9 +82,12 @@ def read_result(folder: Path) -> dict[str, Any] | None:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """`config.yaml` of a run folder as plain data: nothing in it is resolved or executed."""
+    """`config.yaml` of a run folder as plain data: nothing in it is resolved or executed.
+
+    Keys that nothing reads any more are left out.
+    """
     data = plain_yaml.load(folder / "config.yaml")
-    return {key: value for key, value in data.items() if key != "hydra"}
+    return without_old_keys({key: value for key, value in data.items() if key != "hydra"})
 
 
 def write_config(folder: Path, config: RunConfig) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import shlex
 import sys
 import traceback
@@ -17,7 +18,7 @@ from rlox.configs.advice import advice
 from rlox.configs.secrets import scrubbed
 from rlox.errors import CheckpointError
 from rlox.runs import progress
-from rlox_cli import messages, plot, summary
+from rlox_cli import messages, plot, provenance, summary
 from rlox_cli.command import Call
 from rlox_cli.endless import endless
 from rlox_cli.exit_codes import FAILED, NON_FINITE, OK, WRONG_USE, exit_code
@@ -25,6 +26,7 @@ from rlox_cli.plugin_states import passed_over
 from rlox_cli.run_folder import DONE, KILLED, PRUNED, RunFolder, read_config, write_json
 from rlox_cli.run_folder import FAILED as RUN_FAILED
 from rlox_cli.search.watch import pruner_of
+from rlox_cli.signals import said
 from rlox_cli.together import LEAD
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from rlox.runs.checkpoint import Checkpoint
     from rlox.runs.outcome import Outcome
     from rlox.runs.session import Session
+    from rlox.training.evaluate import Evaluation
 
 log = logging.getLogger("rlox.cli")
 
@@ -44,6 +47,7 @@ def run_training(
     resumed: Checkpoint | None = None,
 ) -> dict[str, Any]:
     """Train to the end, or until a signal; the status and the exit code."""
+    from rlox.runs.journal import best_evaluation
     from rlox.runs.session import Session
 
     set_num_threads(config.threads)
@@ -53,8 +57,12 @@ def run_training(
             folder.at_step(now.now)
             over = now.now >= algorithm.clock.horizon and now.evaluating is None
             if over and (told := endless(algorithm)):
-                call.voice.failed(f"rlox {call.command.name}: warning: {told}")
+                call.voice.failed(f"rlox {call.name}: warning: {told}")
             report(now)
+
+        def evaluated(found: Evaluation, best: bool) -> None:
+            at = f"{progress.word(algorithm.clock.unit)} {algorithm.clock.now:,}"
+            call.voice.say("evaluated", f"  eval    {at}: {summary.evaluation(found, best)}")
 
         session = Session(
             algorithm,
@@ -63,6 +71,7 @@ def run_training(
             resumed=resumed,
             prune=pruner_of(config),
             delivers=False,
+            evaluated=evaluated,
         )
         LEAD.tell(algorithm, config)
         with call.signals.stopping(lambda: session.request_stop("signal")):
@@ -80,9 +89,13 @@ def run_training(
     folder.at_step(outcome.clock.now)
     folder.status(status, reason, patience)
     _deliver(session, folder)
-    call.voice.say("ended", summary.closing(config, data, folder.path))
+    best = best_evaluation(folder.path, outcome.clock.unit) if config.eval.every else None
+    by = "signal" if call.signals.received is None else said(call.signals.received)
+    call.voice.say("ended", summary.closing(config, data, folder.path, best, by))
+    if offline := summary.offline(config, folder.path):
+        call.voice.say("ended", offline)
     if status == RUN_FAILED:
-        call.voice.failed(f"rlox {call.command.name}: {reason}")
+        call.voice.failed(f"rlox {call.name}: {reason}")
         return {"status": status, "code": NON_FINITE, "message": reason}
     code = 128 + (call.signals.received or 0) if status == KILLED else OK
     return {"status": status, "code": code}
@@ -98,7 +111,7 @@ def _end(outcome: Outcome) -> tuple[str, str]:
 
 def report_failure(error: Exception, folder: Path | None, call: Call) -> tuple[int, str]:
     """Print what went wrong; the exit code and the text. `folder`: where the run had begun."""
-    code, text = exit_code(error), messages.describe(error)
+    code, text = exit_code(error), messages.without_frames(messages.describe(error))
     if folder is not None:
         code = FAILED if code == WRONG_USE else code
         text = f"{messages.shorten(text, 4)}\n  traceback: {folder / 'log.txt'}"
@@ -106,7 +119,7 @@ def report_failure(error: Exception, folder: Path | None, call: Call) -> tuple[i
             text += f"\n  to go on: {summary.resume_command(folder, make_run(read_config(folder)))}"
     if call.full_trace:
         traceback.print_exception(error)
-    call.voice.failed(messages.shorten(f"rlox {call.command.name}: {text}"))
+    call.voice.failed(messages.shorten(f"rlox {call.name}: {text}"))
     return code, text
 
 
@@ -127,13 +140,29 @@ def title(config: RunConfig) -> str:
     if config.rounded_steps > config.total_steps:
         amount += f", rounded up to {config.rounded_steps:,}"
     name = f"{config.run.name}: " if config.run.name else ""
-    return f"{name}{config.algo.name} on {config.env.id}, seed {config.seed}, {amount}"
+    of = f" ({config.run.variant})" if config.run.variant else ""
+    return f"{name}{config.algo.name}{of} on {config.env.id}, seed {config.seed}, {amount}"
 
 
 def warn(config: RunConfig) -> None:
     """Say what is probably not meant, before it costs time."""
-    for line in [*advice(config), *passed_over(config)]:
+    for line in [*advice(config), *passed_over(config), *crowded(config)]:
         print(f"rlox train: warning: {line}", file=sys.stderr, flush=True)
+
+
+def crowded(config: RunConfig) -> list[str]:
+    """That torch has more threads than CPUs are free, which makes updates many times slower."""
+    cores = provenance.cores()
+    try:
+        free = max(0.0, cores - os.getloadavg()[0])
+    except OSError:  # a system that does not say
+        free = float(cores)
+    if config.torch_threads <= max(1.0, free):
+        return []
+    return [
+        f"torch_threads={config.torch_threads}, and of {cores} CPU{'s' * (cores != 1)} {free:.1f} are free: "
+        "threads that wait for one another can make updates many times slower; set torch_threads=1"
+    ]
 
 
 def _deliver(session: Session, folder: RunFolder) -> None:

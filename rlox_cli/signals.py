@@ -18,6 +18,16 @@ TOGETHER = 1.0  # seconds within which signals of one cause come
 HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
 
+STOPPING = (
+    "{}: stopping, and saving if the step under way ends within 2 s; again: quit without saving"
+)
+
+
+def said(signum: int) -> str:
+    """What people call the signal."""
+    return "Ctrl-C" if signum == signal.SIGINT else signal.Signals(signum).name
+
+
 class Interrupted(BaseException):
     """A signal asked the process to stop; carries its number."""
 
@@ -102,8 +112,5 @@ class Signals:
         self._stop()
         if self.patient:
             return
-        name = signal.Signals(signum).name
         with suppress(OSError):  # nobody may be left to read it
-            os.write(
-                2, f"\n{name}: stopping, saved if that is a moment away; again: at once\n".encode()
-            )
+            os.write(2, f"\n{STOPPING.format(said(signum))}\n".encode())

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from rlox.configs import RunConfig
+from rlox.configs.loggers import WandbConfig
 from rlox.runs.progress import duration, word
 from rlox_cli.run_folder import FAILED, KILLED
 from rlox_cli.trust import repeated
@@ -53,14 +54,29 @@ def result(config: RunConfig, outcome: Any, status: str, reason: str) -> dict[st
     return cast(dict[str, Any], finite(data))
 
 
-def closing(config: RunConfig, data: dict[str, Any], folder: Path) -> str:
-    """What the user reads at the end."""
+def evaluation(found: Any, best: bool) -> str:
+    """What an evaluation on the way came to, in the words of the last one."""
+    return score(found.mean, found.iqm, found.ci95, len(found.returns)) + ", the best so far" * best
+
+
+def closing(
+    config: RunConfig,
+    data: dict[str, Any],
+    folder: Path,
+    best: tuple[float, int] | None = None,
+    signal: str = "signal",
+) -> str:
+    """What the user reads at the end.
+
+    `best` is the highest evaluation and where it was made, `signal` what people call the one that stopped it.
+    """
     seconds, rate = data["seconds"], data["steps_per_second"]["total"]
     counted = word(data["unit"])
     speed = f", {rate:,.0f} {counted}/s" if rate else ""
     parts = ", ".join(f"{part} {seconds[part] or 0:.1f} s" for part in PARTS[1:])
     plain = data["reason"] in ("total_steps", data["status"])
-    ended = "" if plain or data["status"] == FAILED else f" (stopped by {data['reason']})"
+    by = signal if data["reason"] == "signal" else data["reason"]
+    ended = "" if plain or data["status"] == FAILED else f" (stopped by {by})"
     lines = [
         f"{data['status']}{ended}: {data['algo']} on {data['env']}, seed {data['seed']}",
         f"  score   {_score(data)}",
@@ -68,6 +84,9 @@ def closing(config: RunConfig, data: dict[str, Any], folder: Path) -> str:
         f"  time    {duration(seconds['total'])} ({parts}{speed})",
         f"  folder  {folder}",
     ]
+    if best is not None and math.isfinite(best[0]):
+        at = f"{number(best[0])} at {counted} {best[1]:,} (checkpoint=best)"
+        lines.insert(2, f"  best    {at}")
     if data["episodes_cut"]:
         lines.insert(2, cut(data["episodes_cut"], len(data["episodes"])).rstrip())
     if data["status"] in (KILLED, FAILED):
@@ -75,6 +94,14 @@ def closing(config: RunConfig, data: dict[str, Any], folder: Path) -> str:
     if (mean := data["train_return_last100"]) is not None:
         lines.insert(2, f"  train   {number(mean)} mean return of the last 100 episodes")
     return "\n".join(lines)
+
+
+def offline(config: RunConfig, folder: Path) -> str:
+    """Where files for Weights & Biases are and how they are sent, where that is not done; else empty."""
+    kinds = config.logger.values()
+    if not any(isinstance(kind, WandbConfig) and kind.mode == "offline" for kind in kinds):
+        return ""
+    return f"  wandb   offline, in {folder / 'wandb'}; to send it: rlox sync {shlex.quote(str(folder))}"
 
 
 def cut(count: int, episodes: int) -> str:

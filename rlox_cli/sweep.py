@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hydra._internal.hydra import Hydra
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 
-from rlox.configs import RunConfig
-from rlox.errors import ConfigError
-from rlox_cli import elsewhere, grid, sweep_summary, validate
+from rlox.configs import RunConfig, plain
+from rlox.errors import ConfigError, EnvError
+from rlox.runs.progress import word
+from rlox_cli import elsewhere, grid, sweep_backend, sweep_summary, validate
 from rlox_cli.exit_codes import FAILED, OK
 from rlox_cli.identity import identity, job_folders, job_slug, saved_identity
 from rlox_cli.kept_loggers import kept_loggers
 from rlox_cli.run_folder import DONE, KILLED, RUNNING, read_status
 from rlox_cli.search.settings import FILES
 from rlox_cli.trust import require_no_links
+
+if TYPE_CHECKING:  # what shows help and versions chooses no engine
+    from rlox.training.backend import Backend
+
+
+NEAR = 1.01  # times as long as another: what a job may learn without a word
 
 
 class PlannedJob(NamedTuple):
@@ -39,6 +48,21 @@ class SweepPlan:
     folder: Path
     jobs: list[PlannedJob] | None
     dry: bool
+    # what was decided for jobs that leave the engine open, and before that, by algorithm
+    backends: dict[str, Backend] = field(default_factory=dict, kw_only=True)
+    kept_backends: dict[str, str] = field(default_factory=dict, kw_only=True)
+
+    def begin(self, folder: Path) -> None:
+        """Say and keep what was decided, in the folder of the jobs."""
+        self.tell([config for _, config in self.jobs or ()])
+        sweep_backend.record(folder, self.backends)
+
+    def tell(self, configs: Sequence[RunConfig]) -> None:
+        """Print which engines learn in the jobs, which are configured so, and that some learn longer."""
+        for line in sweep_backend.lines(self.backends, self.kept_backends):
+            print(line, flush=True)
+        for line in lengths(configs):
+            print(line, flush=True)
 
     @property
     def common(self) -> frozenset[str]:
@@ -64,17 +88,48 @@ def plan(app: Hydra, name: str, overrides: list[str]) -> SweepPlan:
     _require_own_kind(folder, searches(master))
     if searches(master):
         return search_plan(app, master, folder)
+    before = sweep_backend.recorded(folder)
     if not str(OmegaConf.select(master, grid.SWEEPER)).endswith(".BasicSweeper"):
-        return SweepPlan(folder, None, False)
-    jobs: list[PlannedJob] = []
-    compose = grid.Composer(app, master)
+        chosen = sweep_backend.decide_unknown(folder, before)
+        return SweepPlan(folder, None, False, backends=chosen, kept_backends=before)
+    asked: list[sweep_backend.Asked] = []
+    planned: list[PlannedJob] = []
+    compose, look = grid.Composer(app, master), sweep_backend.Looks()
     for job in grid.combinations(app, master):
         try:
-            jobs.append(PlannedJob(job, validate.run_config(compose(job))))
+            config = validate.run_config(compose(job))
+            planned.append(PlannedJob(job, config))
+            with suppress(EnvError):  # code of the user's that fails: the job will say so
+                asked.append(sweep_backend.Asked(job, config, look(config)))
         except ConfigError as error:
             raise ConfigError(f"{error}\n  in the job: {' '.join(job)}") from error
+    chosen = sweep_backend.decide(folder, before, asked)
+    names = before | {algo: backend.name for algo, backend in chosen.items()}
+    jobs = [PlannedJob(job, sweep_backend.applied(config, names)) for job, config in planned]
     _require_distinct(jobs)
-    return SweepPlan(folder, jobs, all(config.dry_run for _, config in jobs))
+    dry = all(config.dry_run for _, config in jobs)
+    return SweepPlan(folder, jobs, dry, backends=chosen, kept_backends=before)
+
+
+def lengths(configs: Iterable[RunConfig]) -> Iterator[str]:
+    """Lines on jobs that are asked for the same total, and of which some learn longer than others.
+
+    Totals are rounded up to whole batches, so that sizes of batches decide.
+    """
+    quanta: dict[tuple[str, int], set[int]] = {}
+    for config in configs:
+        quanta.setdefault((config.algo.unit, config.total_steps), set()).add(config.quantum)
+    for (unit, total), sizes in quanta.items():
+        taken = {-(-total // size) * size for size in sizes}
+        if max(taken) <= NEAR * min(taken):
+            continue
+        common = math.lcm(*sizes)
+        equal = -(-total // common) * common
+        hint = f"; total_steps={equal} is the same for all" if equal <= 2 * total else ""
+        yield (
+            f"total_steps={total} is {min(taken):,} to {max(taken):,} {word(unit)}, as the sizes of batches "
+            f"differ and totals are rounded up to whole ones{hint}"
+        )
 
 
 def _require_own_kind(folder: Path, searching: bool) -> None:
@@ -100,8 +155,11 @@ def _require_distinct(jobs: Sequence[PlannedJob]) -> None:
     for job in jobs:
         other = seen.setdefault(identity(job.config), job)
         if other is not job:
+            why = "names, tags, loggers and threads change no result"
+            if "algo.backend=auto" in (*other.overrides, *job.overrides):
+                why = f"algo.backend=auto is {plain(job.config.algo)['backend']} in this sweep"
             raise ConfigError(
-                "two jobs of the sweep are the same: names, tags, loggers and threads change no result:\n"
+                f"two jobs of the sweep are the same: {why}:\n"
                 f"  {' '.join(other.overrides)}\n  {' '.join(job.overrides)}"
             )
 

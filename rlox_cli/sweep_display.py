@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from rlox.runs.progress import WIDE, Snapshot, duration, evaluating, word
+from rlox.runs.progress import WIDE, Snapshot, duration, under_way, word
 from rlox_cli import summary
 from rlox_cli.exit_codes import OK
 from rlox_cli.job_titles import job_title
@@ -226,7 +226,7 @@ def parts(now: Snapshot) -> tuple[str, str, str, str]:
         f"{counted} {now.now:,}/{now.total:,}",
         score,
         f"{now.steps_per_second:,.0f} {counted}/s",
-        evaluating(now) or f"left {duration(now.seconds_left)}",
+        under_way(now) or f"left {duration(now.seconds_left)}",
     )
 
 

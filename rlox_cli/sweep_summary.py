@@ -18,6 +18,7 @@ from rlox.statistics import iqm, stratified_bootstrap
 from rlox_cli.help import value_text
 from rlox_cli.identity import job_folders, saved_identity, saved_run, what
 from rlox_cli.run_folder import DONE, FAILED, read_result, read_status, write_text
+from rlox_cli.summary import number
 
 NOT_STARTED = "not started"
 PRUNED = "pruned"  # ended early on purpose: neither done nor failed
@@ -32,9 +33,9 @@ COLUMNS = (
     "steps",
     "env_steps",
     "score",
-    "score_iqm",
-    "score_ci95_low",
+    "score_ci95_low",  # of the score, a mean
     "score_ci95_high",
+    "score_iqm",
     "seconds",
     "reason",
 )
@@ -130,7 +131,8 @@ def _row(path: Path) -> dict[str, Any]:
         row |= {k: data[k] for k in ("algo", "env", "seed", "env_steps", "score", "score_iqm")}
         row["unit"] = data.get("unit", "env_steps")
         row["steps"] = data[row["unit"]]
-        row["score_ci95_low"], row["score_ci95_high"] = data["score_ci95"] or ("", "")
+        if len(data["episodes"]) > 1:  # earlier versions gave one episode an interval, too
+            row["score_ci95_low"], row["score_ci95_high"] = data["score_ci95"] or ("", "")
         row["seconds"] = data["seconds"]["total"]
         if row["score"] is None and row["status"] == DONE:
             row["reason"] = data.get("unscored") or row["reason"]
@@ -167,10 +169,12 @@ def _cell(value: Any) -> str:
 
 def _words(group: Mapping[str, Any]) -> str:
     if group["seeds"] == 1:
-        return f"{group['mean']:.1f} (1 run)"
+        return f"{number(group['mean'])} (1 run)"
+    kept = ("iqm", "ci95_low", "ci95_high", "mean", "std")
+    iqm, low, high, mean, std = (number(group[name]) for name in kept)
     return (
-        f"IQM {group['iqm']:.1f}, 95% CI {group['ci95_low']:.1f} to {group['ci95_high']:.1f}, "
-        f"mean {group['mean']:.1f} ± {group['std']:.1f} ({group['seeds']} runs)"
+        f"IQM {iqm} (95% CI {low} to {high}), mean {mean}, standard deviation {std} "
+        f"({group['seeds']} runs)"
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from omegaconf import DictConfig
@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 from rlox.configs import RunConfig
 from rlox.envs.engines.put_around import preset_named
 from rlox.loggers import check_loggers
-from rlox_cli import compose, jobs, provenance, sweep_options, together, validate
+from rlox_cli import compose, jobs, provenance, sweep_backend, sweep_options, together, validate
 from rlox_cli.command import Call
 from rlox_cli.exit_codes import OK
 from rlox_cli.identity import identity
@@ -91,6 +91,10 @@ class TrainTask:
 
     def _train(self, composed: DictConfig, job: Job) -> dict[str, Any]:
         config = validate.run_config(composed)
+        if job.variant and config.run.variant is None:
+            config = replace(config, run=replace(config.run, variant=job.variant))
+        if job.sweep is not None:
+            config = sweep_backend.applied(config, sweep_backend.recorded(job.sweep))
         job.identity = identity(config)
         check_loggers(config.logger)
         if job.sweep is None or config.dry_run:
@@ -134,13 +138,17 @@ class TrainTask:
             self.call.signals.settle()
             if config.dry_run:
                 fits = f"dry run: {_title(config, job)}: everything fits, nothing was trained"
-                self.call.voice.say("checked", fits + algorithm.parts.backend.line)
+                self.call.voice.say(
+                    "checked", fits + algorithm.parts.backend.line + algorithm.device.line
+                )
                 return {"status": "checked"}
             with RunFolder.create(config, job.place()) as folder:
                 job.folder = folder.path
                 backend = algorithm.parts.backend
                 told: dict[str, Any] = {"resume_grade": algorithm.source.resume_grade}
                 told["backend"] = asdict(backend)
+                if algorithm.device.reason:
+                    told["device"] = asdict(algorithm.device)
                 if algorithm.parts.images:
                     told["images"] = list(algorithm.parts.images)
                 if algorithm.origin:
@@ -148,7 +156,8 @@ class TrainTask:
                 folder.start(config, provenance.collect(config, self.call.line) | told)
                 jobs.save_hydra(folder.path, composed)
                 begun = f"{_title(config, job)}\n  folder  {folder.path}"
-                begun += backend.line
+                begun += backend.line + algorithm.device.line
+                begun += _origin(algorithm.origin)
                 begun += "".join(f"\n  image   {line}" for line in algorithm.parts.images)
                 self.call.voice.say("begun", begun)
                 return run_training(algorithm, config, folder, self.call)
@@ -169,3 +178,11 @@ class TrainTask:
 
 def _title(config: RunConfig, job: Job) -> str:
     return title(config) + (f", tuned preset {job.tuned}" if job.tuned else "")
+
+
+def _origin(origin: dict[str, Any] | None) -> str:
+    """Whose weights the run begins with; empty where they are new."""
+    if origin is None:
+        return ""
+    of = f"({origin['algo']} on {origin['env']})"
+    return f"\n  init    weights of {origin['checkpoint']} in {origin['path']} {of}"

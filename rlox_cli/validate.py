@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -12,7 +12,9 @@ from omegaconf.errors import OmegaConfBaseException
 from rlox.configs import ALGO_CONFIGS, BUFFER_CONFIGS, AutoBufferConfig, RunConfig, make_run
 from rlox.configs.check import require_buffer
 from rlox.configs.loggers import OF_PROCESS, TRACKING_URI, MlflowConfig
+from rlox.configs.off_policy import OffPolicyConfig
 from rlox.configs.offline import NO_ENV
+from rlox.configs.on_policy import OnPolicyConfig
 from rlox.configs.secrets import meant
 from rlox.configs.tasks import require_task
 from rlox.configs.text import is_text
@@ -23,6 +25,10 @@ from rlox_cli.references import with_references
 from rlox_cli.run_folder import nearest_runs
 from rlox_cli.run_schema import RUN
 from rlox_cli.schema import REQUIRED, Key, Schema
+
+if TYPE_CHECKING:  # what only composes makes no environment
+    from rlox.envs.actions import ActionCodec
+    from rlox.envs.spaces import ObservationCodec
 
 
 def run_config(config: DictConfig) -> RunConfig:
@@ -94,6 +100,35 @@ def try_environment(config: RunConfig) -> None:
         env.close()
 
 
+def spaces_of(config: RunConfig) -> tuple[ObservationCodec, ActionCodec]:
+    """What the run sees and does in its environment, of which one is made."""
+    from rlox.envs.actions import ActionCodec
+    from rlox.envs.make import single_factory
+    from rlox.envs.spaces import ObservationCodec
+
+    env = single_factory(config.env, training=True)()
+    try:
+        observations = ObservationCodec.of(env.observation_space, config.env.id)
+        actions = ActionCodec.of(env.action_space, config.env.id)
+    finally:
+        env.close()
+    return observations, actions
+
+
+def require_spaces(config: RunConfig, observations: ObservationCodec, actions: ActionCodec) -> None:
+    """`ConfigError` where the algorithm of a run cannot learn in these spaces, or not with its settings."""
+    from rlox.algorithms.encoding import encoding_of, require_actions
+
+    algo = config.algo
+    require_actions(config, actions)
+    if algo.bounded and not actions.choices:
+        actions.unit(config.env.id, algo.name)
+    encodes = isinstance(algo, OnPolicyConfig | OffPolicyConfig) and not algo.own_policy
+    if encodes and not observations.images:
+        wishes: Any = algo
+        encoding_of(wishes, observations, config.env.id, getattr(algo, "share_encoder", True))
+
+
 def try_origin(config: RunConfig) -> None:
     """Look whether the run to begin from is there, before torch is imported."""
     if config.init_from is not None and not Path(config.init_from).is_dir():
@@ -140,11 +175,21 @@ def _interpolated(config: DictConfig, prefix: str = "") -> Iterator[str]:
 def require_known(data: dict[str, Any], schema: Schema) -> None:
     """Raise `ConfigError` for a key that the chosen options do not have, or that lacks its value."""
     if unknown := _unknown(data, schema):
+        _require_package(unknown.partition(".")[0], schema)
         names = schema.names(schema.parts_of(data))
         raise messages.unknown_key(unknown, names, schema.owners(unknown))
     for key in not_given(data, schema):
         word = key.name.split(".")[-1].upper()
         raise ConfigError(f"missing key '{key.name}': {key.doc}; give {key.name}={word}")
+
+
+def _require_package(group: str, schema: Schema) -> None:
+    """`ConfigError` for keys below a group of presets, where Hydra puts those of a file without a package."""
+    if group in schema.presets:
+        raise ConfigError(
+            f"the file that {group}= names sets keys below '{group}', expected keys of a run; put this line "
+            "at its top: # @package _global_"
+        )
 
 
 def not_given(data: dict[str, Any], schema: Schema) -> list[Key]:

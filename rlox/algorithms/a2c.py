@@ -29,7 +29,7 @@ __all__ = ["A2C"]
 def make(config: RunConfig, tools: Tools) -> Parts:
     """A2C's learner on rollouts."""
     algo = cast(A2CConfig, config.algo)
-    choice = Choice(algo.backend, config, algo.n_steps * config.env.n_envs, tools.backend)
+    choice = Choice(algo.backend, config, tools.backend)
 
     def by_torch(policy: ActorCritic) -> Learner[Rollout]:
         from rlox.algorithms.torch_a2c import A2CLearner

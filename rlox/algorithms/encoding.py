@@ -11,13 +11,12 @@ from rlox.envs.actions import ActionCodec
 from rlox.envs.spaces import ObservationCodec, short
 from rlox.errors import ConfigError, UnsupportedSpaceError
 from rlox.parameters.cost import NO_COST, Cost
-from rlox.policies.engine import refused
 
 if TYPE_CHECKING:  # a run of the native engine imports no torch
     from rlox.networks import Encoder, EnsembleMLP
     from rlox.policies import ActorCritic
 
-__all__ = ["NO_COST", "Encoding", "Wishes", "encoding_of", "require_actions", "require_vectors"]
+__all__ = ["NO_COST", "Encoding", "Wishes", "encoding_of", "require_actions"]
 
 
 class Wishes(Protocol):
@@ -122,14 +121,6 @@ def require_actions(config: RunConfig, actions: ActionCodec) -> None:
         f"{algo.name} needs {' or '.join(algo.actions)} actions, {config.env.id} has "
         f"{short(actions.space)}; use algo={', '.join(others)}{' or ' if others else ''}{last}"
     )
-
-
-def require_vectors(encoding: Encoding, device: str) -> None:
-    """`NativeRefused` for networks that Rust does not know, and for other devices than the CPU."""
-    if encoding.make is not None:
-        raise refused("behind an encoder of images, not a built-in policy of vectors")
-    if device != "cpu":
-        raise refused(f"on {device}, not in float32 on the CPU")
 
 
 def _require_unsaid(algo: Wishes, codec: ObservationCodec, name: str, shared: bool) -> None:

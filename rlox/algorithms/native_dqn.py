@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from rlox.algorithms.dqn_schedule import NAMES, Scheduled, epsilon
-from rlox.algorithms.encoding import Encoding, require_vectors
+from rlox.algorithms.encoding import Encoding
 from rlox.algorithms.native_replay import NativeReplayLearner, columns
 from rlox.algorithms.off_policy import OffPolicy
 from rlox.configs import DQNConfig, RunConfig
 from rlox.envs.base import VectorEnv
 from rlox.optim.native import ADAM, NativeOptimizer, NativeTarget
-from rlox.policies.engine import counted, refused, told_where
+from rlox.policies.engine import counted, told_where
 from rlox.policies.native_exploring import NativeGreedy
 from rlox.policies.native_q import NativeQ, QSizes
 from rlox.training.learned import learned, where
+from rlox.training.native_fields import require_native
 from rlox.training.parts import Tools
 from rlox.types import Clock, Transitions, Update
 
@@ -72,15 +73,8 @@ def composed(
 ) -> OffPolicy:
     """What learns, explores and acts; `NativeRefused` for a network that only torch learns."""
     algo = cast(DQNConfig, config.algo)
-    if env.observations.masked:
-        raise refused(
-            "a MaskedQPolicy (env.action_mask), not the built-in one of vectors without masks"
-        )
-    if algo.noisy:
-        raise refused("one of noisy layers (algo.noisy=true)")
-    if algo.distribution != "none":
-        raise refused(f"one of distributions (algo.distribution={algo.distribution})")
-    require_vectors(encoding, tools.device_name)
+    masked = env.observations.masked > 0
+    require_native(algo, env.actions, tools.device_name, encoding.make is not None, masked)
 
     def module() -> QPolicy:
         from rlox.algorithms.torch_dqn import described

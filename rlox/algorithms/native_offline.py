@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from rlox.algorithms import iql_schedule
-from rlox.algorithms.encoding import Encoding, require_vectors
+from rlox.algorithms.encoding import Encoding
 from rlox.algorithms.native_replay import NativeReplayLearner, columns
 from rlox.algorithms.native_td3 import NativeTD3Learner
 from rlox.configs import BCConfig, IQLConfig, RunConfig, TD3BCConfig
 from rlox.envs.actions import ActionCodec
 from rlox.optim.native import ADAM, NativeOptimizer, NativeTarget
-from rlox.policies.engine import refused, stepped, told_where
+from rlox.policies.engine import stepped, told_where
 from rlox.policies.native_offline import NativeCloned, NativeImplicit
 from rlox.policies.native_vectors import NativeDeterministic, VectorSizes
 from rlox.training.learned import learned, where
+from rlox.training.native_fields import require_native
 from rlox.training.parts import Tools
 from rlox.types import Clock, Transitions, Update
 
@@ -151,11 +152,11 @@ def sizes_of(
 
 
 def td3_bc_composed(
-    config: RunConfig, tools: Tools, encoding: Encoding, sizes: VectorSizes
+    config: RunConfig, tools: Tools, encoding: Encoding, actions: ActionCodec, sizes: VectorSizes
 ) -> tuple[NativeDeterministic, NativeTD3BCLearner]:
     """The policy and what it learns by; `NativeRefused` for networks that only torch learns."""
     algo = cast(TD3BCConfig, config.algo)
-    require_vectors(encoding, tools.device_name)
+    require_native(algo, actions, tools.device_name, encoding.make is not None)
 
     def module() -> DeterministicPolicy:
         from rlox.algorithms.torch_td3 import described
@@ -167,11 +168,11 @@ def td3_bc_composed(
 
 
 def iql_composed(
-    config: RunConfig, tools: Tools, encoding: Encoding, sizes: VectorSizes
+    config: RunConfig, tools: Tools, encoding: Encoding, actions: ActionCodec, sizes: VectorSizes
 ) -> tuple[NativeImplicit, NativeIQLLearner]:
     """The same of implicit Q-learning."""
     algo = cast(IQLConfig, config.algo)
-    require_vectors(encoding, tools.device_name)
+    require_native(algo, actions, tools.device_name, encoding.make is not None)
 
     def module() -> ImplicitPolicy:
         from rlox.algorithms.torch_iql import described
@@ -187,9 +188,7 @@ def bc_composed(
 ) -> tuple[NativeCloned, NativeBCLearner]:
     """The same of behavioural cloning."""
     algo = cast(BCConfig, config.algo)
-    require_vectors(encoding, tools.device_name)
-    if actions.kind == "factored":
-        raise refused("of actions of several parts, not of one choice or one vector")
+    require_native(algo, actions, tools.device_name, encoding.make is not None)
 
     def module() -> Any:
         from rlox.algorithms.torch_bc import described

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from rlox.algorithms.encoding import Encoding, require_vectors
+from rlox.algorithms.encoding import Encoding
 from rlox.algorithms.native_replay import NativeReplayLearner, columns
 from rlox.algorithms.off_policy import OffPolicy
 from rlox.algorithms.replay_schedule import Scheduled
@@ -19,10 +19,11 @@ from rlox.envs.actions import UnitCodec
 from rlox.envs.base import VectorEnv
 from rlox.optim.native import ADAM, NativeOptimizer, NativeTarget
 from rlox.parameters.layout import Part, fill
-from rlox.policies.engine import Adams, refused, stepped, told_where
+from rlox.policies.engine import Adams, stepped, told_where
 from rlox.policies.native_exploring import NativeExploration
 from rlox.policies.native_vectors import NativeSquashed, VectorSizes
 from rlox.training.learned import learned, update_noise, where
+from rlox.training.native_fields import require_native
 from rlox.training.parts import Tools
 from rlox.types import Clock, Transitions, Update
 
@@ -134,9 +135,7 @@ def composed(
 ) -> OffPolicy:
     """What learns, explores and acts; `NativeRefused` for networks that only torch learns."""
     algo = cast(SACConfig, config.algo)
-    if algo.use_sde:
-        raise refused("one with a SquashedSDEPolicy (algo.use_sde=true), not a squashed Gaussian")
-    require_vectors(encoding, tools.device_name)
+    require_native(algo, env.actions, tools.device_name, encoding.make is not None)
 
     def module() -> SquashedPolicy:
         from rlox.algorithms.torch_sac import squashed

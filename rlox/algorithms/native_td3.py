@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from rlox.algorithms.encoding import Encoding, require_vectors
+from rlox.algorithms.encoding import Encoding
 from rlox.algorithms.native_replay import NativeReplayLearner, columns
 from rlox.algorithms.off_policy import OffPolicy
 from rlox.algorithms.td3_schedule import NAMES, Deterministic, Scheduled
@@ -20,6 +20,7 @@ from rlox.policies.engine import stepped, told_where
 from rlox.policies.native_exploring import NativeExploration
 from rlox.policies.native_vectors import NativeDeterministic, VectorSizes
 from rlox.training.learned import learned, update_noise, where
+from rlox.training.native_fields import require_native
 from rlox.training.parts import Tools
 from rlox.types import Clock, Transitions, Update
 
@@ -92,7 +93,7 @@ def composed(
 ) -> OffPolicy:
     """What learns, explores and acts; `NativeRefused` for networks that only torch learns."""
     algo = cast(DeterministicConfig, config.algo)
-    require_vectors(encoding, tools.device_name)
+    require_native(algo, env.actions, tools.device_name, encoding.make is not None)
 
     def module() -> DeterministicPolicy:
         from rlox.algorithms.torch_td3 import described

@@ -25,6 +25,7 @@ from rlox.policies.on_demand import OnDemand
 from rlox.runs.preflight import LEARNED, require_memory, require_networks
 from rlox.sources.goals import Goals
 from rlox.sources.memory import MAX_DRAWN, Memory, drawn_bytes, frames_of, make_buffer
+from rlox.sources.packed import Packing
 from rlox.sources.replay import TICK_BATCHES, Behaviour, Cadence, ReplaySource
 from rlox.training.actor import Actor, ActorOf, NativeActor
 from rlox.training.backend import Choice
@@ -81,7 +82,7 @@ def _parts(
     networks = algo.networks(encoding.features, env.actions.size, env.actions.discrete)
     more = encoding.cost.parameters * algo.seers
     require_networks(*networks, copies=LEARNED + 2, more=more)
-    choice = Choice(algo.backend, config, algo.batch_size, tools.backend)
+    choice = Choice(algo.backend, config, tools.backend)
     made = compose(env, encoding, choice)
     native = isinstance(made.policy, OnDemand)
     memory.arrays = native
@@ -143,10 +144,13 @@ def _memory(
         if tools.replay:
             require_memory(full, f"a replay buffer of {capacity:,} transitions", said_by)
 
-    buffer, full_bytes = make_buffer(buffer_config, env, config.seed, goals, require)
+    packing = None if goals else Packing.of(env.observations)
+    make = partial(make_buffer, buffer_config, env, config.seed, goals, require)
+    buffer, full_bytes = make(packing)
     sizes = (algo.batch_size, algo.n_step, algo.gamma, full_bytes)
     frames = 1 if goals else frames_of(env.observations)
-    memory = Memory(buffer, buffer_config, *sizes, goals, frames)
+    one_hot = None if packing is None else make
+    memory = Memory(buffer, buffer_config, *sizes, goals, frames, packing, one_hot)
     if tools.replay:
         _require_memory(algo, env, memory, said_by, tools.device_name == "cpu", encoders)
     return memory

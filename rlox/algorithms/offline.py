@@ -88,7 +88,7 @@ def offline_parts(
         source.load()
     networks = algo.networks(encoding.features, actions.size, actions.discrete)
     require_networks(*networks, more=encoding.cost.parameters * algo.seers)
-    choice = Choice(algo.backend, config, algo.batch_size, tools.backend)
+    choice = Choice(algo.backend, config, tools.backend)
     with tools.networks(config):
         policy, learner = compose(encoding, actions, choice)
     played = NativeActor if isinstance(policy, OnDemand) else ways.actor
@@ -264,9 +264,15 @@ def _dataset(
         digest = digest_of(columns)
     elif path is None:
         raise ConfigError(
-            f"missing key 'buffer.path': {config.algo.name} learns from a dataset, name its folder"
+            f"missing key 'buffer.path': {config.algo.name} learns from a dataset; name its folder, "
+            "buffer.path=data/NAME, which rlox dataset make writes"
         )
     else:
+        if not Path(path).exists():
+            raise ConfigError(
+                f"buffer.path={path} is not there, expected the folder of a dataset; name where it is now: "
+                "buffer.path=FOLDER"
+            )
         if most is None:
             most = (available_memory() or sys.maxsize) // 4
         read = read_dataset(Path(path), most)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
-from rlox.algorithms.encoding import Encoding, encoding_of, require_actions, require_vectors
+from rlox.algorithms.encoding import Encoding, encoding_of, require_actions
 from rlox.collectors.fused import FusedSource, Iterates
 from rlox.collectors.native import NativeCollector
 from rlox.collectors.rollout import RolloutCollector
@@ -22,7 +22,6 @@ from rlox.envs.make import Stages
 from rlox.envs.spaces import short
 from rlox.errors import ConfigError
 from rlox.parameters.cost import NO_COST, Cost
-from rlox.policies.engine import refused
 from rlox.policies.native import Acts, NativePolicy, Sizes
 from rlox.runs.algorithm import Algorithm
 from rlox.runs.preflight import require_memory, require_networks
@@ -33,6 +32,7 @@ from rlox.training.actor import Actor, ActorOf, NativeActor
 from rlox.training.backend import BY_TORCH, NATIVE, Choice, no_native
 from rlox.training.evaluate import Evaluator
 from rlox.training.loop import Learner
+from rlox.training.native_fields import require_native
 from rlox.training.parts import Parts, Tools
 from rlox.types import Clock, Rollout
 
@@ -178,9 +178,7 @@ def _in_rust(
 ) -> NativePolicy:
     """The policy that is configured, in Rust; ConfigError for one that it does not know."""
     algo, actions, masked = cast(OnPolicyConfig, config.algo), env.actions, env.observations.masked
-    require_vectors(encoding, tools.device_name)
-    if actions.choices and not actions.discrete:
-        raise refused("of actions of several parts, not a built-in policy of vectors")
+    require_native(algo, actions, tools.device_name, encoding.make is not None)
 
     def module() -> ActorCritic:
         from rlox.algorithms.torch_on_policy import make_policy

@@ -26,8 +26,6 @@ if TYPE_CHECKING:  # a run of the native engine imports no torch
 
 __all__ = ["PPO"]
 
-MANY = 2**30  # bytes of the orders in which all epochs of an update go through a rollout
-
 
 def by_torch(config: PPOConfig, streams: Streams) -> Callable[[ActorCritic], Learner[Rollout]]:
     """What makes the learner of a module."""
@@ -43,11 +41,7 @@ def by_torch(config: PPOConfig, streams: Streams) -> Callable[[ActorCritic], Lea
 def make(config: RunConfig, tools: Tools) -> Parts:
     """PPO's learner on rollouts."""
     algo = cast(PPOConfig, config.algo)
-    held = 8 * algo.n_epochs * algo.n_steps * config.env.n_envs
-    much = (
-        f"the orders of {algo.n_epochs:,} epochs take {held / 2**30:.1f} GiB" if held > MANY else ""
-    )
-    choice = Choice(algo.backend, config, algo.batch_size, tools.backend, much)
+    choice = Choice(algo.backend, config, tools.backend)
     return on_policy_parts(
         config,
         tools,

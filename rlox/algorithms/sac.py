@@ -13,10 +13,11 @@ from rlox.configs import RunConfig, SACConfig
 from rlox.envs.base import VectorEnv
 from rlox.envs.make import EnvSource
 from rlox.errors import ConfigError
-from rlox.policies.engine import refused
+from rlox.policies.engine import NativeRefused
 from rlox.policies.native_vectors import VectorSizes
 from rlox.runs.algorithm import Algorithm
 from rlox.training.backend import Choice
+from rlox.training.native_fields import not_of_spaces
 from rlox.training.parts import Parts, Tools
 from rlox.training.setup import DEFAULT_ENV, config_from_arguments, environment_of
 
@@ -67,7 +68,8 @@ def _choices(
         )
 
     def native() -> NoReturn:
-        raise refused("a CategoricalSoftPolicy (of Discrete actions), not one of vectors")
+        why = not_of_spaces(algo, env.actions, tools.device_name, encoding.make is not None)
+        raise NativeRefused(why)
 
     actor, critic = algo.widths
     sizes = encoding.features, env.actions.size, *actor, *critic

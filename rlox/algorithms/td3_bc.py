@@ -33,7 +33,7 @@ def make(config: RunConfig, tools: Tools) -> Parts:
 
     def compose(encoding: Encoding, actions: ActionCodec, choice: Choice) -> Composed:
         sizes = sizes_of(algo, encoding, actions)
-        native = partial(td3_bc_composed, config, tools, encoding, sizes)
+        native = partial(td3_bc_composed, config, tools, encoding, actions, sizes)
         return choice.native(sizes.widest, native) or composed(config, tools, encoding, actions)
 
     return offline_parts(config, tools, compose)

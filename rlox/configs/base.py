@@ -45,6 +45,38 @@ class AlgorithmConfig:
         return self.buffers[0]
 
     @property
+    def own_policy(self) -> bool:
+        """Whether its policy is one of the user's own."""
+        return getattr(self, "policy", None) is not None
+
+    @property
+    def asks_native(self) -> bool:
+        """Whether the native engine is asked for."""
+        return getattr(self, "backend", "") == "native"
+
+    @property
+    def widest_hidden(self) -> int:
+        """The width of its widest hidden layer; 0 where none is configured."""
+        arches = (getattr(self, name, None) or () for name in ("net_arch", "critic_net_arch"))
+        return max((width for arch in arches for width in arch), default=0)
+
+    def widest_layer(self, features: int, actions: int, discrete: bool) -> int:
+        """The largest number of inputs or outputs that a layer of its networks has."""
+        return max(features, actions, self.widest_hidden)
+
+    def update_rows(self, n_envs: int) -> int:
+        """Rows of an update: those of a batch, or of a whole rollout."""
+        return int(getattr(self, "batch_size", self.quantum(n_envs)))
+
+    def orders_bytes(self, n_envs: int) -> int:
+        """Memory of the orders in which the native engine goes through a rollout."""
+        return 0
+
+    def not_native(self, discrete: bool, masked: bool) -> str:
+        """Why the native engine does not learn these settings of actions; empty where it does."""
+        return ""
+
+    @property
     def scheduled(self) -> bool:
         """Whether something changes with the part of the total that is over: a larger one stretches it."""
         return any(

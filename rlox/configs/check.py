@@ -30,6 +30,9 @@ T = TypeVar("T")
 # Groups whose `name` says which dataclass they are.
 UNIONS: dict[str, Mapping[str, type[Any]]] = {"algo": ALGO_CONFIGS, "buffer": BUFFER_CONFIGS}
 
+# Keys of `algo` in configurations that earlier versions saved; nothing ever read them.
+OLD_ALGO_KEYS = frozenset({"inference"})
+
 _DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
 
 
@@ -63,6 +66,15 @@ def make_run(data: Mapping[str, Any], begins: bool = False) -> RunConfig:
     if begins:
         run.algo.check_total(run.rounded_steps)
     return run
+
+
+def without_old_keys(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A saved tree without keys that earlier versions wrote and that never had an effect."""
+    algo = data.get("algo")
+    if not isinstance(algo, Mapping) or not OLD_ALGO_KEYS & algo.keys():
+        return dict(data)
+    kept = {key: value for key, value in algo.items() if key not in OLD_ALGO_KEYS}
+    return {key: kept if key == "algo" else value for key, value in data.items()}
 
 
 def require_buffer(algo: str, buffer: str) -> None:

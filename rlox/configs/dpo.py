@@ -25,7 +25,7 @@ def beta() -> Any:
 
 @dataclass(frozen=True)
 class DPOConfig(TextAlgorithmConfig):
-    """Pairs of a completion that was chosen and one that was rejected."""
+    """DPO, from pairs of a chosen and a rejected completion (Rafailov et al. 2023, arXiv:2305.18290)."""
 
     name: str = param("dpo", "the algorithm", choices=("dpo",))
     loss_type: str = loss_type()
@@ -47,7 +47,7 @@ class DPOConfig(TextAlgorithmConfig):
 
 @dataclass(frozen=True)
 class OnlineDPOConfig(WritingConfig):
-    """Two completions of each prompt, and which of them is better (Guo et al. 2024, arXiv:2402.04792)."""
+    """Online DPO, from pairs that the model writes (Guo et al. 2024, arXiv:2402.04792)."""
 
     name: str = param("online_dpo", "the algorithm", choices=("online_dpo",))
     loss_type: str = loss_type()

@@ -173,6 +173,16 @@ class DQNConfig(OffPolicyConfig):
         """One; of noisy layers another with the deviations."""
         return [(obs_dim, *self.net_arch, actions * self.numbers)] * (2 if self.noisy else 1)
 
+    def not_native(self, discrete: bool, masked: bool) -> str:
+        """It learns values of vectors, without noise, masks and distributions."""
+        if masked:
+            return "native does not learn DQN with masks of actions (env.action_mask)"
+        if self.noisy:
+            return "native does not learn DQN with noisy layers (algo.noisy=true)"
+        if self.distribution != "none":
+            return f"native does not learn distributions of returns (algo.distribution={self.distribution})"
+        return ""
+
     def learning_numbers(self, actions: int) -> int:
         """With what is said of every action, and of a distribution each number beside each."""
         hidden = super().learning_numbers(actions)

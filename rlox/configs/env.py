@@ -136,7 +136,7 @@ class EnvConfig:
         False, "divide rewards by the running std of the discounted return, clipped to +-10"
     )
     normalize_rule: str = param(
-        "sb3",
+        "relative",
         "how both are standardised. relative: the moments begin with the first rows, and only what is "
         "constant in float32 is not divided, so that units play no part; sb3: Stable-Baselines3's prior "
         "(mean 0, variance 1, weight 1e-4) and epsilon (1e-8), as presets of rl-zoo3 have it",

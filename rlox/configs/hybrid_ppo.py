@@ -29,11 +29,6 @@ class HybridPPOConfig(PPOConfig):
     backend: str = param(
         "cpu", "engine of rollouts, in Rust; updates are torch's", choices=("cpu",)
     )
-    inference: str = param(
-        "auto",
-        "engine of the policy while collecting; auto: that of algo.backend",
-        choices=("auto",),
-    )
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
         """What no field says alone."""

@@ -66,9 +66,6 @@ class OffPolicyConfig(AlgorithmConfig):
     image_channels: str = encoders.channels()
     activation: str = param("relu", "hidden activation", choices=("tanh", "relu", "elu", "silu"))
     backend: str = engines.backend()
-    inference: str = param(
-        "auto", "engine of the policy while collecting", choices=("auto", "torch")
-    )
 
     @property
     def buffer(self) -> str:
@@ -82,6 +79,10 @@ class OffPolicyConfig(AlgorithmConfig):
     def networks(self, obs_dim: int, actions: int, discrete: bool = True) -> list[tuple[int, ...]]:
         """Widths of the layers that learn, for the memory that they take."""
         return [(obs_dim, *self.net_arch, actions)]
+
+    def widest_layer(self, features: int, actions: int, discrete: bool) -> int:
+        """Of the networks that learn."""
+        return max(w for sizes in self.networks(features, actions, discrete) for w in sizes)
 
     def learning_numbers(self, actions: int) -> int:
         """Numbers that learning from a row of a batch takes: the hidden layers' of the networks."""

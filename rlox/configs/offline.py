@@ -19,7 +19,7 @@ IDLE: dict[str, Any] = {
     "workers": "sync",
     "normalize_obs": False,
     "normalize_reward": False,
-    "normalize_rule": "sb3",
+    "normalize_rule": "relative",
     "reward_wrappers": (),
     "reward_scale": 1.0,
     "reward_clip": None,
@@ -70,6 +70,10 @@ class OfflineAlgorithmConfig(AlgorithmConfig):
     def networks(self, obs_dim: int, actions: int, discrete: bool = False) -> list[tuple[int, ...]]:
         """Widths of the layers that learn, for the memory that they take."""
         return []
+
+    def widest_layer(self, features: int, actions: int, discrete: bool) -> int:
+        """Of the networks that learn."""
+        return max(w for sizes in self.networks(features, actions, discrete) for w in sizes)
 
     def _instead(self, key: str) -> str:
         own = INSTEAD.get(key)

@@ -69,9 +69,6 @@ class OnPolicyConfig(AlgorithmConfig):
         "auto takes it where it was measured to be faster",
         choices=("auto", "torch", "native"),
     )
-    inference: str = param(
-        "auto", "engine of the policy while collecting", choices=("auto", "torch")
-    )
 
     @property
     def widths(self) -> tuple[tuple[int, ...], tuple[int, ...]]:

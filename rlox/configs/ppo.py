@@ -46,6 +46,14 @@ class PPOConfig(OnPolicyConfig):
         within="(0, inf)",
     )
 
+    def update_rows(self, n_envs: int) -> int:
+        """Minibatches are no larger than the rollout that they are of."""
+        return min(self.batch_size, self.quantum(n_envs))
+
+    def orders_bytes(self, n_envs: int) -> int:
+        """An order of 8 bytes a row for each epoch."""
+        return 8 * self.n_epochs * self.quantum(n_envs)
+
     def advice(self, env: EnvConfig) -> list[str]:
         """Minibatches that are not of the size that was asked for."""
         return [*super().advice(env), *self._minibatches(env)]

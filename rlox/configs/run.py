@@ -143,6 +143,11 @@ class LabelConfig:
 
     name: str | None = param(None, "what you call the run, in listings and results", verbatim=True)
     tags: tuple[str, ...] = param((), "words to find the run by: run.tags=[baseline,v2]")
+    variant: str | None = param(
+        None,
+        "files of one's own that the run was composed from, such as algo=ppo_big; null: rlox names them",
+        verbatim=True,
+    )
 
 
 @dataclass(frozen=True)
@@ -183,7 +188,11 @@ class RunConfig:
         "where the run ends, in what the algorithm counts; rounded up to whole batches of it",
         within="[1, inf)",
     )
-    device: str = param("auto", "torch device: auto, cpu, cuda, cuda:N or mps")
+    device: str = param(
+        "auto",
+        "torch device: auto, cpu, cuda, cuda:N or mps; auto is CUDA where it is and images, wide layers or a "
+        "language model gain by it, else the CPU",
+    )
     torch_threads: int = param(
         1, "torch intra-op threads; 1 is fastest for small nets", within="[1, 1024]"
     )

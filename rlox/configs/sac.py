@@ -74,6 +74,14 @@ class SACConfig(ActorCriticConfig):
         actor, critic = self.widths
         return [(obs_dim, *actor, actions), *[(obs_dim, *critic, actions)] * self.n_critics]
 
+    def not_native(self, discrete: bool, masked: bool) -> str:
+        """It learns squashed Gaussians."""
+        if discrete:
+            return "native learns SAC of Box actions, not of Discrete ones"
+        if self.use_sde:
+            return "native does not learn SAC with state-dependent exploration (algo.use_sde=true)"
+        return ""
+
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
         """The temperature is a word or a number; what is said of gSDE needs gSDE."""
         super().check(env, buffer)

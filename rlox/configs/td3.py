@@ -76,14 +76,17 @@ class DelaysConfig(AlgorithmConfig):
 
 @dataclass(frozen=True)
 class TD3Config(DelaysConfig, DeterministicConfig):
-    """Defaults follow Stable-Baselines3, with the exploration of the paper, which it leaves out."""
+    """TD3, twin delayed deterministic policy gradient (Fujimoto et al. 2018, arXiv:1802.09477).
+
+    Defaults follow Stable-Baselines3, with the exploration of the paper, which it leaves out.
+    """
 
     name: str = param("td3", "the algorithm", choices=("td3",))
 
 
 @dataclass(frozen=True)
 class DDPGConfig(DeterministicConfig):
-    """TD3 with one critic, an actor that is updated each time and no noise on the target's action."""
+    """DDPG (Lillicrap et al. 2016, arXiv:1509.02971): TD3 with one critic, no delay and no target noise."""
 
     name: str = param("ddpg", "the algorithm", choices=("ddpg",))
     n_critics: int = param(

@@ -38,6 +38,10 @@ NOBODY: NDArray[np.int64] = np.empty(0, np.int64)
 FIVE_VALUES = "step must return five values: observation, reward, terminated, truncated, info"
 TWO_VALUES = "reset must return two values: observation, info"
 
+# Kinds that are asked for at every step: a union such as `tuple | list` would be made at each of them.
+_TUPLES, _BOOLS = (tuple, list), (bool, np.bool_)
+_FLOATS, _REALS = (float, np.float64), (float, int, np.floating)
+
 
 class WrongKindError(TypeError):
     """A value that an environment returned is not of the kind that Gymnasium asks for."""
@@ -45,7 +49,7 @@ class WrongKindError(TypeError):
 
 def reset_of(given: Any) -> tuple[Any, Mapping[str, Any]]:
     """The observation and the info that a reset returned; `WrongKindError` for anything else than a pair."""
-    if not isinstance(given, tuple | list) or len(given) != 2:
+    if not isinstance(given, _TUPLES) or len(given) != 2:
         raise WrongKindError(f"{_kind_of(given)}; {TWO_VALUES}")
     seen, info = given
     return seen, _info_of(info)
@@ -53,16 +57,23 @@ def reset_of(given: Any) -> tuple[Any, Mapping[str, Any]]:
 
 def step_of(given: Any) -> tuple[Any, float, bool, bool, Mapping[str, Any]]:
     """The five values that a step returned; `WrongKindError` where one is of another kind."""
-    if not isinstance(given, tuple | list) or len(given) != 5:
+    if not isinstance(given, _TUPLES) or len(given) != 5:
         raise WrongKindError(f"{_kind_of(given)}; {FIVE_VALUES}")
     seen, reward, terminated, truncated, info = given
+    if (
+        type(terminated) is bool
+        and type(truncated) is bool
+        and type(reward) in _FLOATS
+        and type(info) is dict
+    ):  # most are at every step: nothing to check or to convert
+        return seen, reward, terminated, truncated, info
     flags = flag_of("terminated", terminated), flag_of("truncated", truncated)
     return seen, reward_of(reward), *flags, _info_of(info)
 
 
 def reward_of(given: Any) -> float:
     """A reward as a float: of any real number, alone or in an array without axes; else `WrongKindError`."""
-    if isinstance(given, float | int):  # numpy's float64 too
+    if isinstance(given, _REALS):
         return float(given)
     array = _single(given)
     if array is not None:
@@ -77,7 +88,7 @@ def flag_of(name: str, given: Any) -> bool:
 
     `WrongKindError` for anything else, which may be true without meaning it: `[False]`, `"False"`.
     """
-    if isinstance(given, bool | np.bool_):
+    if isinstance(given, _BOOLS):
         return bool(given)
     array = _single(given)
     if array is None or array not in (0, 1):

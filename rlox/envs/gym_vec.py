@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -20,9 +21,30 @@ from rlox.envs.spaces import ObservationCodec
 from rlox.envs.stacks import frames_in
 from rlox.errors import EnvError, RloxError
 
-__all__ = ["EnvFactory", "SyncGymVecEnv"]
+__all__ = ["EnvFactory", "SyncGymVecEnv", "close_all", "opened"]
 
 EnvFactory = Callable[[], gym.Env[Any, Any]]
+
+
+def opened(factories: Sequence[EnvFactory]) -> list[gym.Env[Any, Any]]:
+    """An environment of each factory; where one cannot be made, those before it are closed."""
+    envs: list[gym.Env[Any, Any]] = []
+    try:
+        for make in factories:
+            env = make()
+            envs.append(env)
+    except BaseException:
+        with suppress(Exception):  # the error is that of what cannot be made
+            close_all(envs)
+        raise
+    return envs
+
+
+def close_all(envs: Sequence[gym.Env[Any, Any]]) -> None:
+    """Close every environment, also behind one whose `close` raises; its error is raised at the end."""
+    with ExitStack() as each:
+        for env in reversed(envs):
+            each.callback(env.close)
 
 
 class SyncGymVecEnv:
@@ -49,10 +71,8 @@ class SyncGymVecEnv:
         self.seeding = Seeding(seed, self.n_envs, seeding)
         self.starts = 0
         self._lent = False  # to an evaluation, which left the environments where it ended
-        self.envs: list[gym.Env[Any, Any]] = []
+        self.envs = opened(factories)
         try:
-            for make in factories:
-                self.envs.append(make())
             first = self.envs[0]
             self.resume_grade = "exact" if can_save(first) else "episode_start"
             self.observation_space = first.observation_space
@@ -61,7 +81,8 @@ class SyncGymVecEnv:
             self.observations = replace(codec, frames=frames_in(first))
             self.actions = ActionCodec.of(first.action_space, name)
         except BaseException:
-            self.close()
+            with suppress(Exception):  # the error is the one before
+                self.close()
             raise
 
     def reset_into(self, obs: NDArray[Any]) -> None:
@@ -155,8 +176,7 @@ class SyncGymVecEnv:
 
     def close(self) -> None:
         """Close every environment."""
-        for env in self.envs:
-            env.close()
+        close_all(self.envs)
 
     def _saved(self, i: int) -> dict[str, Any]:
         try:

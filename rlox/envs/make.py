@@ -18,10 +18,10 @@ from rlox.configs.atari import is_ale
 from rlox.configs.secrets import revealed
 from rlox.envs.base import VectorEnv
 from rlox.envs.engines.atari import ale_arguments
-from rlox.envs.engines.makers import VectorSource, engine_for, maker_of
+from rlox.envs.engines.makers import VectorSource, building, engine_for, maker_of
 from rlox.envs.engines.single import Single
 from rlox.envs.films import FilmedEpisodes, require_video
-from rlox.envs.gym_vec import EnvFactory, SyncGymVecEnv
+from rlox.envs.gym_vec import EnvFactory, SyncGymVecEnv, opened
 from rlox.envs.headless import choose_mujoco_gl
 from rlox.envs.ids import find_spec
 from rlox.envs.masks import masking
@@ -111,7 +111,9 @@ def bare_factory(
     options = _arguments(config) if source is None else dict(config.kwargs)
     make = factory_of(config.id if source is None else source, options, render_mode)
     limit = config.max_episode_steps
-    return make if limit is None else lambda: _within(make(), config.id, limit)
+    if limit is None:
+        return make
+    return lambda: _around(make(), lambda env: _within(env, config.id, limit))
 
 
 def _arguments(config: EnvConfig) -> dict[str, Any]:
@@ -136,10 +138,19 @@ def single_factory(
     `training` decides whether what changes rewards is around it.
     """
     make = bare_factory(config, source, render_mode)
+    masked = masking(config)
     if maker_of(config, source) is not None:
-        return make  # an engine has nothing put around it
-    wrapped, masked = wrapping(config, training), masking(config)
-    return lambda: masked(wrapped(_with_spaces(make(), config.id)))
+        return lambda: _around(make(), masked)  # an engine has nothing else
+    wrapped = wrapping(config, training)
+    return lambda: _around(make(), lambda env: masked(wrapped(_with_spaces(env, config.id))))
+
+
+def _around(
+    env: gym.Env[Any, Any], wrap: Callable[[gym.Env[Any, Any]], gym.Env[Any, Any]]
+) -> gym.Env[Any, Any]:
+    """The environment with what is put around it; closed where that cannot be."""
+    with building(env, None):
+        return wrap(env)
 
 
 @dataclass(frozen=True)
@@ -160,7 +171,7 @@ class Stages:
         """
         config, make = self.config, single_factory(self.config, self.source)
         if config.workers != "subprocess":
-            return self._local([make() for _ in range(places)], observations)
+            return self._local(opened([make] * places), observations)
         many = config.worker_envs or share(-(-places // 4))
         limits = (config.step_timeout, config.max_restarts, many)
         return SupervisedStage([make] * places, seed, config.id, observations, *limits)

@@ -1,11 +1,11 @@
 """Masks of the actions that an environment allows (Huang and Ontanon 2020), on their way to a policy.
 
-Wherever an environment tells its mask, `MaskActions` puts it beside the observation and `MaskedCodec` behind
-it, into the same row: `[obs_dim + n_actions]`, 1 where an action is allowed, of actions of several
-parts a mask of each choice after another (`rlox.envs.mask_forms`). So a mask goes
-where its observation goes: through subprocesses, resets and last observations, into rollouts, buffers,
-n-step windows and saved states, and nothing on the way has to know of it but what standardises
-observations (`rlox.envs.normalize`) and what acts (`rlox.policies.masking`).
+Wherever an environment tells its mask (`MaskSource`), `MaskActions` puts it beside the observation and
+`MaskedCodec` behind it, into the same row: `[obs_dim + n_actions]`, 1 where an action is allowed, of actions
+of several parts a mask of each choice after another (`rlox.envs.mask_forms`). `rlox.envs.engines.masked` does
+so for vectorised environments. So a mask goes where its observation goes: through subprocesses, resets and
+last observations, into rollouts, buffers, n-step windows and saved states, and nothing on the way has to know
+of it but what standardises observations (`rlox.envs.normalize`) and what acts (`rlox.policies.masking`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rlox.envs.mask_forms import MaskForm
 from rlox.envs.spaces import CodedSpace, ObservationCodec, short
 from rlox.errors import ConfigError, EnvError, ShapeError, UnsupportedSpaceError
 
-__all__ = ["MaskActions", "MaskedCodec", "MaskedSpace", "masking"]
+__all__ = ["MASK", "SEEN", "MaskActions", "MaskSource", "MaskedCodec", "MaskedSpace", "masking"]
 
 Env = gym.Env[Any, Any]
 
@@ -62,82 +62,88 @@ class MaskedSpace(CodedSpace):
         return MaskedCodec(self, dim, parts, size, images, inner=inner, part=self.part, form=form)
 
 
-class MaskActions(gym.Wrapper[Any, Any, Any, Any]):
-    """Finds the mask of an environment and puts it beside each observation.
+class MaskSource:
+    """Where an environment tells its masks, and what may be wrong with one.
 
     Parameters
     ----------
-    env : whose actions are choices, or have some among their parts; the mask is of a `MaskForm`
-    source : `info`: `info[key]` of reset and of every step; `method`: `action_masks()`, also of
-        what is wrapped; `observation`: the part `key` of a Dict, which is then no part of it
+    source : `info`: `info[key]` of reset and of every step; `method`: what `method()` gives; `observation`:
+        the part `key` of a Dict, which is then no part of it
     key : the name of the mask
     name : of the environment, for messages
+    seen, actions : its spaces; its actions are choices, or have some among their parts
+    method : `action_masks`; `None` where it has none
 
     An action has to be allowed wherever one can follow. In the state that a termination leaves none does:
     its mask is not asked for, and counts as of ones, which no target reads.
+
+    Attributes
+    ----------
+    space : of observations with their masks beside them
+    size : numbers in a mask
     """
 
-    def __init__(self, env: Env, source: str, key: str, name: str) -> None:
-        super().__init__(env)
-        self._source, self._key, self._name = source, key, name
-        self._tells: Callable[[], Any] | None = None
-        actions, seen = env.action_space, env.observation_space
+    def __init__(
+        self,
+        source: str,
+        key: str,
+        name: str,
+        seen: gym.Space[Any],
+        actions: gym.Space[Any],
+        method: Callable[[], Any] | None,
+    ) -> None:
+        self.source, self.key, self.name = source, key, name
         self._form = MaskForm(ActionCodec.of(actions, name))
-        if not self._form.size:
+        self.size = self._form.size
+        if not self.size:
             raise UnsupportedSpaceError(
                 f"env.action_mask={source}: masks are of choices, {name} has {short(actions)}; set "
                 "env.action_mask=none"
             )
+        self.tells: Callable[[], Any] | None = None
+        part = None
         if source == "method":
-            self._tells = self._method(env)
+            self.tells = self._require(method)
         elif source == "observation":
-            seen = self._without_mask(seen)
-        part = key if source == "observation" else None
-        self.observation_space = MaskedSpace(seen, self._form, part)
+            seen, part = self._without_mask(seen), key
+        self.space = MaskedSpace(seen, self._form, part)
 
-    def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
-        """Reset, with the mask of the first action."""
-        seen, info = self.env.reset(**options)
-        return self._beside(seen, info, "reset"), info
-
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Step, with the mask of the next action."""
-        seen, reward, terminated, truncated, info = self.env.step(action)
-        after = self._beside(seen, info, "step", over=flag_of("terminated", terminated))
-        return after, reward, terminated, truncated, info
-
-    def _beside(
+    def beside(
         self, seen: Any, info: Mapping[str, Any], call: str, over: bool = False
     ) -> dict[str, Any]:
         """The observation and its mask; of ones where the episode is over."""
         if over:
-            mask = np.ones(self._form.size, np.int8)
-        elif self._tells is not None:
-            mask = self._checked(self._tells(), f"action_masks() after {call}")
+            mask = np.ones(self.size, np.int8)
+        elif self.tells is not None:
+            mask = self.checked(self.tells(), call, self.name)
         else:
-            there = info if self._source == "info" else seen
-            mask = self._checked(
-                self._found(there, call), f"{self._key!r} in the {self._source} of {call}"
-            )
-        if self._source == "observation":
-            seen = {part: value for part, value in seen.items() if part != self._key}
-        return {SEEN: seen, MASK: mask}
+            there = info if self.source == "info" else seen
+            mask = self.checked(self.found(there, call, self.name), call, self.name)
+        return {SEEN: self.without(seen), MASK: mask}
 
-    def _found(self, there: Any, call: str) -> Any:
-        """The mask in an info or an observation."""
-        if isinstance(there, Mapping) and self._key in there:
-            return there[self._key]
+    def without(self, seen: Any) -> Any:
+        """An observation, or a batch, without the mask in it."""
+        if self.source != "observation":
+            return seen
+        return {part: value for part, value in seen.items() if part != self.key}
+
+    def found(self, there: Any, call: str, who: str) -> Any:
+        """The mask in an info or an observation of `who`."""
+        if isinstance(there, Mapping) and self.key in there:
+            return there[self.key]
         has = ", ".join(map(repr, there)) if isinstance(there, Mapping) and there else "nothing"
         raise EnvError(
-            f"{self._name} tells no action mask: the {self._source} of {call} has {has}, expected "
-            f"{self._key!r}; name the key it has (env.action_mask_key), or where else the mask is "
-            "(env.action_mask)"
+            f"{who} tells no action mask: the {self.source} of {call} has {has}, expected {self.key!r}; "
+            "name the key it has (env.action_mask_key), or where else the mask is (env.action_mask)"
         )
 
-    def _checked(self, mask: Any, where: str) -> NDArray[np.int8]:
-        said = f"the action mask of {self._name}, {where},"
+    def checked(
+        self, mask: Any, call: str, who: str, lead: tuple[int, ...] = ()
+    ) -> NDArray[np.int8]:
+        """A mask of `who`, or with `lead` several, as `[*lead, size]` of 0 and 1; else `EnvError`."""
+        said = f"the action mask of {who}, {self.where(call)},"
         try:
-            given = self._form.row(mask)
+            given = self._form.row(mask, lead)
         except ValueError as error:
             raise EnvError(f"{said} {error}") from error
         if empty := self._form.empty(given):
@@ -147,26 +153,60 @@ class MaskActions(gym.Wrapper[Any, Any, Any, Any]):
             )
         return given
 
-    def _method(self, env: Env) -> Callable[[], Any]:
-        try:
-            method = env.get_wrapper_attr("action_masks")
-        except AttributeError:
-            method = None
-        if not callable(method):
+    def where(self, call: str) -> str:
+        """Where a mask is after a call, for messages."""
+        if self.tells is not None:
+            return f"action_masks() after {call}"
+        return f"{self.key!r} in the {self.source} of {call}"
+
+    def _require(self, method: Callable[[], Any] | None) -> Callable[[], Any]:
+        if method is None:
             raise ConfigError(
-                f"env.action_mask=method: {self._name} has no method action_masks(), which gives "
-                f"[{self._form.size}] of 0 and 1; set env.action_mask=info, observation or none"
+                f"env.action_mask=method: {self.name} has no method action_masks(), which gives "
+                f"[{self.size}] of 0 and 1; set env.action_mask=info, observation or none"
             )
-        return cast(Callable[[], Any], method)
+        return method
 
     def _without_mask(self, space: gym.Space[Any]) -> spaces.Dict:
-        if not isinstance(space, spaces.Dict) or self._key not in space.spaces:
+        if not isinstance(space, spaces.Dict) or self.key not in space.spaces:
             raise UnsupportedSpaceError(
-                f"env.action_mask=observation: {self._name} has no part {self._key!r} in its observations, "
+                f"env.action_mask=observation: {self.name} has no part {self.key!r} in its observations, "
                 f"{short(space)}, expected a Dict with it; name the part (env.action_mask_key), or set "
                 "env.action_mask=info, method or none"
             )
-        return spaces.Dict({k: part for k, part in space.spaces.items() if k != self._key})
+        return spaces.Dict({k: part for k, part in space.spaces.items() if k != self.key})
+
+
+class MaskActions(gym.Wrapper[Any, Any, Any, Any]):
+    """Finds the mask of an environment (`MaskSource`) and puts it beside each observation.
+
+    `action_masks()` may also be a method of what is wrapped.
+    """
+
+    def __init__(self, env: Env, source: str, key: str, name: str) -> None:
+        super().__init__(env)
+        tells = _method(env) if source == "method" else None
+        self._masks = MaskSource(source, key, name, env.observation_space, env.action_space, tells)
+        self.observation_space = self._masks.space
+
+    def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
+        """Reset, with the mask of the first action."""
+        seen, info = self.env.reset(**options)
+        return self._masks.beside(seen, info, "reset"), info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Step, with the mask of the next action."""
+        seen, reward, terminated, truncated, info = self.env.step(action)
+        after = self._masks.beside(seen, info, "step", over=flag_of("terminated", terminated))
+        return after, reward, terminated, truncated, info
+
+
+def _method(env: Env) -> Callable[[], Any] | None:
+    try:
+        method = env.get_wrapper_attr("action_masks")
+    except AttributeError:
+        return None
+    return cast(Callable[[], Any], method) if callable(method) else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,6 +216,11 @@ class MaskedCodec(ObservationCodec):
     inner: ObservationCodec  # of the observation alone
     part: str | None  # of a user's observation that is the mask; None where it is given apart
     form: MaskForm
+
+    @property
+    def integers(self) -> Sequence[tuple[int, int]]:
+        """Those of the observation."""
+        return self.inner.integers
 
     @property
     def shape(self) -> Any:

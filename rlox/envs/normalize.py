@@ -65,7 +65,7 @@ class RunningMoments:
     rule : `"relative"` or `"sb3"`
     """
 
-    def __init__(self, shape: tuple[int, ...], rule: str = SB3) -> None:
+    def __init__(self, shape: tuple[int, ...], rule: str = RELATIVE) -> None:
         self.rule = rule
         self.count = 1e-4 if rule == SB3 else 0.0
         self.mean = np.zeros(shape, np.float64)
@@ -108,7 +108,7 @@ class RunningMoments:
 class ObservationNormalizer:
     """Standardises observation rows in place."""
 
-    def __init__(self, dim: int, rule: str = SB3) -> None:
+    def __init__(self, dim: int, rule: str = RELATIVE) -> None:
         self.moments = RunningMoments((dim,), rule)
         self.clips = True  # not of a policy that learned from a dataset, which saw them whole
 
@@ -136,7 +136,7 @@ class ObservationNormalizer:
 class PartialNormalizer(ObservationNormalizer):
     """Standardises the numbers of a row; images, and a mask of actions behind them, stay as they are."""
 
-    def __init__(self, codec: ObservationCodec, rule: str = SB3) -> None:
+    def __init__(self, codec: ObservationCodec, rule: str = RELATIVE) -> None:
         super().__init__(codec.numbers, rule)
         self._numbers_of = codec.numbers_of
 
@@ -149,7 +149,7 @@ class PartialNormalizer(ObservationNormalizer):
         super().apply(self._numbers_of(obs))
 
 
-def observation_normalizer(codec: ObservationCodec, rule: str = SB3) -> ObservationNormalizer:
+def observation_normalizer(codec: ObservationCodec, rule: str = RELATIVE) -> ObservationNormalizer:
     """One for the rows of `codec`, at its start; `ConfigError` where there are images and no numbers."""
     if not codec.numbers:
         raise ConfigError(
@@ -208,7 +208,7 @@ class RewardNormalizer:
     Stored ones are drawn as sums over `n_step` steps, discounted.
     """
 
-    def __init__(self, n_envs: int, gamma: float, n_step: int = 1, rule: str = SB3) -> None:
+    def __init__(self, n_envs: int, gamma: float, n_step: int = 1, rule: str = RELATIVE) -> None:
         self.gamma = gamma
         self.most = CLIP * sum(gamma**k for k in range(n_step))  # of rewards that are clipped each
         self.returns = np.zeros(n_envs, np.float64)

@@ -101,6 +101,15 @@ class PartsCodec(ObservationCodec):
         return cls(space, dim, parts, 0, images, codecs=codecs, pictures=pictures)
 
     @property
+    def integers(self) -> Sequence[tuple[int, int]]:
+        """Those of each part, where the part's numbers are."""
+        return [
+            (self.parts[name].start + first, n)
+            for name, codec in self.codecs.items()
+            for first, n in codec.integers
+        ]
+
+    @property
     def shape(self) -> Any:
         """The shape of each part."""
         return {name: codec.shape for name, codec in self.codecs.items()}

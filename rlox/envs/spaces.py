@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -134,6 +134,11 @@ class ObservationCodec:
         return (self.seen - sum(image.size for image in self.images)) // FLOAT.itemsize
 
     @property
+    def integers(self) -> Sequence[tuple[int, int]]:
+        """Of each integer that is one-hot, its first column in a row's numbers and how many values it has."""
+        return ()
+
+    @property
     def shape(self) -> Any:
         """The shape of one observation; of a Dict or Tuple the shape of each part."""
         return self.space.shape
@@ -251,8 +256,18 @@ class ChoiceCodec(ObservationCodec):
         if (index != flat - starts).any() or not ((index >= 0) & (index < sizes)).all():
             raise ValueError(f"{given} is not in {self.space}")
         numbers[:] = 0.0
-        first = np.cumsum(sizes) - sizes  # the column of each integer's lowest value
-        numbers[np.arange(len(numbers))[:, None], first + index] = 1.0
+        numbers[np.arange(len(numbers))[:, None], self._firsts + index] = 1.0
+
+    @property
+    def integers(self) -> Sequence[tuple[int, int]]:
+        """Of each integer its first column and how many values it has."""
+        return list(zip(self._firsts.tolist(), self._sizes[0].tolist(), strict=True))
+
+    @cached_property
+    def _firsts(self) -> NDArray[np.int64]:
+        """The column of each integer's lowest value."""
+        sizes = self._sizes[0]
+        return np.cumsum(sizes) - sizes
 
     @cached_property
     def _sizes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from rlox.envs.base import reset_of, step_of
 from rlox.envs.failures import encoded, raised
-from rlox.envs.gym_vec import SyncGymVecEnv
+from rlox.envs.gym_vec import SyncGymVecEnv, close_all
 from rlox.envs.seeding import seeded_reset
 from rlox.envs.spaces import ObservationCodec
 from rlox.errors import EnvError, RloxError
@@ -84,8 +84,7 @@ class LocalStage:
 
     def close(self) -> None:
         """Close every environment."""
-        for env in self.envs:
-            env.close()
+        close_all(self.envs)
 
     def _write(self, place: int, seen: Any) -> None:
         encoded(self.observations, seen, self.rows[place], self._episode(place))

@@ -24,6 +24,8 @@ __all__ = ["Ask", "Bytes", "Characters", "Codec", "Messages", "Tokenizer", "toke
 
 Ids = Sequence[int] | NDArray[np.int64]
 STRANGE = "\ufffd"  # a token that has no text
+CHANGING = re.compile(r"strftime_now|\brandom\b|\blipsum\b")  # another text each time
+PLACES = ("name_or_path", "tokenizer_file", "vocab_file", "merges_file")  # where a tokenizer was
 Messages = list[dict[str, Any]]  # {"role": ..., "content": ...} each
 
 
@@ -188,6 +190,20 @@ class Tokenizer:
             self._of.backend_tokenizer.to_str() if self._of.is_fast else str(self._of.get_vocab())
         )
         return hashlib.sha256(f"{said}{self._of.chat_template}".encode()).hexdigest()
+
+    @property
+    def about(self) -> str | None:
+        """All that its tokens depend on, as text.
+
+        None where that is not known: of a slow tokenizer, and where a chat template tells the date or draws.
+        """
+        templates = repr(self._of.chat_template)
+        if not self._of.is_fast or CHANGING.search(templates):
+            return None
+        given = {k: repr(v) for k, v in self._of.init_kwargs.items() if k not in PLACES}
+        kind, special = type(self._of).__name__, repr(self._of.special_tokens_map)
+        said = [kind, special, templates, self.ends, given, self._of.backend_tokenizer.to_str()]
+        return json.dumps(said, sort_keys=True)
 
     @property
     def begin(self) -> int | None:

@@ -19,6 +19,7 @@ from rlox.llm.codecs import Ask, Codec, Messages, tokens_of
 from rlox.llm.prompts import Prompt, cut, learned_after
 from rlox.llm.rows import WHOLE, answer_of, read_row, template_of
 from rlox.llm.tasks import is_held_out
+from rlox.llm.token_cache import TokenCache
 from rlox.llm.turns import ONLY, assistant_mask, turn_asks
 
 __all__ = ["DatasetPrompts", "Row", "TextDataset"]
@@ -64,9 +65,7 @@ class TextDataset:
         lines = [(n, line) for n, line in enumerate(data.split(b"\n"), 1) if line.strip()]
         if not lines:
             raise ConfigError(f"{key}={path} has no rows, expected JSON objects, one a line")
-        self.rows = [
-            row for i in range(0, len(lines), AT_ONCE) for row in self._part(lines[i : i + AT_ONCE])
-        ]
+        self.rows = self._rows(lines)
 
     def require_room(self, tokens: int | None, new: int) -> None:
         """`ConfigError` for a row that so many positions cannot hold, with `new` tokens to be written."""
@@ -113,20 +112,35 @@ class TextDataset:
     def _at(self, line: int) -> str:
         return f"{self._key}={self.path}, line {line}"
 
-    def _part(self, lines: Sequence[tuple[int, bytes]]) -> list[Row]:
+    def _rows(self, lines: Sequence[tuple[int, bytes]]) -> list[Row]:
+        """All rows, of tokens that an earlier run kept where one did."""
+        options = {"assistant_only": self._assistant_only}
+        kept = TokenCache(self.digest, len(lines), self._codec, options)
+        parts = range(0, len(lines), AT_ONCE)
+        rows = [row for i in parts for row in self._part(lines[i : i + AT_ONCE], kept)]
+        kept.keep()
+        return rows
+
+    def _part(self, lines: Sequence[tuple[int, bytes]], kept: TokenCache) -> list[Row]:
         """Some rows, whose texts become tokens together: one by one that takes many times as long."""
         read = [(number, self._columns_of(number, line)) for number, line in lines]
         asks = [self._asked_of(number, row) for number, row in read]
-        try:
-            found = tokens_of(self._codec, [ask for of in asks for ask in of])
-        except (ConfigError, RecursionError, TypeError, ValueError):
-            each = (self._tokens(n, of) for (n, _), of in zip(read, asks, strict=True))
-            found = [ids for of in each for ids in of]  # or which line it is
+        found = kept.take(sum(map(len, asks)))
+        if found is None:
+            found = self._made(lines, asks)
+            kept.add(found)
         rows, first = list[Row](), 0
         for (number, row), of in zip(read, asks, strict=True):
             rows.append(self._row(number, row, found[first : first + len(of)]))
             first += len(of)
         return rows
+
+    def _made(self, lines: Sequence[tuple[int, bytes]], asks: Sequence[list[Ask]]) -> list[Ids]:
+        try:
+            return tokens_of(self._codec, [ask for of in asks for ask in of])
+        except (ConfigError, RecursionError, TypeError, ValueError):
+            each = (self._tokens(n, of) for (n, _), of in zip(lines, asks, strict=True))
+            return [ids for of in each for ids in of]  # or which line it is
 
     def _tokens(self, number: int, asks: Sequence[Ask]) -> list[Ids]:
         with self._told(number):

@@ -157,5 +157,5 @@ def _chosen(configs: Mapping[str, LoggerConfig]) -> dict[str, LoggerConfig]:
 
 
 def _needs(name: str) -> str:
-    package = LOGGERS[name].package
+    package = LOGGERS[name].package or name
     return f"logger={name} needs {package}: {install(package)}"

@@ -19,11 +19,14 @@ Columns = Mapping[str, Any]  # as `read_dataset` gives them
 
 @dataclass(frozen=True)
 class Returns:
-    """Undiscounted returns of episodes; the interval is of their mean, 95%, bootstrapped over them."""
+    """Undiscounted returns of episodes.
+
+    The interval is of their mean, 95%, bootstrapped over them; one episode has none.
+    """
 
     episodes: int
     mean: float
-    ci95: tuple[float, float]
+    ci95: tuple[float, float] | None
     min: float
     max: float
 
@@ -31,9 +34,9 @@ class Returns:
     def of(cls, returns: Any) -> Returns:
         """Those of `returns` `[episodes]`, at least one."""
         values = np.asarray(returns, np.float64)
-        low, high = bootstrap_ci(values)
+        interval = bootstrap_ci(values) if len(values) > 1 else None
         ends = float(values.min()), float(values.max())
-        return cls(len(values), float(values.mean()), (low, high), *ends)
+        return cls(len(values), float(values.mean()), interval, *ends)
 
 
 def lengths_of(columns: Columns) -> NDArray[np.int64]:

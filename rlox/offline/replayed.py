@@ -45,7 +45,7 @@ def replayed_columns(algorithm: Algorithm) -> dict[str, NDArray[Any]]:
     columns["actions"] = columns["actions"].reshape(-1, *shape)
     seen = actor.observations.seen  # a dataset has no masks
     for name in ("obs", "next_obs"):
-        columns[name] = columns[name].reshape(len(columns[name]), -1)[:, :seen]
+        columns[name] = memory.rows_of(columns[name])[:, :seen]
     return columns
 
 

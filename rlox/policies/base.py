@@ -12,6 +12,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
+from inspect import isfunction
 from typing import Any
 
 import torch
@@ -24,6 +26,19 @@ __all__ = ["ActorCritic", "Policy", "Sampler", "acting"]
 # Maps the observations `[N, obs_dim]` of rollout step t to actions, rows of `rlox.envs.actions`: `[N]` or
 # `[N, act_dim]`.
 Sampler = Callable[[Tensor, int], Tensor]
+
+# Methods of a policy that are given rows of a rollout or of a batch.
+_TAKES_ROWS = (
+    "as_seen",
+    "evaluate_actions",
+    "get_action_and_logprob",
+    "get_action_value",
+    "get_logprob_and_entropy",
+    "get_value",
+    "mode",
+    "sample",
+    "scored",
+)
 
 # Noise is drawn in blocks of at most this many numbers.
 NOISE_BLOCK = 1 << 20
@@ -83,7 +98,21 @@ class Policy(nn.Module, ABC):
 
 
 class ActorCritic(Policy):
-    """A policy and a value function."""
+    """A policy and a value function.
+
+    Methods that a class outside of rlox defines are given copies of observations and actions, into which
+    they may write (`obs /= 255`): the tensors themselves are what a rollout stores.
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if cls.__module__.partition(".")[0] == "rlox":
+            return
+        for name in (*_TAKES_ROWS, "sampler"):
+            method = cls.__dict__.get(name)
+            if isfunction(method):
+                wrap = _sampling_copies if name == "sampler" else _given_copies
+                setattr(cls, name, wrap(method))
 
     @abstractmethod
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Sampler:
@@ -129,6 +158,30 @@ class ActorCritic(Policy):
         """Log-probability of `actions` and entropy, each `[B]`."""
         log_prob, entropy, _ = self.evaluate_actions(obs, actions)
         return log_prob, entropy
+
+
+def _given_copies(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The method, called with copies of the tensors that it is called with."""
+
+    @wraps(method)
+    def call(*given: Any, **named: Any) -> Any:
+        return method(*map(_own, given), **{name: _own(value) for name, value in named.items()})
+
+    return call
+
+
+def _sampling_copies(sampler: Callable[..., Sampler]) -> Callable[..., Sampler]:
+    """The method `sampler`, what it returns is called with copies."""
+
+    @wraps(sampler)
+    def call(*given: Any, **named: Any) -> Sampler:
+        return _given_copies(sampler(*given, **named))
+
+    return call
+
+
+def _own(given: Any) -> Any:
+    return given.clone() if isinstance(given, Tensor) else given
 
 
 class NoiseBlocks:

@@ -83,13 +83,11 @@ def counted(optimizer: Counts) -> Iterator[NDArray[np.int64]]:
 
 
 class NativeRefused(ConfigError):
-    """A policy that only torch learns; `what` it is."""
+    """Something that only torch learns; `why` says what it is."""
 
-    def __init__(self, what: str) -> None:
-        super().__init__(
-            f"algo.backend=native: the policy is {what}; make the run with algo.backend=torch"
-        )
-        self.why = f"the policy is {what}"
+    def __init__(self, why: str) -> None:
+        super().__init__(f"algo.backend=native: {why}; make the run with algo.backend=torch")
+        self.why = why
 
 
 class NativeWrong(NativeRefused):
@@ -104,4 +102,4 @@ class NativeWrong(NativeRefused):
 
 def refused(what: str) -> NativeRefused:
     """An error that says what the policy is."""
-    return NativeRefused(what)
+    return NativeRefused(f"the policy is {what}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -26,6 +26,8 @@ from rlox.runs.checkpoint import (
     resolve_checkpoint,
     write_checkpoint,
 )
+from rlox.runs.evaluating import limited
+from rlox.runs.habits import Habits
 from rlox.runs.interrupts import Exactness, whole_updates
 from rlox.runs.loading import Given, Objects, fitting, reread, with_object
 from rlox.runs.progress import reporter, shown
@@ -34,16 +36,11 @@ from rlox.sources.episodes import RecentEpisodes
 from rlox.sources.store import InMemory, Noted, Nowhere, Segments, Store
 from rlox.training.actor import Forgetful
 from rlox.training.backend import Backend
+from rlox.training.device import CPU, device_for, saved_device
 from rlox.training.evaluate import Evaluation
 from rlox.training.loop import Fused, Hook, Timings, fit
 from rlox.training.parts import Parts, Tools
-from rlox.training.setup import (
-    DEFAULT_ENV,
-    environment_of,
-    torch_threads,
-    tuned_arguments,
-    usable_device,
-)
+from rlox.training.setup import DEFAULT_ENV, environment_of, torch_threads, tuned_arguments
 from rlox.types import Clock, Progress, Update
 
 if TYPE_CHECKING:  # a run of the native engine imports no torch
@@ -53,7 +50,7 @@ if TYPE_CHECKING:  # a run of the native engine imports no torch
 __all__ = ["Algorithm"]
 
 
-class Algorithm(ABC):
+class Algorithm(Habits):
     """A source, a learner, an actor and the loop, behind `train`, `predict`, `evaluate`, `save`.
 
     `PPO` and its like are signatures of this class: they turn their arguments into a configuration.
@@ -76,13 +73,15 @@ class Algorithm(ABC):
         replay: bool = True,
         dataset: OfflineDatasetBuffer | None = None,
         backend: str | None = None,
+        device: str | None = None,
     ) -> None:
         self._watchers = Watchers(callbacks, logger)
         self.config = with_object(replace(config, total_steps=config.rounded_steps), policy)
         self.env_id = config.env.id
         self.streams = Streams(config.seed)
         given = (None if isinstance(env, str) else env, policy, dataset, replay, backend)
-        tools = Tools(usable_device(config.device), self.streams, *given)
+        self.device = device_for(config, given[0], policy, device)
+        tools = Tools(self.device.name, self.streams, *given)
         self.parts = type(self).make(self.config, tools)
         self.source: Any = self.parts.source
         self.learner: Any = self.parts.learner
@@ -114,10 +113,12 @@ class Algorithm(ABC):
         replay: bool = True,
         dataset: OfflineDatasetBuffer | None = None,
         backend: str | None = None,
+        device: str | None = None,
     ) -> Self:
-        """The algorithm that a configuration describes; `backend` is what `algo.backend=auto` took before."""
+        """The algorithm that a configuration describes; `backend`, `device`: what `auto` took before."""
         made = cls.__new__(cls)
-        Algorithm.__init__(made, config, env, policy, logger, callbacks, replay, dataset, backend)
+        given = (env, policy, logger, callbacks, replay, dataset, backend, device)
+        Algorithm.__init__(made, config, *given)
         return made
 
     @classmethod
@@ -178,7 +179,7 @@ class Algorithm(ABC):
             )
         given = Given(env_id, env_kwargs, policy, wrappers, reward_wrappers, schedules, trust)
         config = given.config(config, Path(path))
-        rest = (logger, callbacks, replay, dataset, saved.backend)
+        rest = (logger, callbacks, replay, dataset, saved.backend, saved_device(saved.state))
         begun = replace(config, init_from=None)  # the weights are in the checkpoint
         algorithm = cls.of(begun, env_id, given.objects(saved), *rest)
         algorithm.config = replace(algorithm.config, init_from=config.init_from)
@@ -189,10 +190,6 @@ class Algorithm(ABC):
     def load(cls, path: str | Path, env_id: EnvSource | None = None, **options: Any) -> Self:
         """`from_checkpoint`, by the name that Stable-Baselines3 has for it."""
         return cls.from_checkpoint(path, env_id, **options)
-
-    def learn(self, total_timesteps: int, progress: bool = False) -> dict[str, float]:
-        """`train`, by the name that Stable-Baselines3 has for it."""
-        return self.train(total_timesteps, progress=progress)
 
     def train(self, total_timesteps: int, progress: bool = False) -> dict[str, float]:
         """Train until the run has taken `total_timesteps` steps in all.
@@ -207,9 +204,8 @@ class Algorithm(ABC):
         if told := rounding(replace(self.config, total_steps=total)):
             warnings.warn(told, UserWarning, stacklevel=2)
         self._exact.tell(self.clock.now, self.env_id)
-        shows: AbstractContextManager[Any] = (
-            reporter(self.backend.line.strip()) if progress else nullcontext()
-        )
+        took = f"{self.backend.line}{self.device.line}".strip()
+        shows: AbstractContextManager[Any] = reporter(took) if progress else nullcontext()
         with shows as report, whole_updates(self.stop):
             self.fit(total, [shown(report, self.clock.now, self.recent)] if report else ())
         return {name: float(value) for name, value in self.summary().items()}
@@ -221,7 +217,8 @@ class Algorithm(ABC):
         if self.clock.now >= asked.rounded_steps:
             raise ConfigError(
                 f"the run is at {self.clock.now} steps already and totals count from its start: "
-                f"total_steps={asked.total_steps} must be larger"
+                f"total_steps={asked.total_steps} must be larger, "
+                f"{self.clock.now + asked.total_steps} for {asked.total_steps} more"
             )
         self.aim(asked.total_steps)
         self.stop_reason = None
@@ -297,22 +294,22 @@ class Algorithm(ABC):
         stopped: Callable[[], bool] = lambda: False,
         deterministic: bool = True,
         render: bool = False,
+        max_steps: int | None = None,
+        n_envs: int | None = None,
     ) -> Evaluation:
         """Play whole episodes in environments of their own, with the best actions or sampled ones.
 
         Episode i starts from `reset(seed=seed + i)`; what is sampled is keyed by `seed`. `video` names
-        an mp4 to write, `render` shows the episodes in a window.
+        an mp4 to write, `render` shows the episodes in a window. `max_steps` ends an episode, `n_envs` are
+        played at once; `None` is the run's `eval.max_steps`, `eval.n_envs`.
         """
-        if self.parts.evaluate is None:
-            raise ConfigError(
-                f"{self.name} was made without an environment; give it one: env=... (in Python env_id=...)"
-            )
+        play = limited(self.parts.evaluate, self.name, n_envs, max_steps)
         episodes = whole_number(EvalConfig, "episodes", episodes, "episodes")
         seed = whole_number(EvalConfig, "seed", seed, "seed")
         film = None if video is None else Path(video)
         generator = self._sampling(deterministic, "evaluate", seed)
         with torch_threads(self.config.torch_threads):
-            return self.parts.evaluate(episodes, seed, film, stopped, render, generator)
+            return play(episodes, seed, film, stopped, render, generator)
 
     def save(self, path: str | Path, replay: bool = True) -> None:
         """Write a checkpoint folder at `path`, in place of any there; `replay` also a buffer's rows."""
@@ -338,6 +335,8 @@ class Algorithm(ABC):
             "session": dict(session or {}),
             "backend": self.parts.backend.name,
         }
+        if self.device.reason and self.device.name != CPU:
+            state["device"] = self.device.name
         if kept := states_of(self._watchers.callbacks):
             state["callbacks"] = kept
         return Checkpoint(

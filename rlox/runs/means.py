@@ -1,11 +1,12 @@
-"""A row of the log: the mean of every number since the row before."""
+"""A row of the log: the mean of every number since the row before, and whether one is due."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Means"]
+__all__ = ["Means", "Passed"]
 
 
 class Means:
@@ -36,3 +37,15 @@ class Means:
         """Go on from `state()`."""
         self._sums = {str(name): float(total) for name, total in state["sums"].items()}
         self._counts = {str(name): int(count) for name, count in state["counts"].items()}
+
+
+@dataclass(frozen=True)
+class Passed:
+    """Whether a tick from `before` to `after` passed a multiple of `every`; never for 0."""
+
+    before: int
+    after: int
+
+    def __call__(self, every: int) -> bool:
+        """Whether one is due."""
+        return every > 0 and self.after // every > self.before // every

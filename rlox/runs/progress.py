@@ -24,10 +24,10 @@ __all__ = [
     "Pace",
     "Snapshot",
     "duration",
-    "evaluating",
     "paced",
     "reporter",
     "shown",
+    "under_way",
     "word",
 ]
 
@@ -47,6 +47,7 @@ class Snapshot:
     seconds: float
     seconds_left: float
     evaluating: float | None = None  # seconds of the evaluation that is being made
+    under_way: str = ""  # in words, what else is being done and takes long
 
     @classmethod
     def of(cls, clock: Clock, return_mean: float | None, speed: float, seconds: float) -> Snapshot:
@@ -88,7 +89,7 @@ class Lines:
         counted = word(now.unit)
         steps = f"{counted} {now.now:>{len(f'{now.total:,}')},}/{now.total:,}{_return(now)}"
         speed = f"{now.steps_per_second:,.0f} {counted}/s  left {duration(now.seconds_left)}"
-        print(f"{steps}  {evaluating(now) or speed}", flush=True)
+        print(f"{steps}  {under_way(now) or speed}", flush=True)
 
 
 class Bar:
@@ -136,7 +137,7 @@ class Bar:
             "steps": f"{now.now:,}/{now.total:,} {counted}",
             "score": _return(now).strip(),
             "speed": f"{now.steps_per_second:,.0f} {counted}/s",
-            "left": evaluating(now) or f"{duration(now.seconds_left)} left",
+            "left": under_way(now) or f"{duration(now.seconds_left)} left",
         }
         if self._task is None:
             self._task = self._progress.add_task("", total=now.total, completed=now.now, **fields)
@@ -185,9 +186,11 @@ def duration(seconds: float | None) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-def evaluating(now: Snapshot) -> str:
-    """`evaluating for 0:12`, while an evaluation is being made; else empty."""
-    return "" if now.evaluating is None else f"evaluating for {duration(now.evaluating)}"
+def under_way(now: Snapshot) -> str:
+    """`evaluating for 0:12`, `rollout 8,192 of 65,536`: what takes long; empty between two updates."""
+    if now.evaluating is not None:
+        return f"evaluating for {duration(now.evaluating)}"
+    return now.under_way
 
 
 def word(unit: str) -> str:

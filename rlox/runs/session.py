@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -19,9 +19,9 @@ from rlox.loggers import Delivery, read_rows
 from rlox.runs.algorithm import Algorithm
 from rlox.runs.checkpoint import REPLAY, Checkpoint, checkpoint_bytes
 from rlox.runs.checkpoint_store import CheckpointStore, replay_name
-from rlox.runs.evaluating import Evaluating
+from rlox.runs.evaluating import Evaluating, between_updates
 from rlox.runs.journal import METRICS, Journal, best_evaluation, keep_films, offsets_of
-from rlox.runs.means import Means
+from rlox.runs.means import Means, Passed
 from rlox.runs.outcome import Outcome
 from rlox.runs.preflight import require_disk
 from rlox.runs.progress import Snapshot, word
@@ -50,7 +50,9 @@ class Session:
     ----------
     algorithm : as built from its config
     folder : an existing run folder
-    progress : called with a `Snapshot` at every tick, and every few seconds of an evaluation
+    progress : called with a `Snapshot` at every tick, and every few seconds of a long evaluation, rollout
+        or update
+    evaluated : called with each evaluation on the way, and whether it is the best until then
     resumed : the checkpoint that the algorithm was restored from; log rows after it are cut off.
         Without one the session starts the folder's logs anew.
     prune : called with the step and the mean return of each evaluation on the way, those of earlier sessions
@@ -67,13 +69,14 @@ class Session:
         resumed: Checkpoint | None = None,
         prune: Callable[[int, float], bool] | None = None,
         delivers: bool = True,
+        evaluated: Callable[[Evaluation, bool], None] | None = None,
     ) -> None:
         self._delivers = delivers
         self.algorithm = algorithm
         self.config = algorithm.config
         self.folder = folder
         self._progress = progress
-        self._prune = prune
+        self._prune, self._told = prune, evaluated
         self._signalled = False
         self._resumed = resumed
         earlier = resumed.state.get("session", {}) if resumed else {}
@@ -89,7 +92,7 @@ class Session:
         self._evaluation_owed = bool(earlier.get("evaluation_owed", False))
         self._started = 0.0
         self._start = algorithm.clock
-        self._patience = Patience()
+        self._patience = Patience(self._alive)
         self._unscored = ""  # why the last evaluation came to nothing
 
     def request_stop(self, reason: str) -> None:
@@ -215,7 +218,7 @@ class Session:
         self._means.add(update.metrics)
         self._journal.write_episodes(progress.episodes)
         keep_films(self.folder, progress.episodes)
-        passed, finished = _Passed(self._before, clock.now), not clock.left
+        passed, finished = Passed(self._before, clock.now), not clock.left
         self._before = clock.now
         if self._seconds() >= self._limit:
             self.algorithm.stop("minutes")
@@ -228,6 +231,7 @@ class Session:
             self._save()
         if self._signalled:
             self.algorithm.stop("signal")
+        self._patience.signed()
         if self._progress:
             self._progress(self._snapshot(clock))
 
@@ -249,7 +253,10 @@ class Session:
         self._evaluation_owed = False
         self._stop_at(evaluation.mean)
         self._last_row()
-        if self._is_best(evaluation):
+        best = self._is_best(evaluation)
+        if self._told:
+            self._told(evaluation, best)
+        if best:
             self._save(best=True)
 
     def _stop_at(self, mean: float) -> None:
@@ -307,6 +314,13 @@ class Session:
         """Show that an evaluation goes on, and for how many seconds by now."""
         if self._progress:
             self._progress(replace(self._snapshot(self.algorithm.clock), evaluating=evaluating))
+
+    def _alive(self) -> None:
+        """Show that a rollout or an update goes on, and how far the rollout is."""
+        if self._progress:
+            clock = self.algorithm.clock
+            words = between_updates(self.algorithm.source, clock, self.config.quantum)
+            self._progress(replace(self._snapshot(clock), under_way=words))
 
     def _is_best(self, evaluation: Evaluation) -> bool:
         if not (math.isfinite(evaluation.mean) and evaluation.mean > self._best):
@@ -383,14 +397,3 @@ class Session:
             checkpoint=checkpoint or self.folder,
             abandoned=abandoned,
         )
-
-
-@dataclass(frozen=True)
-class _Passed:
-    """Whether a tick from `before` to `after` passed a multiple of `every`; never for 0."""
-
-    before: int
-    after: int
-
-    def __call__(self, every: int) -> bool:
-        return every > 0 and self.after // every > self.before // every

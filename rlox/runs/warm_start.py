@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from rlox.configs import RunConfig, make_run
+from rlox.configs import RunConfig, make_run, without_old_keys
 from rlox.configs.env import EnvConfig
 from rlox.configs.offline import IDLE, OfflineAlgorithmConfig, worded
 from rlox.configs.offline_critics import OfflineCriticsConfig
@@ -47,7 +47,7 @@ def warm_start(path: str, config: RunConfig, parts: Parts) -> dict[str, Any]:
     try:
         checkpoint = resolve_checkpoint(Path(path))
         saved = read_checkpoint(checkpoint)
-        trained = make_run(saved.config)
+        trained = make_run(without_old_keys(saved.config))
     except (CheckpointError, ConfigError) as error:
         raise ConfigError(f"init_from={path}: {error}") from error
     kinds = (trained.algo.name, config.algo.name)

@@ -16,12 +16,14 @@ from rlox.envs.spaces import ObservationCodec
 from rlox.errors import ConfigError
 from rlox.sources.chunk import Stretch
 from rlox.sources.goals import Goals
+from rlox.sources.packed import Packing
 from rlox.types import Transitions
 
 __all__ = ["MAX_DRAWN", "Memory", "drawn_bytes", "frames_of", "make_buffer"]
 
 Buffer = ReplayBuffer | PrioritizedReplayBuffer
 
+OBSERVED = ("obs", "next_obs")
 MAX_DRAWN = 1 << 28  # rows that `rlox._core` draws in one call
 
 
@@ -47,16 +49,20 @@ class Memory:
         full_bytes: int,
         goals: Goals | None = None,
         frames: int = 1,
+        packing: Packing | None = None,
+        one_hot: Callable[[], tuple[Buffer, int]] | None = None,
     ) -> None:
         self.buffer = buffer
         self.frames = frames  # that an observation is a stack of
+        self.packing = packing  # of the integers in it
+        self._one_hot = one_hot
         self.config = config
         self.full_bytes = full_bytes
         self.goals = goals
         self._draw: dict[str, Any] = {"n_step": n_step, "gamma": gamma}
         self._batch_size = batch_size
-        # by number of batches: what is drawn into, and the columns of the same memory
-        self._out: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
+        # by number of batches: what is drawn into, the same with rows, and the columns of this memory
+        self._out: dict[int, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {}
         self.last: dict[str, NDArray[Any]] = {}
 
     @property
@@ -74,8 +80,10 @@ class Memory:
         given = stretch.columns
         rows: dict[str, Any] = self.goals.split(given) if self.goals else dict(given)
         if self.frames > 1:
-            for name in ("obs", "next_obs"):
+            for name in OBSERVED:
                 rows[name] = given[name].reshape(len(given[name]), self.frames, -1)
+        if self.packing is not None:
+            rows |= {name: self.packing.pack(given[name]) for name in OBSERVED}
         rows["env_ids"] = stretch.env_ids if self.buffer.n_envs > 1 else None
         if len(stretch.env_ids):
             self.buffer.push_batch(**rows)
@@ -94,9 +102,9 @@ class Memory:
         `None` before the first draw, and where what is drawn is made into something else.
         """
         out = self._out.get(count)
-        if out is None or self.frames > 1:
+        if out is None or self.frames > 1 or self.packing is not None:
             return None
-        return out[0], Transitions(**out[1], indices=out[0]["indices"], env_steps=env_steps)
+        return out[0], Transitions(**out[2], indices=out[0]["indices"], env_steps=env_steps)
 
     def sample(self, count: int, elapsed: float, env_steps: int) -> Transitions:
         """`count` batches; `elapsed` is the part of the run that is over."""
@@ -107,12 +115,31 @@ class Memory:
             columns = self._columns(self.last)
             return Transitions(**columns, indices=self.last["indices"], env_steps=env_steps)
         out = self._out.get(count)
-        self.last = self.buffer.sample(
+        drawn = self.buffer.sample(
             self._batch_size, n_batches=count, out=out and out[0], **self._draw
         )
         if out is None:
-            out = self._out[count] = self.last, self._columns(self.last)
-        return Transitions(**out[1], indices=self.last["indices"], env_steps=env_steps)
+            rows = drawn if self.packing is None else drawn | _blank(self.packing, drawn)
+            out = self._out[count] = drawn, rows, self._columns(rows)
+        self.last = out[1]
+        if self.packing is not None:
+            for name in OBSERVED:
+                self.packing.unpack(drawn[name], self.last[name])
+        return Transitions(**out[2], indices=self.last["indices"], env_steps=env_steps)
+
+    def rows_of(self, stored: NDArray[Any]) -> NDArray[Any]:
+        """Observations `[n, ...]` as the buffer has them, as rows `[n, obs_dim]`."""
+        if self.packing is None:
+            return stored.reshape(len(stored), -1)
+        rows = self.packing.codec.rows(len(stored))
+        self.packing.unpack(stored, rows)
+        return rows
+
+    def keep_one_hot(self) -> None:
+        """Keep integers one-hot, as buffers of earlier versions have them, in an empty buffer."""
+        if self._one_hot is not None:
+            self.buffer, self.full_bytes = self._one_hot()
+            self.packing = self._one_hot = None
 
     def write(self, indices: NDArray[np.uint64], columns: Mapping[str, NDArray[Any]]) -> None:
         """Columns `[n, ...]` of the rows `indices` `[n]`; `priorities` are absolute errors."""
@@ -127,7 +154,7 @@ class Memory:
         names = ("obs", "actions", "rewards", "next_obs", "discounts", "weights")
         columns = {name: drawn[name] for name in names if name in drawn}
         if self.frames > 1:
-            for name in ("obs", "next_obs"):
+            for name in OBSERVED:
                 columns[name] = columns[name].reshape(*columns[name].shape[:-2], -1)
         if self.arrays:
             return columns
@@ -152,15 +179,16 @@ def make_buffer(
     seed: int,
     goals: Goals | None = None,
     require: Callable[[int, int], object] = lambda capacity, full: None,
+    packing: Packing | None = None,
 ) -> tuple[Buffer, int]:
     """The buffer that `config` describes for the transitions of `env`, and its bytes when full.
 
-    `require(capacity, bytes)` is called before the buffer is made, which may take memory for every row: it
-    raises where that is too much. `ConfigError` for a `buffer.memory` that holds too few transitions or
-    too many.
+    With `packing` its observations are packed. `require(capacity, bytes)` is called before the buffer is
+    made, which may take memory for every row: it raises where that is too much. `ConfigError` for a
+    `buffer.memory` that holds too few transitions or too many.
     """
     columns: dict[str, Any] = {
-        **({"obs_spaces": goals.spaces} if goals else _seen(env.observations)),
+        **({"obs_spaces": goals.spaces} if goals else _seen(env.observations, packing)),
         "action_shape": env.actions.shape,
         "action_dtype": str(env.actions.dtype),
         "n_envs": env.n_envs,
@@ -172,7 +200,7 @@ def make_buffer(
     else:
         kind = ReplayBuffer
     probe = kind(capacity=1024 * env.n_envs, **columns)
-    row_bytes = -(-probe.nbytes // probe.capacity) + _kept_bytes(env.observations)
+    row_bytes = -(-probe.nbytes // probe.capacity) + _kept_bytes(env.observations, packing)
     rows = config.rows or _rows_in(config, row_bytes, env.n_envs)
     capacity = max(rows // env.n_envs, 1) * env.n_envs
     require(capacity, capacity * row_bytes)
@@ -197,17 +225,24 @@ def frames_of(codec: ObservationCodec) -> int:
     return first if len(rest) > 1 else 1
 
 
-def _seen(codec: ObservationCodec) -> dict[str, Any]:
+def _seen(codec: ObservationCodec, packing: Packing | None) -> dict[str, Any]:
     """What a row is, as a buffer declares it."""
     frames, kind = frames_of(codec), codec.dtype.name
     if frames == 1:
-        return {"obs_dim": codec.dim, "obs_dtype": kind}
+        return {"obs_dim": packing.dim if packing else codec.dim, "obs_dtype": kind}
     shape = (frames, codec.dim // frames)
     return {"obs_shape": shape, "obs_dtype": kind, "frame_stack": (frames, "first")}
 
 
-def _kept_bytes(codec: ObservationCodec) -> int:
+def _blank(packing: Packing, drawn: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Rows for the packed observations that were drawn."""
+    return {name: packing.codec.rows(*drawn[name].shape[:-1]) for name in OBSERVED}
+
+
+def _kept_bytes(codec: ObservationCodec, packing: Packing | None) -> int:
     """Memory of an observation in a full buffer, at most: a stack is one where it is said to be."""
+    if packing is not None:
+        return packing.row_bytes
     if codec.frames == 1 or frames_of(codec) == 1:
         return codec.row_bytes
     frame = codec.row_bytes // codec.frames
@@ -217,8 +252,13 @@ def _kept_bytes(codec: ObservationCodec) -> int:
 
 
 def drawn_bytes(env: VectorEnv, goals: bool = False) -> int:
-    """Bytes of one transition in a batch, twice its observations where goals are given anew."""
+    """Bytes of one transition in a batch.
+
+    Its observations are there twice where goals are given anew, and packed besides where they are packed.
+    """
     observations = 2 * env.observations.row_bytes * (2 if goals else 1)
+    if not goals and (packing := Packing.of(env.observations)):
+        observations += 2 * packing.row_bytes
     return observations + env.actions.row_bytes + 4 * 8  # reward, discount, flags, weight, index
 
 

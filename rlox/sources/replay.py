@@ -157,6 +157,8 @@ class ReplaySource:
         }
         if self._random_until != self.cadence.learning_starts:
             state["acts_at_once"] = True
+        if self.memory.packing is not None:
+            state["packed"] = True  # integers, which are one-hot in checkpoints of before
         if self.obs_normalizer:
             state["obs_normalizer"] = self.obs_normalizer.state()
         if self.reward_normalizer:
@@ -180,6 +182,8 @@ class ReplaySource:
             self.obs_normalizer.restore(state["obs_normalizer"])
         if self.reward_normalizer:
             self.reward_normalizer.restore(state["reward_normalizer"])
+        if not state.get("packed", False):
+            self.memory.keep_one_hot()
         if not store.fill(self.memory.buffer, state["buffer"]):
             self._owed = 0
             self._learns_from = self.env_steps + self.cadence.learning_starts
@@ -202,8 +206,10 @@ class ReplaySource:
 
     def close(self) -> None:
         """Close the environments."""
-        self.env.close()
-        self.memory.close()
+        try:
+            self.env.close()
+        finally:
+            self.memory.close()
 
     def _report(self) -> Progress:
         progress = self.tracker.progress(self._unreported, self._episodes)

@@ -29,7 +29,7 @@ from rlox.envs.gym_vec import SyncGymVecEnv
 from rlox.envs.headless import DISPLAYS
 from rlox.envs.ids import find_spec
 from rlox.envs.make import Stages, uses_native
-from rlox.envs.stages import BorrowedStage, Stage
+from rlox.envs.stages import BorrowedStage, LocalStage, Stage
 from rlox.errors import ConfigError, EnvError, NonFiniteError, UnknownNameError
 from rlox.statistics import bootstrap_ci, iqm
 from rlox.training.actor import ActorOf
@@ -57,7 +57,8 @@ class Evaluation:
     @property
     def mean(self) -> float:
         """Mean return: the score of a run."""
-        return float(np.mean(self.returns))
+        with np.errstate(invalid="ignore"):  # of both infinities
+            return float(np.mean(self.returns))
 
     @property
     def std(self) -> float:
@@ -94,8 +95,11 @@ class Evaluation:
 
     @cached_property
     def ci95(self) -> tuple[float, float] | None:
-        """95% percentile-bootstrap interval of the mean over episodes of this one policy; one has none."""
-        if len(self.returns) < 2:
+        """95% percentile-bootstrap interval of the mean over episodes of this one policy.
+
+        `None` for one episode, and where a return is not finite.
+        """
+        if len(self.returns) < 2 or self.flaw:
             return None
         return bootstrap_ci(np.asarray(self.returns), np.mean, seed=self.seed)
 
@@ -114,17 +118,23 @@ class Evaluator:
             self._require_reusable()
 
     def require_room(self) -> None:
-        """`EnvError` where a user's environment cannot live beside training's: it costs no training then."""
-        config = self.stages.config
-        if self.settings.reuse_env or config.workers == "subprocess" or not self.plays_own_code:
+        """`EnvError` where a user's environments cannot live beside training's: it costs no training then.
+
+        As many are opened as evaluations play in, and closed.
+        """
+        config, settings = self.stages.config, self.settings
+        if settings.reuse_env or not self.plays_own_code:
             return
+        places = min(settings.episodes, self.places)
         try:
-            self.stages.open(1, self.settings.seed, self.actor.observations).close()
+            self.stages.open(places, settings.seed, self.actor.observations).close()
         except Exception as error:
+            several = f"{places} environments" if places > 1 else "an environment"
             raise EnvError(
-                f"evaluations need an environment beside the {config.n_envs} of training, and another "
+                f"evaluations need {several} beside the {config.n_envs} of training, and so many "
                 f"{config.id} cannot be made: {error}\n"
-                "  where only so many can live, they play in those of training: eval.reuse_env=true"
+                "  where fewer can live, play in fewer, eval.n_envs=1, or in those of training, "
+                "eval.reuse_env=true with env.workers=sync"
             ) from error
 
     def __call__(
@@ -148,9 +158,7 @@ class Evaluator:
         rate, observations = 30.0, self.actor.observations
         stage: Stage
         if video is not None:
-            stage = shown = self.stages.shown("rgb_array", observations)
-            shown.envs = [_Filmed(env, frames) for env in shown.envs]
-            rate = float(shown.envs[0].metadata.get("render_fps", rate))
+            stage = self.stages.shown("rgb_array", observations)
         elif render:
             require_display()
             stage = self.stages.shown("human", observations)
@@ -161,6 +169,9 @@ class Evaluator:
                 self._borrowed(places) if reused else self.stages.open(places, seed, observations)
             )
         try:
+            if video is not None and isinstance(stage, LocalStage):
+                stage.envs = [_Filmed(env, frames) for env in stage.envs]
+                rate = float(stage.envs[0].metadata.get("render_fps", rate))
             with self.actor.ready():
                 evaluation = self._play(stage, episodes, seed, stopped, generator)
         finally:

@@ -1,4 +1,4 @@
-"""Which fields of an algorithm's configuration the native engine implements.
+"""What the native engine implements: which fields of an algorithm's configuration, for which spaces.
 
 A field that is not here is one that only torch knows: of a new field of a built-in algorithm, or of a
 configuration derived from one. Off its default it means torch; see `rlox.training.backend.Choice`. Whoever
@@ -12,8 +12,10 @@ from dataclasses import fields
 from typing import Any
 
 from rlox.configs.params import default_of
+from rlox.envs.actions import ActionCodec
+from rlox.policies.engine import NativeRefused
 
-__all__ = ["NATIVE_FIELDS", "not_in_native"]
+__all__ = ["NATIVE_FIELDS", "not_in_native", "not_of_spaces", "require_native"]
 
 _NETWORKS = frozenset(["net_arch", "encoder", "encoder_features", "image_channels", "activation"])
 _EVERY = frozenset(["name", "learning_rate", "anneal_lr", "backend"]) | _NETWORKS
@@ -33,7 +35,6 @@ _ON_POLICY = _EVERY | frozenset(
         "log_std_init",
         "use_sde",
         "sde_sample_freq",
-        "inference",
     ]
 )
 _REPLAYED = _EVERY | frozenset(
@@ -46,7 +47,6 @@ _REPLAYED = _EVERY | frozenset(
         "replay_ratio",
         "n_step",
         "prioritized",
-        "inference",
     ]
 )
 _CRITICS = frozenset(["tau", "n_critics", "critic_net_arch", "max_grad_norm"])
@@ -113,3 +113,29 @@ def not_in_native(config: Any) -> str:
         if field.name not in implemented and value != default_of(field):
             return f"the native engine does not implement algo.{field.name} (it is {value})"
     return ""
+
+
+def not_of_spaces(
+    algo: Any, actions: ActionCodec, device: str, images: bool, masked: bool = False
+) -> str:
+    """Why the native engine does not learn these settings in these spaces on this device; empty: it does.
+
+    `images`: whether observations have some; `masked`: whether the environment says which actions it allows.
+    """
+    if actions.kind == "factored":
+        return "native learns one choice or one vector, not actions of several parts"
+    if why := algo.not_native(actions.discrete, masked):
+        return str(why)
+    if images:
+        return "native learns from vectors, not from images"
+    if device != "cpu":
+        return f"native learns on the CPU, not on device={device}"
+    return ""
+
+
+def require_native(
+    algo: Any, actions: ActionCodec, device: str, images: bool, masked: bool = False
+) -> None:
+    """Raise `NativeRefused` for what `not_of_spaces` names."""
+    if why := not_of_spaces(algo, actions, device, images, masked):
+        raise NativeRefused(why)

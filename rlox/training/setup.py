@@ -180,8 +180,8 @@ def _buffer_keys(kind: str) -> set[str]:
 
 
 def usable_device(name: str) -> str:
-    """The device of `device=name`, if it is there; auto is the CPU, where small networks are fastest."""
-    if name in ("auto", "cpu"):
+    """The device of `device=name`, if it is there; `ConfigError` if not."""
+    if name == "cpu":
         return "cpu"
     import torch
 

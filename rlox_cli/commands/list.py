@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from rlox.configs.params import param
+from rlox.errors import ConfigError
 from rlox_cli.command import Call, Command
 from rlox_cli.exit_codes import FAILED, OK, SIGNALS, STORAGE, WRONG_USE
 from rlox_cli.options import CONF
@@ -23,6 +24,19 @@ KINDS = (
     "plugins",
 )
 WITHOUT_KEYS = ("what", "contains")
+STATES = ("running", "done", "failed", "killed", "pruned", "died", "unreadable")
+
+
+@dataclass(frozen=True)
+class RunFilter:
+    """Which runs `rlox list runs` shows."""
+
+    state: str | None = param(None, "only runs in this state, also state=", choices=STATES)
+    algo: str | None = param(None, "only runs of this algorithm, also algo=", verbatim=True)
+    env: str | None = param(None, "only runs of this environment, also env=", verbatim=True)
+
+
+SHORT = tuple(f.name for f in fields(RunFilter))
 
 
 @dataclass(frozen=True)
@@ -34,6 +48,7 @@ class ListConfig:
         None, "only what has this text in its name, also without contains=", verbatim=True
     )
     run_root: str = param("runs", "where runs are looked for, at any depth", verbatim=True)
+    only: RunFilter = param(doc="which runs", default_factory=RunFilter)
 
 
 SCHEMA = Schema("list", ListConfig, primary="list")
@@ -44,7 +59,11 @@ def check(composed: DictConfig) -> ListConfig:
     from rlox.configs import make
     from rlox_cli import validate
 
-    return make(ListConfig, validate.known_data(composed, SCHEMA))
+    config = make(ListConfig, validate.known_data(composed, SCHEMA))
+    for name in SHORT if config.what != "runs" else ():
+        if (value := getattr(config.only, name)) is not None:
+            raise ConfigError(f"{name}={value} is of runs; leave it out, or rlox list runs")
+    return config
 
 
 def _run(call: Call) -> int:
@@ -54,8 +73,13 @@ def _run(call: Call) -> int:
     flags, given = compose.taken_apart(call.args, call.command)
     waiting, args = list(WITHOUT_KEYS), [*flags]
     for argument in given:
-        bare = waiting and "=" not in argument and argument[:1] not in "~+"
-        args.append(f"{waiting.pop(0)}={argument}" if bare else argument)
+        name, equals, _ = argument.partition("=")
+        if equals and name in SHORT:  # Hydra has groups of these names
+            args.append(f"only.{argument}")
+        elif waiting and not equals and argument[:1] not in "~+":
+            args.append(f"{waiting.pop(0)}={argument}")
+        else:
+            args.append(argument)
     compose.run(replace(call, args=args), lambda composed: print("\n".join(lines(check(composed)))))
     return OK
 
@@ -65,9 +89,15 @@ COMMAND = Command(
     summary="what there is to choose from, and the runs there are",
     notes=(
         "Lists environments, algorithms, buffers, loggers, presets and plugins, with a line on each, or\n"
-        "runs: whether each is done or going on, how far it is, and its score."
+        "runs: when each began, whether it is done or going on, how far it is, and its score; the newest\n"
+        "is last."
     ),
-    examples=("rlox list runs", "rlox list env Pole", "rlox list algo"),
+    examples=(
+        "rlox list runs",
+        "rlox list runs state=failed algo=ppo env=CartPole-v1",
+        "rlox list env Pole",
+        "rlox list algo",
+    ),
     schema=SCHEMA,
     codes=(OK, FAILED, WRONG_USE, STORAGE, *SIGNALS),
     check=check,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 from rlox.errors import ConfigError
 from rlox_cli import exit_codes
 from rlox_cli.command import Alias, Call, Command
+from rlox_cli.frozen import FREE_TEXT
 from rlox_cli.run_schema import RUN
 from rlox_cli.search.settings import SEARCH, SearchOptions
 from rlox_cli.sweep_options import SweepOptions
@@ -23,10 +25,14 @@ resume (rlox train resume=RUN [key=value ...], or rlox resume RUN [key=value ...
   resume=RUN                            goes on with the run in folder RUN, in the same folder: one
                                         that was stopped, killed or failed goes on at its newest
                                         whole checkpoint, one that is done with a larger
-                                        total_steps. Only total_steps, eval.*, checkpoint.*, log.*,
-                                        stop.*, run.*, device, torch_threads, threads and
-                                        algo.backend may change; the rest is frozen in
-                                        RUN/config.yaml, read as plain data"""
+                                        total_steps
+"""
+RESUME += textwrap.fill(
+    f"may change: {FREE_TEXT}; the rest is frozen in RUN/config.yaml, read as plain data",
+    100,
+    initial_indent=" " * 40,
+    subsequent_indent=" " * 40,
+)
 
 
 def rewrite(overrides: Sequence[str], folders: Sequence[Path]) -> Iterable[str]:
@@ -93,5 +99,5 @@ COMMAND = Command(
     sweeps=True,
     beside={"sweep": SweepOptions, SEARCH: SearchOptions},
     more=RESUME,
-    alias=Alias("resume", "go on with a run: the same as train resume=RUN", resuming),
+    alias=Alias("resume", "go on with a run: the same as train resume=RUN", resuming, "RUN"),
 )

@@ -135,7 +135,8 @@ def summed(verdicts: Sequence[Verdict]) -> str:
     """`3 of 4 expected figures agree, 1 differs`."""
     words = Counter(v.word for v in verdicts)
     said = f"{words['agrees']} of {len(verdicts)} expected figures agree"
-    said += f", {words['differs']} differ" if words["differs"] else ""
+    if count := words["differs"]:
+        said += f", {count} differ{'s' * (count == 1)}"
     return said + (f", of {words['unknown']} nothing can be said" if words["unknown"] else "")
 
 

@@ -48,12 +48,16 @@ class Scale:
     name: str
     whole: bool  # whether 1 means something
 
+    def has(self, task: str) -> bool:
+        """Whether the task has a place on the scale: one whose runs all score the same has none."""
+        return task in self.ends or not self.whole
+
     def of(self, task: str, values: Array) -> Array:
         """Values of a task on the scale."""
-        if task not in self.ends:
+        if not self.whole:
             return values
         low, high = self.ends[task]
-        return (values - low) / (high - low) if high > low else np.full_like(values, 0.5)
+        return (values - low) / (high - low)
 
 
 class Computer:
@@ -70,7 +74,7 @@ class Computer:
 
     def results(self) -> Results:
         """All of them."""
-        aggregates = [self._aggregate(method) for method in self.scored]
+        aggregates = [self._aggregate(method) for method in self.scored if self._on_scale(method)]
         several = any(len(cell.counted) >= SHORT for cell in self.study.cells)
         shown = chosen(self.study, aggregates)
         curves = list(self._curves(shown))
@@ -83,6 +87,7 @@ class Computer:
             profile=list(self._profile(shown)) if several else [],
             better=list(self._better(list(shown))) if several else [],
             curves=curves,
+            measures=list(self._measures(shown)),
             efficiency=efficiency,
             efficiency_unit=unit,
             times=list(_times(self.study.cells)),
@@ -116,7 +121,8 @@ class Computer:
         )
 
     def _on_scale(self, method: str) -> dict[str, Array]:
-        return {task: self.scale.of(task, own) for task, own in self.scored[method].items()}
+        scored = self.scored[method].items()
+        return {task: self.scale.of(task, own) for task, own in scored if self.scale.has(task)}
 
     def _interval(self, scores: Any, statistic: Any, *words: str) -> Estimate:
         found = statistics.stratified_bootstrap(
@@ -126,6 +132,7 @@ class Computer:
 
     def _profile(self, shown: Mapping[str, int]) -> Iterator[Share]:
         own = {method: self._on_scale(method) for method in shown if method in self.scored}
+        own = {method: tasks for method, tasks in own.items() if tasks}
         if not own:
             return
         every = np.concatenate([scores for tasks in own.values() for scores in tasks.values()])
@@ -166,6 +173,19 @@ class Computer:
             if bands:
                 yield TaskCurves(task, unit, kind, bands)
 
+    def _measures(self, shown: Mapping[str, int]) -> Iterator[TaskCurves]:
+        """The IQM over runs of each loss and the like, without intervals."""
+        for (task, unit), cells in sorted(_by_panel(self.study, shown).items()):
+            names = dict.fromkeys(n for cell in cells for run in _used(cell) for n in run.measures)
+            for name in names:
+                bands = []
+                for cell in cells:
+                    every = [run.measures[name] for run in _used(cell) if name in run.measures]
+                    if own := [curve for curve in every if len(curve) >= SHORT]:
+                        bands.append(_middle(cell.method, own, name))
+                if bands:
+                    yield TaskCurves(task, unit, name, bands)
+
     def _band(
         self, method: str, tasks: Mapping[str, Sequence[Curve]], kind: str, word: str
     ) -> Band:
@@ -183,7 +203,8 @@ class Computer:
 
     def _efficiency(self, shown: Mapping[str, int]) -> tuple[list[Band], str]:
         """The IQM over all tasks while learning, where there are several."""
-        own = {m: [c for c in self.study.cells if c.method == m and c.counted] for m in shown}
+        cells_of = [c for c in self.study.cells if c.counted and self.scale.has(c.task)]
+        own = {m: [c for c in cells_of if c.method == m] for m in shown}
         own = {method: cells for method, cells in own.items() if cells}
         every = [cell for cells in own.values() for cell in cells]
         if len({cell.task for cell in every}) < SHORT:
@@ -200,11 +221,18 @@ class Computer:
             }
             if all(tasks.values()):
                 bands.append(self._band(method, tasks, kind, "all tasks"))
-        return bands, AXIS[units.pop()] if same else "part of the run that is over"
+        return bands, AXIS[units.pop()] if same else "fraction of the run"
 
     def _scaled(self, curve: Curve, task: str, same: bool) -> Curve:
         steps = curve.steps if same else curve.steps / curve.steps[-1]
         return Curve(steps, self.scale.of(task, curve.values))
+
+
+def _middle(method: str, curves: Sequence[Curve], kind: str) -> Band:
+    steps = _grid(curves)
+    values = np.array([_at(curve, steps) for curve in curves])
+    middle = np.array([statistics.iqm(at_step) for at_step in values.T])
+    return Band(method, len(curves), 1, kind, steps, middle, None, None)
 
 
 def chosen(study: Study, aggregates: Sequence[Aggregate]) -> dict[str, int]:
@@ -249,13 +277,19 @@ def _scale(study: Study, normalize: str, ranges: Mapping[str, Any]) -> Scale:
     for task in tasks:
         own = np.concatenate([cell.scores for cell in study.cells if cell.task == task])
         known.setdefault(task, (float(own.min()), float(own.max())))
+    ends = {task: (low, high) for task, (low, high) in known.items() if high > low}
     said = [
         f"{task} {number(low)} to {number(high)}"
         + " by ranges=" * (0 < len(chosen) < len(tasks) and task in chosen)
-        for task, (low, high) in known.items()
+        for task, (low, high) in ends.items()
+    ]
+    said += [
+        f"{task} is left out, its runs all score {number(low)}: ranges.{slug(task)} gives it a scale"
+        for task, (low, _) in known.items()
+        if task not in ends
     ]
     by = "by ranges=" if len(chosen) == len(tasks) else "each task's lowest and highest run"
-    return Scale(known, f"scores from 0 to 1 ({by}: {', '.join(said)})", True)
+    return Scale(ends, f"scores from 0 to 1 ({by}: {', '.join(said)})", True)
 
 
 def _by_panel(study: Study, shown: Mapping[str, int]) -> dict[tuple[str, str], list[Cell]]:

@@ -15,6 +15,7 @@ INTERVAL = (
     "Intervals: 95%, stratified bootstrap over the n runs (seeds); none where a task has one run."
 )
 MANY_METHODS = 8
+MOST_PANELS = 24  # of one figure
 
 
 def score_table(results: Results) -> Table:
@@ -50,7 +51,7 @@ def score_figure(results: Results, places: dict[str, int]) -> Figure:
             )
             for r in own
         ]
-        panels.append(Panel(task, "score: return of the final evaluation", rows=rows))
+        panels.append(Panel(task, "return of the final evaluation", rows=rows))
     caption = (
         "Open marks: the score of each run. Filled marks: their IQM, with its interval as a bar where there "
         f"is more than one run. {INTERVAL}"
@@ -78,11 +79,31 @@ def curve_figure(results: Results, places: dict[str, int]) -> Figure:
     return Figure("learning_curves", "Learning curves", caption, panels)
 
 
+def measure_figure(results: Results, places: dict[str, int]) -> Figure:
+    """Losses, entropy and the like, a panel for each task and measure."""
+    panels = [
+        Panel(
+            f"{curves.task}: {curves.kind}",
+            AXIS.get(curves.unit, curves.unit),
+            curves.kind,
+            lines=[_line(band, places, curves.kind) for band in curves.bands],
+        )
+        for curves in results.measures
+    ]
+    caption = (
+        "Lines: the IQM over runs of what updates logged, without intervals. Losses of different algorithms "
+        f"are different things. {_counts(b for c in results.measures for b in c.bands)}"
+    )
+    if len(panels) > MOST_PANELS:
+        caption += f" The first {MOST_PANELS} of {len(panels)} are shown; metrics.jsonl has all."
+    return Figure("measures", "Losses and entropy", caption, panels[:MOST_PANELS])
+
+
 def aggregate_table(results: Results) -> Table:
     """A row for each method over its tasks."""
-    gaps = any(a.gap for a in results.aggregates)
+    gaps = any(a.gap for a in results.overall)
     rows: list[list[Value]] = []
-    for a in results.aggregates:
+    for a in results.overall:
         row: list[Value] = [a.method, a.tasks, a.runs, a.iqm, a.median, a.mean]
         rows.append([*row, a.gap] if gaps else row)
     columns = ["method", "tasks", "n", "IQM [95% CI]", "median [95% CI]", "mean [95% CI]"]
@@ -106,7 +127,7 @@ def profile_figure(results: Results, places: dict[str, int]) -> Figure:
     lines = [
         Line(
             s.method, places[s.method], s.thresholds, s.fraction, s.low, s.high,
-            f"{s.runs} runs on {_tasks(s.tasks)}",
+            f"{s.runs} run{'s' * (s.runs != 1)} on {_tasks(s.tasks)}",
         )
         for s in results.profile
         if s.method in places
@@ -117,7 +138,11 @@ def profile_figure(results: Results, places: dict[str, int]) -> Figure:
         + _said((s.method, s.runs) for s in results.profile if s.method in places)
     )
     panel = Panel(
-        "Runs above a score", "score above which", "part of runs", lines=lines, stepped=True
+        "Runs above a score",
+        "score τ",
+        "fraction of runs with score > τ",
+        lines=lines,
+        stepped=True,
     )
     return Figure("profile", "Performance profile", caption, [panel])
 
@@ -163,9 +188,14 @@ def efficiency_figure(results: Results, places: dict[str, int]) -> Figure:
     ]
     caption = (
         "The IQM over all runs of all tasks at each step, from the same returns as the learning curves. "
-        f"Scale: {results.scale}. {INTERVAL} {_counts(results.efficiency)}"
+        f"Scale: {results.scale}; while learning, returns may be below 0. {INTERVAL} "
+        f"{_counts(results.efficiency)}"
     )
-    panel = Panel("All tasks", results.efficiency_unit, "IQM", lines=lines)
+    scaled = results.scaled
+    y = "IQM, final scores from 0 to 1" if scaled else "IQM"
+    panel = Panel(
+        "All tasks", results.efficiency_unit, y, lines=lines, holds=(0.0, 1.0) if scaled else ()
+    )
     return Figure("sample_efficiency", "Sample efficiency", caption, [panel])
 
 
@@ -269,6 +299,7 @@ def provenance_table(study: Study, same: bool) -> Table:
             rows.append([key, apart[0] if same else "; ".join([*counted, *more])])
     if same:
         caption = f"The same in all {len(known)} runs that say where they come from."
+        caption = caption if len(known) > 1 else "As the run says it."
         return Table("provenance", "The same in all runs", caption, ("what", "value"), rows)
     caption = "In brackets how many runs have the value."
     return Table("provenance_differs", "What differs among runs", caption, ("what", "values"), rows)

@@ -27,6 +27,7 @@ class Line:
     low: Array | None = None
     high: Array | None = None
     said: str = ""  # of how many seeds, and what
+    joined: bool = True  # else points alone
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,19 @@ class Panel:
     mark: float | None = None  # where a line across says what is even
     stepped: bool = False
     whole: bool = False  # x from 0 to 1
+    log: bool = False  # x on a logarithmic scale
+    holds: tuple[float, ...] = ()  # values of y that are in sight, whatever the lines are
+
+    @property
+    def heights(self) -> tuple[float, float] | None:
+        """The lowest and highest y that is drawn, with some room; None where the lines say it."""
+        if not self.holds:
+            return None
+        drawn = [part for of in self.lines for part in (of.y, of.low, of.high) if part is not None]
+        low = min(*self.holds, *(float(part.min()) for part in drawn))
+        high = max(*self.holds, *(float(part.max()) for part in drawn))
+        room = 0.04 * (high - low)
+        return low - room, high + room
 
 
 @dataclass(frozen=True)
@@ -70,3 +84,4 @@ class Figure:
     title: str
     caption: str
     panels: Sequence[Panel] = field(default_factory=list)
+    of_methods: bool = True  # whether the places of its lines are those of methods

@@ -87,12 +87,16 @@ def _panel(axes: Axes, panel: Panel) -> None:
         axes.set_ylabel(plain(panel.y))
         for line in panel.lines:
             _line(axes, line, panel.stepped)
-        if not panel.stepped:
+        if panel.log:
+            axes.set_xscale("log")
+        elif not panel.stepped:
             axes.xaxis.set_major_formatter(lambda value, _: short(value))
     else:
         _across(axes, panel)
     if panel.whole:
         axes.set_xlim(-0.02, 1.02)
+    if panel.heights is not None:
+        axes.set_ylim(*panel.heights)
     if panel.mark is not None:
         axes.axvline(panel.mark, color="#57606a", lw=1, ls=":", zorder=0)
 
@@ -100,6 +104,9 @@ def _panel(axes: Axes, panel: Panel) -> None:
 def _line(axes: Axes, line: Line, stepped: bool) -> None:
     colour = styles.colour(line.place)
     look: dict[str, Any] = {"color": colour, "ls": styles.MPL_DASHES[styles.dash(line.place)]}
+    if not line.joined:
+        axes.plot(line.x, line.y, styles.MPL_MARKS[styles.mark(line.place)], ms=4.5, color=colour)
+        return
     if not stepped:
         look |= {"marker": styles.MPL_MARKS[styles.mark(line.place)], "ms": 4.5}
         look |= {"markevery": max(1, math.ceil(len(line.x) / MARKS_SHOWN))}
@@ -166,7 +173,9 @@ def _legend(sheet: Drawing, figure: Figure) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    lines = {line.name: line.place for panel in figure.panels for line in panel.lines}
+    several = figure.of_methods or any(len(panel.lines) > 1 for panel in figure.panels)
+    shown = figure.panels if several else ()  # else a panel's title says what its line is
+    lines = {line.name: line.place for panel in shown for line in panel.lines}
     bars = [bar for panel in figure.panels for bar in panel.bars]
     handles: list[Any] = [
         Line2D(

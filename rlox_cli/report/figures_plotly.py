@@ -24,6 +24,8 @@ def spec(panel: Panel) -> Spec:
         layout = _layout(panel, LINES_HEIGHT)
         if panel.mark is not None:
             layout["shapes"] = [_across(panel.mark, upright=False)]
+        if panel.heights is not None:
+            layout["yaxis"]["range"] = _short(panel.heights)
         return {"data": traces, "layout": layout}
     count = max(len(panel.rows), len(panel.bars))
     layout = _layout(panel, FRAME + ROW_HEIGHT * count)
@@ -46,6 +48,8 @@ def safe(text: str) -> str:
 
 def _layout(panel: Panel, height: int) -> Spec:
     axis = {"title": {"text": safe(panel.x), "standoff": 8}, "automargin": True, "zeroline": False}
+    if panel.log:
+        axis |= {"type": "log"}
     if panel.whole:
         axis |= {"range": [-0.02, 1.02]}
     return {
@@ -84,7 +88,7 @@ def _line(line: Line, panel: Panel) -> list[Spec]:
     interval = "<br>95% CI %{customdata[0]:.4g} to %{customdata[1]:.4g}" if banded else ""
     main: Spec = {
         "type": "scatter",
-        "mode": "lines+markers" if not panel.stepped else "lines",
+        "mode": "markers" if not line.joined else "lines" if panel.stepped else "lines+markers",
         "x": x,
         "y": _short(line.y),
         "name": safe(line.name),

@@ -153,7 +153,7 @@ def _legend(figure: Figure, page: Page) -> Iterator[str]:
         return
     there_are = {line.place for panel in figure.panels for line in panel.lines}
     shown_places = sorted(there_are | {row.place for panel in figure.panels for row in panel.rows})
-    if len(shown_places) < 2 or figure.name == "improvement":
+    if len(shown_places) < 2 or figure.name == "improvement" or not figure.of_methods:
         return
     items = "".join(
         f'<button type="button" aria-pressed="true" data-place="{place}">{_swatch(place)}'

@@ -14,7 +14,18 @@ from typing import Any
 from rlox.configs import ALGO_CONFIGS, leaves, make_run
 from rlox.errors import ConfigError
 from rlox_cli.identity import what
-from rlox_cli.report.records import FINAL, MAX_REASON, TRAINING, Run, curve, number, text
+from rlox_cli.report.records import (
+    FINAL,
+    LOSS,
+    MAX_REASON,
+    MEASURES,
+    TRAINING,
+    Curve,
+    Run,
+    curve,
+    number,
+    text,
+)
 from rlox_cli.run_folder import DONE, RUNNING, is_locked, read_config
 from rlox_cli.search.settings import FILES
 from rlox_cli.sweep_summary import COLUMNS
@@ -44,7 +55,7 @@ def sweep_in(place: Path) -> str:
     if any((place / name).exists() for name in FILES):
         return "search"
     with suppress(OSError, ValueError), (place / "summary.csv").open(encoding="utf-8") as file:
-        return "sweep" if file.readline().strip() == ",".join(COLUMNS) else ""
+        return "sweep" if set(file.readline().strip().split(",")) == set(COLUMNS) else ""
     return ""
 
 
@@ -103,6 +114,7 @@ def read_run(folder: Path, label: str = "") -> Run:
         rate=_numbers(result.get("steps_per_second")).get("total"),
         evaluations=curve(evaluations),
         training=curve(_points(rows, unit, "train/return_mean")),
+        measures=_measures(rows, unit),
         settings={k: v for k, v in settings.items() if _is_setting(k)},
         provenance=_provenance(_mapping(folder / "provenance.json")),
         unread=unread,
@@ -176,6 +188,12 @@ def _points(rows: list[dict[str, Any]], unit: str, name: str) -> dict[float, flo
     """The last value of a column at each step."""
     pairs = ((number(row.get(unit)), number(row.get(name))) for row in rows if name in row)
     return {step: value for step, value in pairs if step is not None and value is not None}
+
+
+def _measures(rows: list[dict[str, Any]], unit: str) -> dict[str, Curve]:
+    """Losses, entropy and the like."""
+    names = dict.fromkeys(k for row in rows for k in row if k.startswith(LOSS) or k in MEASURES)
+    return {text(name): curve(_points(rows, unit, name)) for name in names}
 
 
 def _numbers(data: Any) -> dict[str, float | None]:

@@ -19,6 +19,9 @@ MAX_POINTS = 400  # of one curve of one run: as many as a figure can show
 FINAL, LAST, TRAINING = "final evaluation", "last evaluation", "training return"
 AXIS = {"env_steps": "environment steps", "updates": "updates", "samples": "samples"}
 PARTS = ("collect", "update", "evaluate")
+LOSS = "loss/"  # what the names of losses begin with
+# Other measures of learning that are drawn.
+MEASURES = ("policy/entropy", "policy/approx_kl", "policy/kl", "value/explained_variance")
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,7 @@ class Run:
     rate: float | None = None  # steps a second, all in all
     evaluations: Curve = NO_CURVE
     training: Curve = NO_CURVE
+    measures: Mapping[str, Curve] = field(default_factory=dict)  # losses and the like, by name
     settings: Mapping[str, Any] = field(default_factory=dict)  # without the seed and the place
     provenance: Mapping[str, str] = field(default_factory=dict)
     unread: int = 0  # lines of its logs that say nothing

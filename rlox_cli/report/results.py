@@ -109,6 +109,12 @@ class Results:
     profile: Sequence[Share]
     better: Sequence[Better]
     curves: Sequence[TaskCurves]
+    measures: Sequence[TaskCurves]
     efficiency: Sequence[Band]
     efficiency_unit: str
     times: Sequence[Times]
+
+    @property
+    def overall(self) -> list[Aggregate]:
+        """The aggregates of methods that were scored on several tasks."""
+        return [a for a in self.aggregates if a.tasks > 1]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from rlox.statistics.expected import Verdict
-from rlox_cli.report import compare, content
+from rlox_cli.report import compare, content, trials
 from rlox_cli.report.compute import chosen
 from rlox_cli.report.figures import Figure
 from rlox_cli.report.page import Page, Section
@@ -19,7 +19,7 @@ def page(title: str, study: Study, results: Results, verdicts: Sequence[Verdict]
     """The page of a study."""
     places = chosen(study, results.aggregates)
     found = [*_scores(study, results, places), *_over_tasks(results, places)]
-    found += [*_rest(study, results, places, verdicts)]
+    found += [*trials.sections(study), *_rest(study, results, places, verdicts)]
     return Page(
         title=title,
         lead=lead(study),
@@ -52,7 +52,7 @@ def notes(study: Study, results: Results) -> Iterator[str]:
     if without:
         where = f" of {', '.join(without[:3])}{' and more' * (len(without) > 3)}" if drawn else ""
         yield (
-            f"No learning curves{where}: no run logged two returns on the way. Runs log the training "
+            f"No learning curves{where}: no run logged two returns during training. Runs log the training "
             "return every log.every steps and play evaluations every eval.every."
         )
 
@@ -67,10 +67,12 @@ def _scores(study: Study, results: Results, places: dict[str, int]) -> Iterator[
         yield Section("left-out", table.title, tables=[table])
     if figures := _some(content.curve_figure(results, places)):
         yield Section("curves", "Learning curves", figures=figures)
+    if figures := _some(content.measure_figure(results, places)):
+        yield Section("measures", "Losses and entropy", figures=figures)
 
 
 def _over_tasks(results: Results, places: dict[str, int]) -> Iterator[Section]:
-    if len({r.cell.task for r in results.cells}) > 1:
+    if results.overall:
         table = content.aggregate_table(results)
         yield Section("aggregate", table.title, tables=[table])
     if results.profile:

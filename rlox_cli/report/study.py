@@ -10,7 +10,7 @@ import json
 import string
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,7 @@ class Study:
     runs: tuple[Run, ...]
     methods: tuple[str, ...]
     cells: tuple[Cell, ...]
+    letters: Mapping[str, str] = field(default_factory=dict)  # the settings of lettered methods
 
     @property
     def tasks(self) -> list[str]:
@@ -72,8 +73,10 @@ class Study:
         yield from _repeated_seeds(self.cells)
         kinds = Counter(run.score_kind for run in self.runs if run.counted)
         if set(kinds) - {FINAL}:
-            said = ", ".join(f"{kind} of {n}" for kind, n in kinds.most_common())
-            yield f"Not every score is a final evaluation: {said} runs. Compare them with care."
+            said = ", ".join(
+                f"{kind} of {n} run{'s' * (n != 1)}" for kind, n in kinds.most_common()
+            )
+            yield f"Not every score is a final evaluation: {said}. Compare them with care."
         tasks = {method: sorted(self.scored(method)) for method in self.methods}
         if len({tuple(own) for own in tasks.values() if own}) > 1:
             yield (
@@ -81,7 +84,8 @@ class Study:
                 "method's own tasks; pairs are compared on the tasks that both have."
             )
         if unread := sum(run.unread for run in self.runs):
-            yield f"{unread} damaged lines of metrics.jsonl were passed over."
+            lines, were = ("line", "was") if unread == 1 else ("lines", "were")
+            yield f"{unread:,} damaged {lines} of metrics.jsonl {were} passed over."
 
 
 def study(runs: Iterable[Run]) -> Study:
@@ -91,16 +95,18 @@ def study(runs: Iterable[Run]) -> Study:
     for run in every:
         parties[run.label, run.algo].append(run)
     cells: dict[tuple[str, str], list[Run]] = defaultdict(list)
+    letters: dict[str, str] = {}
     for (label, algo), members in sorted(parties.items()):
         base = f"{label}: {algo}" if label and label != algo else algo
-        for name, own in _methods(base, members):
+        for name, own in _methods(base, members, letters):
             for run in own:
                 cells[name, run.env].append(run)
     methods = list(dict.fromkeys(method for method, _ in cells))
     order = sorted(
         cells, key=lambda key: (key[1], methods.index(key[0]))
     )  # a task's methods together
-    return Study(every, tuple(methods), tuple(Cell(*key, tuple(cells[key])) for key in order))
+    ordered = tuple(Cell(*key, tuple(cells[key])) for key in order)
+    return Study(every, tuple(methods), ordered, letters)
 
 
 def varied(settings: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -115,8 +121,10 @@ def shown(key: str, value: Any) -> str:
     return HIDDEN if hidden else text(value_text(value))
 
 
-def _methods(base: str, runs: Sequence[Run]) -> Iterator[tuple[str, list[Run]]]:
-    """Runs of one algorithm, by what they are configured to do."""
+def _methods(
+    base: str, runs: Sequence[Run], letters: dict[str, str]
+) -> Iterator[tuple[str, list[Run]]]:
+    """Runs of one algorithm, by what they are configured to do; `letters` gets what a letter stands for."""
     keys = _telling(runs)
     parts: dict[tuple[str, ...], list[Run]] = defaultdict(list)
     for run in runs:
@@ -130,7 +138,10 @@ def _methods(base: str, runs: Sequence[Run]) -> Iterator[tuple[str, list[Run]]]:
     clear = len(set(said)) == len(said) and max(map(len, said)) <= LONGEST_NAME
     for place, (one, own) in enumerate(zip(said, parts.values(), strict=True)):
         short = one if clear else _letters(place)
-        yield (f"{base} ({short})" if len(parts) > 1 else base), own
+        name = f"{base} ({short})" if len(parts) > 1 else base
+        if len(parts) > 1 and not clear:
+            letters[name] = one
+        yield name, own
 
 
 def _telling(runs: Sequence[Run]) -> list[str]:
@@ -179,8 +190,8 @@ def _few_seeds(cells: Sequence[Cell]) -> Iterator[str]:
         yield "No run has a score yet: there is nothing to compare."
     elif max(sizes) == 1:
         yield (
-            "One run of each method and task: there are no intervals, profiles and probabilities, and no "
-            "claim can be made."
+            "One run of each method and task: there are no intervals, profiles and probabilities. A "
+            "difference between methods may be chance."
         )
     elif min(sizes) < 10:
         few = f"{min(sizes)}" if min(sizes) == max(sizes) else f"{min(sizes)} to {max(sizes)}"

@@ -7,11 +7,13 @@ from pathlib import Path
 
 from rlox.statistics.expected import Verdict
 from rlox_cli.report import compare
+from rlox_cli.report.records import text
 from rlox_cli.report.results import CellResult, Results
 from rlox_cli.report.sections import lead, many, notes
 from rlox_cli.report.study import Study
 
 MOST = 20  # lines of one kind
+LONGEST = 160  # letters of a reason, or of what a letter stands for; the report has all
 
 
 def lines(
@@ -26,18 +28,21 @@ def lines(
     if results.cells:
         yield "final evaluation, IQM [95% CI]"
     yield from _cut([f"  {_cell(result)}" for result in results.cells])
-    if len({result.cell.task for result in results.cells}) > 1:
+    if study.letters:
+        yield "where settings differ"
+    yield from _cut([f"  {name}: {text(said, LONGEST)}" for name, said in study.letters.items()])
+    if results.overall:
         scale = ", scores from 0 to 1" if results.scaled else ""
         yield f"over all tasks, IQM [95% CI]{scale}"
         yield from _cut(
             [
                 f"  {a.method}: {a.iqm} ({many(a.runs, 'run')}, {many(a.tasks, 'task')})"
-                for a in results.aggregates
+                for a in results.overall
             ]
         )
     yield from _cut(
         [
-            f"  {run.status}: {run.name}{f': {run.reason}' if run.reason else ''}"
+            f"  {run.status}: {run.name}{f': {text(run.reason, LONGEST)}' if run.reason else ''}"
             for run in study.left_out
         ]
     )

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from rlox_cli import plain_yaml, summary, sweep_summary
+from rlox_cli import plain_yaml, summary, sweep_backend, sweep_summary
 from rlox_cli.exit_codes import FAILED, OK
 from rlox_cli.kept_loggers import kept_loggers
 from rlox_cli.run_folder import write_text
@@ -72,7 +72,11 @@ def command(plan: SearchPlan, params: Mapping[str, Any], line: Sequence[str]) ->
     chosen = [d.override(params[d.name]) for d in plan.space.dimensions]
     seeds = ",".join(map(str, plan.space.seeds))
     several = ["-m"] * (len(plan.space.seeds) > 1)
-    return shlex.join(["rlox", "train", *several, *kept, *chosen, f"seed={seeds}"])
+    algo = str(params.get("algo", plan.base.algo.name))
+    engine = sweep_backend.chosen_for(algo, plan.base, sweep_backend.recorded(plan.folder))
+    more = [] if engine is None or "algo.backend" in searched else [f"algo.backend={engine}"]
+    kept = [word for word in kept if not (more and word == "algo.backend=auto")]
+    return shlex.join(["rlox", "train", *several, *kept, *chosen, *more, f"seed={seeds}"])
 
 
 def _its_own(word: str, searched: set[str]) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from rlox.configs import RunConfig, make
 from rlox.errors import ConfigError
-from rlox_cli import messages, validate
+from rlox_cli import grid, messages, sweep_backend, validate
 from rlox_cli.options import group_options
 from rlox_cli.overrides import displacing
 from rlox_cli.run_schema import ALGO, RUN
@@ -43,6 +44,7 @@ class SearchPlan(SweepPlan):
     options: SearchOptions
     space: Space
     base: RunConfig  # a run without what is searched
+    ends: list[RunConfig]  # runs at the ends of the space
     n_jobs: int  # trials at a time
     state: State = field(default_factory=State)
 
@@ -56,6 +58,10 @@ class SearchPlan(SweepPlan):
         from rlox_cli.search.outcome import finish
 
         return finish(self, outcomes, line)
+
+    def begin(self, folder: Path) -> None:
+        """Say what was decided; it is kept once the study is known to be of this search."""
+        self.tell(self.ends)
 
 
 def searches(master: DictConfig) -> bool:
@@ -72,9 +78,41 @@ def search_plan(app: Hydra, master: DictConfig, folder: Path) -> SearchPlan:
     space = _space(app, master, node.get("params") or {})
     base, space = _checked(app, master, space)
     launcher = OmegaConf.select(master, "hydra.launcher.workers")
+    between = list(_between(app, master, space)) or [base]
+    before = sweep_backend.recorded(folder)
+    spaces = sweep_backend.Looks()(base)
+    chosen = sweep_backend.decide_between(folder, before, between, spaces)
     return SearchPlan(
-        folder, None, base.dry_run, options, space, base, options.n_jobs or int(launcher or 1)
+        folder,
+        None,
+        base.dry_run,
+        options,
+        space,
+        base,
+        between,
+        options.n_jobs or int(launcher or 1),
+        backends=chosen,
+        kept_backends=before,
     )
+
+
+def _between(app: Hydra, master: DictConfig, space: Space) -> Iterator[RunConfig]:
+    """Runs at the ends of a space: each value alone at one, and all at their lowest and highest.
+
+    Values that fit alone and not together make none.
+    """
+    compose = grid.Composer(app, master)
+    groups = [d for d in space.dimensions if d.name in GROUPS]
+    rest = [d for d in space.dimensions if d.name not in GROUPS]
+    first = {d.name: d.ends[0] for d in rest}
+    corners = [first, {d.name: d.ends[-1] for d in rest}]
+    corners += [first | {d.name: end} for d in rest for end in d.ends]
+    for chosen in itertools.product(*(d.choices for d in groups)):
+        options = {d.name: choice for d, choice in zip(groups, chosen, strict=True)}
+        for corner in corners:
+            with suppress(ConfigError):
+                job = space.job(options | corner, space.seeds[0])
+                yield validate.run_config(compose(job))
 
 
 def _space(app: Hydra, master: DictConfig, params: dict[Any, Any]) -> Space:

@@ -17,10 +17,10 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
-from rlox.configs import RunConfig, make_run, plain
+from rlox.configs import RunConfig, make_run, plain, without_old_keys
 from rlox.disk import lock
 from rlox.errors import ConfigError, StorageError
-from rlox_cli import summary, validate
+from rlox_cli import summary, sweep_backend, validate
 from rlox_cli.exit_codes import FAILED, OK
 from rlox_cli.identity import identity, saved_run, what
 from rlox_cli.job_titles import of_trial
@@ -82,6 +82,7 @@ class OptunaSweeper(Sweeper):
     def sweep(self, arguments: list[str]) -> Any:
         """Search until there are as many trials as were asked for."""
         if self.plan.dry:
+            sweep_backend.record(self.folder, self.plan.backends)
             values = {d.name: d.ends[0] for d in self.plan.space.dimensions}
             self._launcher.launch([self.plan.space.job(values, self.plan.space.seeds[0])], 0)
             return
@@ -94,6 +95,8 @@ class OptunaSweeper(Sweeper):
         with _alone(self.folder):
             self.study = open_study(self.plan.options, self.folder, create=True)
             require_same(self.study, self.plan)
+            sweep_backend.record(self.folder, self.plan.backends)
+            self.names = sweep_backend.recorded(self.folder)
             self.optimizer = Optimizer(self.study, self.plan.options, self.folder)
             self.optimizer.release()
             self.plan.state.begun = True
@@ -133,7 +136,8 @@ class OptunaSweeper(Sweeper):
         for job in jobs:
             try:
                 composed = self._loader.load_sweep_config(self._config, job)
-                found.append(identity(validate.run_config(composed)))
+                config = sweep_backend.applied(validate.run_config(composed), self.names)
+                found.append(identity(config))
             except ConfigError as error:  # values that fit one by one and not together
                 outcomes.append(_failed(str(error)))
         trial.set_user_attr(JOBS, found)
@@ -214,7 +218,10 @@ class OptunaSweeper(Sweeper):
 
     def _say_what_is_not_pruned(self) -> None:
         if self.plan.options.pruner != "none" and not self.plan.base.eval.every:
-            print("nothing is pruned without evaluations on the way; give eval.every=N", flush=True)
+            print(
+                "no trial will be pruned: that needs evaluations on the way, eval.every=N",
+                flush=True,
+            )
 
     @contextmanager
     def _undisturbed(self) -> Iterator[None]:
@@ -249,7 +256,7 @@ def require_same(study: Any, plan: SearchPlan) -> None:
     ]
     if saved["seeds"] != mine["seeds"]:
         differing.append("seed")
-    base = make_run(saved["base"])
+    base = make_run(without_old_keys(saved["base"]))
     if identity(base) != identity(plan.base):
         differing += _differences(base, plan.base)
     if differing:

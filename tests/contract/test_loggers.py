@@ -312,7 +312,7 @@ def test_a_package_that_is_missing_is_named_with_how_to_install_it(
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda wanted: None if wanted == package else real(wanted)
     )
-    message = rf"logger={name} needs {package}: pip install 'rlox\[{package}\]'"
+    message = rf"logger={name} needs {package}: pip install '{package}"
     with pytest.raises(MissingExtraError, match=message):
         check_loggers(run_with(name).logger)
 

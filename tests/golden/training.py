@@ -29,7 +29,8 @@ PARTS = {"double_dqn": True, "dueling": True, "n_step": 3, "prioritized": True}
 STEPS = 3 * 32
 TEXT = {"model": "tests/golden/runs/llama", "task": "copy", "batch_size": 4, "learning_rate": 1e-2}
 ANNEALED = {"anneal_lr": True, "anneal_clip": True, "target_kl": 0.003}
-NORMALISED = {"normalize_obs": True, "normalize_reward": True}
+SEEN = {"normalize_obs": True, "normalize_rule": "sb3"}
+NORMALISED = {**SEEN, "normalize_reward": True}
 GRU = {"rnn": "gru", "lstm_hidden_size": 6, "n_lstm_layers": 2, "shared_lstm": True,
        "enable_critic_lstm": False}  # fmt: skip
 ALPHA = {"n_random_actions": 2, "auto_alpha": True, "cql_target_value": 1.0}
@@ -46,11 +47,11 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "normalised": ("PPO", {**PENDULUM, **NORMALISED, **EPOCHS}),
     "recurrent": (
         "RecurrentPPO",
-        {**CARTPOLE, "lstm_hidden_size": 6, "normalize_obs": True, **EPOCHS},
+        {**CARTPOLE, "lstm_hidden_size": 6, **SEEN, **EPOCHS},
     ),
     "recurrent_box": ("RecurrentPPO", {**PENDULUM, **GRU, **EPOCHS}),
     "hybrid": ("HybridPPO", {**CARTPOLE, **EPOCHS}),
-    "hybrid_box": ("HybridPPO", {**PENDULUM, "normalize_obs": True, **EPOCHS}),
+    "hybrid_box": ("HybridPPO", {**PENDULUM, **SEEN, **EPOCHS}),
     "a2c": ("A2C", {**CARTPOLE, "anneal_lr": True, "ent_coef": 0.01, **ROLLOUT}),
     "a2c_box": ("A2C", {**PENDULUM, "rms_prop_tf_like": True, **ROLLOUT}),
     "bc": ("BC", {**CHOICES, **OFFLINE}),
@@ -59,11 +60,11 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "cql": ("CQL", {**NUMBERS, **ALPHA, **OFFLINE}),
     "cql_choices": ("CQL", {**CHOICES, **OFFLINE}),
     "decision_transformer": ("DecisionTransformer", {**CHOICES, **SEQUENCES, **OFFLINE}),
-    "dqn": ("DQN", {**CARTPOLE, "anneal_lr": True, "normalize_obs": True, **REPLAY}),
+    "dqn": ("DQN", {**CARTPOLE, "anneal_lr": True, **SEEN, **REPLAY}),
     "dqn_parts": ("DQN", {"env_id": "Acrobot-v1", **REPLAY, **PARTS, "gradient_steps": 1}),
     "rainbow": ("Rainbow", {**CARTPOLE, "n_atoms": 11, "v_min": 0.0, **REPLAY}),
     "quantile": ("DQN", {**CARTPOLE, "distribution": "quantile", "n_quantiles": 5, **REPLAY}),
-    "sac": ("SAC", {**PENDULUM, "normalize_obs": True, **ACTING}),
+    "sac": ("SAC", {**PENDULUM, **SEEN, **ACTING}),
     "sac_gsde": ("SAC", {**PENDULUM, "use_sde": True, "ent_coef": 0.1, **ACTING}),
     "sac_discrete": ("SAC", {**CARTPOLE, **ACTING}),
     "td3": ("TD3", {**PENDULUM, "prioritized": True, "n_step": 2, **ACTING}),

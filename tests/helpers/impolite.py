@@ -134,20 +134,24 @@ class Scribbles(gym.vector.VectorWrapper):
         found = {"seen": seen, "paid": paid, "over": over, "cut": cut, "infos": infos}
         return tuple(self._same(*item) for item in found.items())
 
+    def action_masks(self) -> Any:
+        """Those of all, which the next call writes over."""
+        return self._same("masks", np.array(self.env.call("action_masks")))  # type: ignore[attr-defined]
+
     def _spoil(self) -> None:
         for value in self._kept.values():
             written_over(value)
 
     def _same(self, name: str, value: Any) -> Any:
-        if isinstance(value, dict):
-            self._kept[name] = value
-            return value
+        if isinstance(value, dict):  # Gymnasium's engine goes on with its own
+            kept = self._kept[name] = dict(value)
+            return kept
         kept = self._kept.setdefault(name, np.empty_like(value))
         kept[...] = value
         return kept
 
 
-def twins(num_envs: int, space: str, polite: bool, mode: AutoresetMode) -> Any:
+def twins(num_envs: int, space: str, mask: str, polite: bool, mode: AutoresetMode) -> Any:
     """An engine of twins, each of them polite: Gymnasium's loop over them keeps what they return."""
-    env = SyncVectorEnv([partial(Twin, space)] * num_envs, copy=polite, autoreset_mode=mode)
+    env = SyncVectorEnv([partial(Twin, space, mask)] * num_envs, copy=polite, autoreset_mode=mode)
     return env if polite else Scribbles(env)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from numpy.typing import NDArray
+
+from rlox.envs.base import Finals, VectorEnv
 
 
 class Forbidden(Exception):
@@ -106,6 +110,45 @@ class MaskedByMethod(Masked):
 def telling(source: str, **options: Any) -> Masked:
     """One that tells its mask in this way."""
     return MaskedByMethod(**options) if source == "method" else Masked(source, **options)
+
+
+class Played:
+    """Steps a vector, the first copy by the way on, the others mostly not; keeps what came back."""
+
+    def __init__(self, vec: VectorEnv, n_steps: int) -> None:
+        n, dim = vec.n_envs, vec.observations.dim
+        rows = np.zeros((n, dim), np.float32)
+        rewards, ended = np.zeros(n), np.zeros((2, n), bool)
+        vec.reset_into(rows)
+        self.rows, self.ends = [rows.copy()], []
+        self.finals: list[tuple[int, Finals]] = []
+        for t in range(n_steps):
+            masks = rows[:, vec.observations.seen :]
+            last = masks.shape[1] - 1 - masks[:, ::-1].argmax(1)
+            actions = masks.argmax(1)
+            actions[1:] = np.where(t % 3, last, actions)[1:]  # never at the end in time
+            finals = vec.step_into(actions.astype(np.int64), rows, rewards, *ended)
+            self.rows.append(rows.copy())
+            self.ends.append(ended.copy())
+            if finals is not None:
+                self.finals.append((t, finals))
+
+
+def open_doors(seen: NDArray[np.float32], length: int = 3, n: int = 6) -> list[float]:
+    """The mask that belongs to an observation, from the rule in words: see `Masked`."""
+    place, number = int(seen[: length + 1].argmax()), int(seen[-2])
+    first = (2 * place + number) % n
+    return [float(door in (first, (first + n // 2) % n)) for door in range(n)]
+
+
+def make_doors(
+    num_envs: int,
+    tells: str = "info",
+    mode: AutoresetMode = AutoresetMode.NEXT_STEP,
+    **options: Any,
+) -> SyncVectorEnv:
+    """Such environments as an engine of Gymnasium's; `env=helpers.masked:make_doors` names it."""
+    return SyncVectorEnv([partial(telling, tells, **options)] * num_envs, autoreset_mode=mode)
 
 
 BY_INFO, BY_METHOD, BY_OBSERVATION = "Doors-v0", "DoorsByMethod-v0", "DoorsByObservation-v0"

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from rlox import devices
 from rlox.rng import Streams
-from rlox.runs import algorithm
+from rlox.training import device
 
 DEVICE = torch.device("meta")
 COPIES = ("_to_copy", "copy_")
@@ -107,10 +107,8 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Streams, "generator", made)
     monkeypatch.setattr(Tensor, "pin_memory", pinned)
     monkeypatch.setattr(devices, "PINNED", (DEVICE.type,))
-    real = algorithm.usable_device
-    monkeypatch.setattr(
-        algorithm, "usable_device", lambda n: str(DEVICE) if n == "cuda" else real(n)
-    )
+    real = device.usable_device
+    monkeypatch.setattr(device, "usable_device", lambda n: str(DEVICE) if n == "cuda" else real(n))
     # inside of `inference_mode` operators come here whole that are made of others
     monkeypatch.setattr(torch, "inference_mode", torch.no_grad)
 

@@ -23,6 +23,7 @@ def make_run(
     settings: Mapping[str, Any] | None = None,
     evaluations: Mapping[int, float] | None = None,
     training: Mapping[int, float] | None = None,
+    measures: Mapping[str, Mapping[int, float]] | None = None,
     unit: str = "env_steps",
     seconds: float = 10.0,
     provenance: Mapping[str, Any] | None = None,
@@ -30,7 +31,7 @@ def make_run(
     """A run folder; without `result.json` where `score` is `None`."""
     folder.mkdir(parents=True)
     curves = {"train/return_mean": training or {100: 1.0, 200: 2.0}}
-    curves["eval/return_mean"] = evaluations or {}
+    curves |= {"eval/return_mean": evaluations or {}, **(measures or {})}
     rows = [{unit: s, name: v} for name, points in curves.items() for s, v in points.items()]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (folder / "status.json").write_text(

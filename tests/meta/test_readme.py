@@ -60,7 +60,7 @@ def test_ci_runs_the_readmes_command_as_written(command):
 def test_the_readme_says_how_the_command_is_called_and_what_the_set_up_takes():
     text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     assert "the command is `.venv/bin/rlox`, or `rlox` after `source .venv/bin/activate`" in text
-    assert re.search(r"The set-up takes about \d+ GB of disk", text)
+    assert re.search(r"It needs .*`cargo`.*, \d+ GB of disk .* and about \w+ minutes", text)
     assert "https://pytorch.org/get-started" in text
 
 

@@ -21,7 +21,8 @@ def test_ctrl_c_in_a_terminal_saves_and_says_how_to_go_on(tmp_path: Path) -> Non
         terminal.type("\x03")
         assert terminal.end() == 130
         assert "Traceback" not in terminal.text
-        assert "SIGINT: stopping, saved if that is a moment away; again: at once" in terminal.text
+        assert "Ctrl-C: stopping, and saving if the step under way ends within 2 s" in terminal.text
+        assert "killed (stopped by Ctrl-C)" in terminal.text
     left = stands(only(tmp_path))
     assert (left["status"], left["saved"]) == ("killed", left["step"])
     assert left["step"] > 0

@@ -14,9 +14,10 @@ from rlox.configs import EnvConfig
 from rlox.configs.secrets import revealed
 from rlox.envs.engines.atari import plays_games, reward_clip_of
 from rlox.envs.engines.lives import lives_of
+from rlox.envs.engines.masked import EngineMasks
 from rlox.envs.engines.pools import ale_games, pooled, require_pool_id
 from rlox.envs.engines.put_around import require_fits
-from rlox.envs.engines.vector import VectorEngine, require_vector
+from rlox.envs.engines.vector import VectorEngine, autoreset_of, require_vector
 from rlox.envs.ids import find_spec, takes_num_envs, vector_factory
 from rlox.errors import ConfigError, EnvError, MissingExtraError, RloxError
 from rlox.importing import failure
@@ -78,7 +79,16 @@ def engine_for(
     frames = stacked[0] if stacked else 1
     shaping = config.reward_scale, clip, lives, frames
     with building(env, source):
-        return VectorEngine(env, seed, config.id, keep_infos, *shaping, config.seeding)
+        masks = _masks(env, config)
+        return VectorEngine(env, seed, config.id, keep_infos, *shaping, config.seeding, masks)
+
+
+def _masks(env: Vector, config: EnvConfig) -> EngineMasks | None:
+    """The configured masks of an engine's environments."""
+    if config.action_mask == "none":
+        return None
+    mode = autoreset_of(env, config.id)
+    return EngineMasks(env, mode, config.action_mask, config.action_mask_key, config.id)
 
 
 def require_env(config: EnvConfig) -> None:
@@ -92,7 +102,7 @@ def require_env(config: EnvConfig) -> None:
 def _in_order(
     make: Callable[[EnvConfig, int, bool], Vector], config: EnvConfig, n_envs: int, training: bool
 ) -> Vector:
-    return require_vector(make(config, n_envs, training), n_envs, config.id)
+    return _required(make(config, n_envs, training), n_envs, config.id)
 
 
 def _made(make: Callable[..., Any], config: EnvConfig, n_envs: int, training: bool) -> Vector:
@@ -114,7 +124,13 @@ def _made(make: Callable[..., Any], config: EnvConfig, n_envs: int, training: bo
         raise EnvError(
             f"env={config.id} fails when it is made with num_envs={n_envs}: {failure(error)}"
         ) from error
-    return require_vector(made, n_envs, config.id)
+    return _required(made, n_envs, config.id)
+
+
+def _required(made: Any, n_envs: int, name: str) -> Vector:
+    """What was made, if it is an engine of that size; else it is closed."""
+    with building(made, None):
+        return require_vector(made, n_envs, name)
 
 
 def _itself(env: Vector, config: EnvConfig, n_envs: int, training: bool) -> Vector:

@@ -65,7 +65,7 @@ def require_fits(config: EnvConfig, source: Any) -> None:
         else [*_SINGLE, "env.max_episode_steps", "env.repeat_action_probability"]
     )
     found = [key for key in config.put_around if key in alone]
-    if config.action_mask != "none":
+    if engine and config.action_mask != "none":
         found.append("env.action_mask")
     if found:
         raise PutAroundError(config, engine, found)

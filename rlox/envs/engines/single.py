@@ -9,6 +9,7 @@ import gymnasium as gym
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array
 
+from rlox.envs.engines.masked import mask_method
 from rlox.envs.engines.rows import flags_of, info_of, row_of, rows_of
 from rlox.envs.engines.vector import autoreset_of, require_vector
 from rlox.envs.seeding import SEEDS
@@ -29,6 +30,9 @@ class Single(gym.Env[Any, Any]):
         self.observation_space = self._env.single_observation_space
         self.action_space = self._env.single_action_space
         self._actions = batch_space(self.action_space, 1)
+        method = mask_method(self._env)
+        if method is not None:  # found as that of any other environment
+            self.action_masks = lambda: self._mask_of(method())
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -54,3 +58,8 @@ class Single(gym.Env[Any, Any]):
     def close(self) -> None:
         """Close the engine."""
         self._env.close()
+
+    def _mask_of(self, given: Any) -> Any:
+        """The only one's mask; a tuple is one of each environment, but for a Tuple of actions."""
+        several = isinstance(given, tuple) and not isinstance(self.action_space, gym.spaces.Tuple)
+        return given[0] if several else row_of(given, 0)

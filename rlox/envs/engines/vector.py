@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from rlox.envs.actions import ActionCodec
 from rlox.envs.base import GOES_ON, NOBODY, TRUE_RETURN, Finals
 from rlox.envs.engines.lives import Lives
+from rlox.envs.engines.masked import EngineMasks
 from rlox.envs.engines.rows import flags_of, info_of, row_of, rows_of
 from rlox.envs.failures import CHECK, raised
 from rlox.envs.seeding import KEYED, Seeding
@@ -49,6 +50,7 @@ class VectorEngine:
     lives : of games that have some: a lost life ends an episode for learning only, what is told is the game
     frames : that an observation is a stack of, oldest first along its first axis
     seeding : the rule of its seeds (`rlox.envs.seeding`)
+    masks : of actions, which then stand behind each observation (`rlox.envs.masks`)
     """
 
     resume_grade = "episode_start"
@@ -65,6 +67,7 @@ class VectorEngine:
         lives: Lives | None = None,
         frames: int = 1,
         seeding: str = KEYED,
+        masks: EngineMasks | None = None,
     ) -> None:
         self.env, self.name = env, name
         self.keep_infos = keep_infos
@@ -72,10 +75,9 @@ class VectorEngine:
         self.n_envs = env.num_envs
         self.seeding = Seeding(seed, self.n_envs, seeding)
         self.starts = 0
-        self.observation_space, self.action_space = (
-            env.single_observation_space,
-            env.single_action_space,
-        )
+        self._masks = masks
+        seen = env.single_observation_space if masks is None else masks.source.space
+        self.observation_space, self.action_space = seen, env.single_action_space
         codec = ObservationCodec.of(self.observation_space, name)
         self.observations = replace(codec, frames=frames)
         self.actions = ActionCodec.of(self.action_space, name)
@@ -94,7 +96,8 @@ class VectorEngine:
         seen, infos = self._call("reset", 2, lambda: self.env.reset(seed=seed))
         if self._lives is not None:
             self._lives.begin(infos)
-        self._encode(seen, obs)
+        masks = self._masks_of(seen, infos, self._nobody, "reset")
+        self._encode(seen, masks, obs)
         self._keep(infos)
 
     def step_into(
@@ -118,12 +121,18 @@ class VectorEngine:
         ended = np.flatnonzero(terminated | truncated)
         self._paid += rewards
         on = on & terminated & ~truncated
-        finals = self._finals(seen, infos, ended, idle, on)
+        same = self.mode is AutoresetMode.SAME_STEP  # of which all have begun another one
+        masks = self._masks_of(seen, infos, self._nobody if same else terminated, "step")
+        finals = self._finals(seen, infos, masks, ended, terminated, idle, on)
         self._keep(infos)
         if len(ended) and self.mode is AutoresetMode.DISABLED:
-            seen, infos = self._begun(terminated | truncated)
+            over = terminated | truncated
+            seen, infos = self._begun(over)
+            begun = self._masks_of(seen, infos, ~over, "reset")
+            if masks is not None and begun is not None:
+                masks[ended] = begun[ended]
             self._keep(infos, ended)
-        self._encode(seen, obs)
+        self._encode(seen, masks, obs)
         if self._shapes:
             np.clip(self._scale * rewards, -self._clip, self._clip, out=rewards)
         if self.mode is AutoresetMode.NEXT_STEP:
@@ -150,7 +159,9 @@ class VectorEngine:
         self,
         seen: Any,
         infos: Mapping[str, Any],
+        masks: NDArray[np.int8] | None,
         ended: NDArray[np.int64],
+        terminated: NDArray[np.bool_],
         idle: NDArray[np.int64],
         on: NDArray[np.bool_],
     ) -> Finals | None:
@@ -168,15 +179,38 @@ class VectorEngine:
         lasts, last_infos = (
             (infos.get("final_obs"), infos.get("final_info", {})) if same else (seen, infos)
         )
-        for k, i in enumerate(ended):
-            self._last(lasts, int(i), last[k])
-            told.append(self._info(last_infos, int(i)))
+        for k, i in enumerate(ended.tolist()):
+            info = self._info(last_infos, i)
+            mask = None if masks is None or same else masks[i]
+            self._last(lasts, i, info, mask, bool(terminated[i]), last[k])
+            told.append(info)
         return Finals(ended, last, self._told(told, ended, on[ended]), idle=idle)
 
-    def _last(self, lasts: Any, i: int, row: NDArray[Any]) -> None:
-        """Write the last observation of environment `i` into its row."""
+    def _masks_of(
+        self, seen: Any, infos: Mapping[str, Any], over: NDArray[np.bool_], call: str
+    ) -> NDArray[np.int8] | None:
+        """The masks after a call `[n_envs, size]`, where there are such; none is asked of those in `over`."""
+        return None if self._masks is None else self._masks.rows(seen, infos, over, call)
+
+    def _last(
+        self,
+        lasts: Any,
+        i: int,
+        info: Mapping[str, Any],
+        mask: NDArray[np.int8] | None,
+        over: bool,
+        row: NDArray[Any],
+    ) -> None:
+        """Write the last observation of environment `i` into its row, with `mask` or the one in `info`."""
         try:
-            self.observations.encode_into(row_of(lasts, i), row)
+            seen = row_of(lasts, i)
+            if self._masks is not None and mask is not None:
+                seen = self._masks.beside(seen, mask)
+            elif self._masks is not None:
+                seen = self._masks.source.beside(seen, info, "step (final_info, final_obs)", over)
+            self.observations.encode_into(seen, row)
+        except EnvError:
+            raise
         except (ValueError, TypeError, LookupError, RuntimeError) as error:
             same = "'final_obs'" if self.mode is AutoresetMode.SAME_STEP else "its observations"
             raise EnvError(
@@ -230,8 +264,10 @@ class VectorEngine:
                 kept[i] = self._info(infos, i)
             self.infos = kept
 
-    def _encode(self, seen: Any, obs: NDArray[Any]) -> None:
+    def _encode(self, seen: Any, masks: NDArray[np.int8] | None, obs: NDArray[Any]) -> None:
         try:
+            if self._masks is not None and masks is not None:
+                seen = self._masks.beside(seen, masks)
             rows = self.observations.encode_batch(seen)
             if len(rows) != self.n_envs:  # one would become all
                 raise ValueError(f"{len(rows)} of them")

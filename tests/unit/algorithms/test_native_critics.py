@@ -122,15 +122,23 @@ class Lever(gym.ActionWrapper):  # type: ignore[type-arg]
         (
             SAC,
             {"env_id": "CartPole-v1"},
-            r"a CategoricalSoftPolicy \(of Discrete actions\), not one of vectors",
+            "SAC of Box actions, not of Discrete ones",
         ),
         (
             SAC,
             {"use_sde": True},
-            r"a SquashedSDEPolicy \(algo.use_sde=true\), not a squashed Gaussian",
+            r"state-dependent exploration \(algo.use_sde=true\)",
         ),
-        (SAC, {"env_id": lambda: Lever(gym.make(EYE)), "encoder_features": 8}, "behind an encoder"),
-        (TD3, {"env_id": lambda: Lever(gym.make(EYE)), "encoder_features": 8}, "behind an encoder"),
+        (
+            SAC,
+            {"env_id": lambda: Lever(gym.make(EYE)), "encoder_features": 8},
+            "from vectors, not from images",
+        ),
+        (
+            TD3,
+            {"env_id": lambda: Lever(gym.make(EYE)), "encoder_features": 8},
+            "from vectors, not from images",
+        ),
     ],
 )
 def test_native_sac_and_td3_refuse_unsupported_policies_at_construction(

@@ -100,11 +100,11 @@ def test_a_run_gives_the_same_bytes_twice_and_goes_on_exactly(tmp_path: Path) ->
     ("settings", "says"),
     [
         ({"noisy": True}, r"noisy layers \(algo.noisy=true\)"),
-        ({"distribution": "quantile"}, r"distributions \(algo.distribution=quantile\)"),
-        ({"env_id": EYE, "net_arch": (8,), "encoder_features": 8}, "behind an encoder of images"),
+        ({"distribution": "quantile"}, r"distributions of returns \(algo.distribution=quantile\)"),
+        ({"env_id": EYE, "net_arch": (8,), "encoder_features": 8}, "from vectors, not from images"),
         (
             {"env_id": lambda: telling("info"), "action_mask": "info"},
-            r"a MaskedQPolicy \(env.action_mask\), not the built-in one",
+            r"masks of actions \(env.action_mask\)",
         ),
     ],
 )

@@ -7,50 +7,34 @@ from typing import Any
 
 import pytest
 import torch
-from helpers.words import Words
+from helpers.words import ANSWERS, PROMPTS, WRITES, Words, low, step
 from torch import Tensor
 
 from rlox.algorithms import DPO, GRPO, RLOO, SFT, OnlineDPO
 from rlox.errors import ConfigError
+from rlox.llm.prompts import GivenPrompts
 
-PROMPTS = torch.tensor([[3, 4, 5], [6, 3, 4], [7, 7, 3], [1, 2, 6]])
-ANSWERS = [torch.tensor(row) for row in ([4, 4, 8], [8], [5, 4, 3, 2, 8], [3, 8])]
-OTHERS = [torch.tensor(row) for row in ([7, 8], [6, 5, 8], [8], [1, 1, 1, 8])]
-
-
-def low(completions: list[Tensor], prompts: Any) -> list[float | None]:
-    """The part of a completion's tokens below 5; nothing of those that begin with 6."""
-    return [None if int(c[0]) == 6 else float((c < 5).double().mean()) for c in completions]
-
-
-OF: dict[str, Any] = {"max_new_tokens": 5, "eos_token_id": (8,), "learning_rate": 0.02, "seed": 3}
 LOSSES = ("grpo", "dr_grpo", "dapo", "bnpo", "gspo", "cispo")
 CASES: dict[str, Callable[..., Any]] = {
     **{
         loss: lambda loss=loss, **more: GRPO(
-            Words(), Words(1), low, loss_type=loss, clip_eps=0.01, n_epochs=2, **OF, **more
+            Words(), Words(1), low, loss_type=loss, clip_eps=0.01, n_epochs=2, **WRITES, **more
         )
         for loss in LOSSES
     },
-    "grpo in one step": lambda **more: GRPO(Words(), Words(1), low, **OF, **more),
+    "grpo in one step": lambda **more: GRPO(Words(), Words(1), low, **WRITES, **more),
     "grpo in several steps": lambda **more: GRPO(
-        Words(), None, low, minibatches=3, mask_truncated=True, **OF, **more
+        Words(), None, low, minibatches=3, mask_truncated=True, **WRITES, **more
     ),
-    "rloo": lambda **more: RLOO(Words(), Words(1), low, **OF, **more),
-    "rloo in several steps": lambda **more: RLOO(Words(), None, low, minibatches=2, **OF, **more),
-    "online_dpo": lambda **more: OnlineDPO(Words(), Words(1), reward_fn=low, **OF, **more),
+    "rloo": lambda **more: RLOO(Words(), Words(1), low, **WRITES, **more),
+    "rloo in several steps": lambda **more: RLOO(
+        Words(), None, low, minibatches=2, **WRITES, **more
+    ),
+    "online_dpo": lambda **more: OnlineDPO(Words(), Words(1), reward_fn=low, **WRITES, **more),
     "dpo": lambda **more: DPO(Words(), Words(1), learning_rate=0.02, **more),
     "ipo": lambda **more: DPO(Words(), Words(1), learning_rate=0.02, loss_type="ipo", **more),
     "sft": lambda **more: SFT(Words(), learning_rate=0.02, **more),
 }
-
-
-def step(algorithm: Any) -> dict[str, float]:
-    if isinstance(algorithm, DPO):
-        return algorithm.train_step(PROMPTS, ANSWERS, OTHERS)
-    if isinstance(algorithm, SFT):
-        return algorithm.train_step(PROMPTS, ANSWERS)
-    return algorithm.train_step(PROMPTS)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -81,19 +65,13 @@ def test_a_step_of_parts_sees_no_more_rows_at_once_than_a_part_has() -> None:
     sft = SFT(Watched(), accumulate=2)
     sft.train_step(PROMPTS, ANSWERS)
     assert seen == [2, 2]
-    grpo = GRPO(Watched(), None, low, accumulate=4, minibatches=2, group_size=4, **OF)
+    grpo = GRPO(Watched(), None, low, accumulate=4, minibatches=2, group_size=4, **WRITES)
     grpo.train_step(PROMPTS)
     seen.clear()
-    batch, _ = grpo.source.batch_of(grpo.source.prompts or _given(), grpo.clock)
+    batch, _ = grpo.source.batch_of(GivenPrompts(PROMPTS).learned(0, 4), grpo.clock)
     seen.clear()
     grpo.learner.update(batch, grpo.clock)
     assert max(seen) == 4
-
-
-def _given() -> Any:
-    from rlox.llm.prompts import GivenPrompts
-
-    return GivenPrompts(PROMPTS).learned(0, 4)
 
 
 def test_parts_of_nothing_are_refused() -> None:

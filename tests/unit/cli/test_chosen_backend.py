@@ -35,9 +35,7 @@ def test_the_engine_that_auto_takes_is_told_recorded_and_kept(
     first = cli(*ARGS)
     assert first.code == 0, first.err
     run = tmp_path / "run"
-    reason = (
-        f"native was measured at {ratio:g} times torch's speed, 1024 wide, 1,024 rows an update"
-    )
+    reason = f"native was measured at {ratio:g} times torch's speed (layers 1024 wide, 1,024 rows an update)"
     assert f"  backend {took}: {reason}\n" in first.out
     recorded = json.loads((run / "provenance.json").read_text())["backend"]
     assert recorded == {"name": took, "reason": reason}

@@ -191,6 +191,8 @@ def test_every_shipped_preset_is_a_valid_config(cli: Cli, name: str) -> None:
     about = ["task=copy"] * (env == "text")
     config = make_run(composed(cli, f"algo={algo}", f"env={played}", f"tuned={name}", *about))
     assert config.env.id == (f"{played}/copy" if about else played)
+    if config.env.normalize_obs:
+        assert config.env.normalize_rule == "sb3", "rl-zoo3's numbers are Stable-Baselines3's"
     if isinstance(config.algo, PPOConfig):
         assert config.quantum % config.algo.batch_size == 0
     assert plain(config.algo) != plain(PPOConfig())

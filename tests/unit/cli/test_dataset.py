@@ -55,6 +55,15 @@ def test_a_dataset_that_is_there_is_kept_unless_it_is_to_be_replaced(cli: Any, m
     assert "file is a file" in cli("dataset", "make", "file", "env=Pendulum-v1").err
 
 
+def test_a_dataset_of_one_episode_shows_its_return_in_digits_that_suffice(cli: Any) -> None:
+    rows = {"observations": np.zeros((3, 2), "f4"), "actions": np.array([0, 1, 0])}
+    ends = {"terminals": np.arange(3) == 2, "timeouts": np.zeros(3, bool)}
+    np.savez("one.npz", **rows, rewards=np.full(3, -0.025, "f4"), **ends)
+    shown = cli("dataset", "show", "one.npz").out
+    assert "  transitions  3 in 1 episode\n" in shown
+    assert "  returns      -0.075\n" in shown
+
+
 def test_checking_ends_with_1_where_there_are_errors(cli: Any, made: Path) -> None:
     sound = cli("dataset", "check", str(made))
     assert (sound.code, sound.out) == (0, "data: nothing found\n")
@@ -65,7 +74,7 @@ def test_checking_ends_with_1_where_there_are_errors(cli: Any, made: Path) -> No
     found = cli("dataset", "check", "wrong")
     assert found.code == 1
     assert "3 of 3 terminations are at 200 steps, the environment's time limit" in found.out
-    assert found.out.endswith("wrong: 1 errors, 0 warnings\n")
+    assert found.out.endswith("wrong: 1 error, 0 warnings\n")
     listed = json.loads(cli("dataset", "check", "wrong", "json=true").out)
     assert [(one["code"], one["severity"]) for one in listed] == [("time_limit", "error")]
 

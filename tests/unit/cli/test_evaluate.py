@@ -94,6 +94,18 @@ def test_runs_are_named_without_a_key_several_at_once(cli: Cli, trained: Path) -
     )
 
 
+def test_the_score_of_another_environment_does_not_replace_that_of_the_runs_own(
+    cli: Cli, trained: Path
+) -> None:
+    assert cli("evaluate", str(trained), "episodes=2").code == 0
+    before = (trained / "eval" / "last.json").read_text()
+    other = cli("evaluate", str(trained), "episodes=2", "env=CartPole-v0")
+    assert other.code == 0, other.err
+    assert (trained / "eval" / "last.json").read_text() == before
+    name = "step-000000000256_s100000_e2_env-CartPole-v0.json"
+    assert json.loads((trained / "eval" / name).read_text())["env"] == "CartPole-v0"
+
+
 def test_each_way_to_play_keeps_its_own_file_and_the_newest_has_the_checkpoints_name(
     cli: Cli, trained: Path
 ) -> None:
@@ -109,7 +121,7 @@ def test_each_way_to_play_keeps_its_own_file_and_the_newest_has_the_checkpoints_
         result = cli("evaluate", str(trained), "episodes=2", *way)
         assert result.code == 0, result.err
         own, newest = (json.loads((trained / "eval" / n).read_text()) for n in (name, "last.json"))
-        assert own == newest
+        assert (own == newest) == ("kwargs" not in name)
         assert f"eval/{name}\n" in result.out
     assert names(trained) == {*ways.values(), "last.json"}
     played = [json.loads((trained / "eval" / name).read_text()) for name in ways.values()]

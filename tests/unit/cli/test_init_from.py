@@ -55,6 +55,6 @@ def test_a_run_killed_before_its_first_checkpoint_begins_with_the_weights_it_beg
     refused = cli("resume", "third")
     assert (refused.code, refused.err) == (
         2,
-        f"rlox train: init_from={trained}: the run began with its step-000000000256, which is not its "
+        f"rlox resume: init_from={trained}: the run began with its step-000000000256, which is not its "
         "newest checkpoint any more; start a new run\n",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import shutil
+from datetime import datetime
 from pathlib import Path
 
 import gymnasium as gym
@@ -91,14 +92,19 @@ def test_presets_are_listed_with_their_source(cli: Cli) -> None:
 def test_a_run_is_going_on_while_it_is_locked_whatever_it_wrote_last(
     cli: Cli, trained: Path
 ) -> None:
+    started = json.loads((trained / "provenance.json").read_text())["started"]
+
     def state() -> list[str]:
         head, row = cli("list", "runs").out.splitlines()
-        assert head.split() == ["state", "progress", "score", "run"]
-        return row.split()
+        assert head.split() == ["state", "date", "seed", "progress", "score", "run"]
+        found, day, hour, *rest = row.split()
+        assert f"{day} {hour}" == f"{datetime.fromisoformat(started).astimezone():%Y-%m-%d %H:%M}"
+        return [found, *rest]
 
     score = json.loads((trained / "result.json").read_text())["score"]
     assert state() == [
         "done",
+        "0",
         "256",
         "steps",
         f"{score:.{1 if score >= 100 else 2 if score >= 10 else 3}f}",
@@ -127,9 +133,89 @@ def test_progress_is_in_what_the_algorithm_counts_also_before_there_is_a_result(
     run.mkdir(parents=True)
     (run / "config.yaml").write_text("algo: {name: bc}\n")
     (run / "status.json").write_text('{"status": "running", "step": 1000, "reason": ""}')
-    assert cli("list", "runs").out.splitlines()[1].split() == ["died", "1,000", "updates", str(run)]
-    (run / "result.json").write_text("[1]")
-    assert cli("list", "runs").out.splitlines()[1].split() == ["died", "1,000", "updates", str(run)]
+    for _ in range(2):
+        row = cli("list", "runs").out.splitlines()[1].split()
+        assert [row[0], *row[3:]] == ["died", "1,000", "updates", str(run)]
+        (run / "result.json").write_text("[1]")
+
+
+def left(name: str, algo: str, env: str, status: str, started: str | None, seed: int = 0) -> Path:
+    """A run folder as a run leaves one."""
+    run = Path("runs") / name
+    run.mkdir(parents=True)
+    config = f"algo: {{name: {algo}}}\nenv: {{id: {env}}}\nseed: {seed}\n"
+    (run / "config.yaml").write_text(config)
+    (run / "status.json").write_text(json.dumps({"status": status, "step": 8, "reason": ""}))
+    if started is not None:
+        (run / "provenance.json").write_text(json.dumps({"started": started}))
+    return run
+
+
+def test_the_newest_run_is_listed_last_whatever_its_path(cli: Cli) -> None:
+    newest = left("a", "ppo", "CartPole-v1", "done", "2031-02-01T00:00:00+00:00", seed=7)
+    oldest = left("b", "ppo", "CartPole-v1", "done", "2021-02-01T00:00:00+00:00")
+    middle = left("c", "ppo", "CartPole-v1", "done", None)  # the time of its files
+    shown = cli("list", "runs").out.splitlines()[1:]
+    assert [row.split()[-1] for row in shown] == [str(run) for run in (oldest, middle, newest)]
+    assert shown[-1].split()[3:] == ["7", "8", "steps", str(newest)]
+    for name, date in (
+        ("d", "not a date"),
+        ("e", "9999-12-31T23:59:59-12:00"),
+        ("f", "0001-01-01"),
+    ):
+        left(name, "ppo", "CartPole-v1", "done", date)
+    (Path("runs/b") / "provenance.json").write_text("[]")
+    assert len(cli("list", "runs").out.splitlines()) == 7
+
+
+@pytest.mark.parametrize(
+    ("filters", "names"),
+    [
+        (("state=failed",), ["b", "d"]),
+        (("algo=ppo",), ["a", "b"]),
+        (("env=ALE/Pong-v5",), ["c", "d"]),
+        (("state=failed", "env=my_pkg:MyEnv-v0"), ["b"]),
+        (("only.algo=dqn", "only.state=failed"), ["d"]),
+        (("state=died",), ["e"]),
+    ],
+)
+def test_runs_are_chosen_by_state_algorithm_and_environment(
+    filters: tuple[str, ...], names: list[str], cli: Cli
+) -> None:
+    runs = {
+        "a": ("ppo", "CartPole-v1", "done"),
+        "b": ("ppo", "my_pkg:MyEnv-v0", "failed"),
+        "c": ("dqn", "ALE/Pong-v5", "killed"),
+        "d": ("dqn", "ALE/Pong-v5", "failed"),
+        "e": ("bc", "CartPole-v1", "running"),  # and locked by nobody
+    }
+    for day, (name, about) in enumerate(runs.items(), 1):
+        left(name, *about, f"2026-02-0{day}T00:00:00+00:00")
+    out = cli("list", "runs", *filters).out
+    assert [row.split()[-1] for row in out.splitlines()[1:]] == [f"runs/{name}" for name in names]
+
+
+def test_a_filter_that_no_run_meets_is_named_and_a_wrong_one_is_refused(cli: Cli) -> None:
+    left("a", "ppo", "CartPole-v1", "done", None)
+    assert cli("list", "runs", "state=killed").out == "nothing with state=killed in runs\n"
+    wrong = cli("list", "runs", "state=broken")
+    assert wrong.code == 2
+    assert "state=broken: expected one of running, done, failed" in wrong.err
+    elsewhere = cli("list", "env", "algo=ppo")
+    assert elsewhere.code == 2
+    assert "algo=ppo is of runs; leave it out, or rlox list runs" in elsewhere.err
+
+
+def test_each_algorithm_is_listed_with_a_line_of_its_own(cli: Cli) -> None:
+    lines = dict(line.split(maxsplit=1) for line in cli("list", "algo").out.splitlines())
+    assert len(set(lines.values())) == len(lines)
+    for name, word in (
+        ("td3", "TD3"),
+        ("ddpg", "DDPG"),
+        ("dpo", "DPO"),
+        ("online_dpo", "Online DPO"),
+    ):
+        assert lines[name].startswith(word)
 
 
 def test_rlox_list_runs_reports_a_missing_run_root_folder(cli: Cli) -> None:
@@ -150,7 +236,7 @@ def test_a_run_is_found_by_the_name_and_tags_that_it_was_given(cli: Cli) -> None
         assert ended.code == 0, ended.err
         assert ended.out.startswith(f"{name}: ppo on CartPole-v1, seed 0, ")
     head, row = cli("list", "runs", "first").out.splitlines()
-    assert head.split() == ["state", "progress", "score", "label", "run"]
+    assert head.split() == ["state", "date", "seed", "progress", "score", "label", "run"]
     assert "  first try [baseline, v2]  runs/" in row
     assert len(cli("list", "runs", "v2").out.splitlines()) == 3
     run = Path(row.split()[-1])

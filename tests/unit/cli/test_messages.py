@@ -49,9 +49,7 @@ TRAIN = {
         "hydra/launcher=submitit_slrm: no such option; did you mean 'submitit_slurm'?"
     ),
     ("seed=0,1,2",): (
-        "seed=0,1,2 has several values\n"
-        "  to run each of them: rlox sweep … seed=0,1,2\n"
-        "  for one list: seed=[0,1,2]"
+        "seed=0,1,2 has several values\n  to run each of them: rlox sweep … seed=0,1,2"
     ),
 }
 
@@ -128,5 +126,5 @@ def test_an_unknown_command_names_the_nearest_alias_too(cli: Cli) -> None:
         "sweep, sync, train; rlox --help\n"
     )
     assert cli("resume").err == (
-        "rlox train: name the run folder: rlox resume RUN [key=value ...]\n"
+        "rlox resume: name the run folder: rlox resume RUN [key=value ...]\n"
     )

@@ -54,7 +54,7 @@ def test_resume_and_evaluate_refuse_code_named_by_a_run_folder_without_trust(
     refused = cli("resume", str(own), "total_steps=512")
     assert (refused.code, refused.err) == (
         2,
-        f"rlox train: {own}/config.yaml names code: {asked} and 1 more\n"
+        f"rlox resume: {own}/config.yaml names code: {asked} and 1 more\n"
         f"  {DATA}\n"
         f"  if it is yours: rlox resume {own} trust=true\n",
     )

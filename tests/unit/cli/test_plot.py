@@ -67,7 +67,7 @@ def test_episodes_stand_at_their_environment_steps_where_the_run_counts_these(
     assert axes.get_title("left") == "ppo on E-v0, seed 3"
     assert drawn(axes)["episode"] == [(10, 1), (30, 5)]
     (final,) = axes.containers
-    assert final.get_label() == "final evaluation: 4.0"
+    assert final.get_label() == "final evaluation: 4.000"
     assert [*zip(*final.lines[0].get_data(), strict=True)] == [(40, 4)]
 
 
@@ -92,6 +92,52 @@ def test_a_run_without_episodes_shows_its_evaluations(
     fill(tmp_path, "metrics.jsonl", *rows)
     axes = axes_of(tmp_path)
     assert (axes.get_xlabel(), drawn(axes)) == ("samples", {"evaluation": [(4, 2), (8, 4)]})
+
+
+def test_a_run_that_learns_from_a_dataset_shows_its_losses_below_its_score(tmp_path: Path) -> None:
+    rows = [
+        {
+            "env_steps": 0,
+            "updates": n,
+            "loss/policy": 1.0 / n,
+            "loss/critic": 2.0,
+            "policy/error": 9.0,
+        }
+        for n in (10, 20, 30)
+    ]
+    fill(tmp_path, "metrics.jsonl", *rows, {"env_steps": 0, "updates": 40, "loss/rare": 1.0})
+    about = {"algo": "td3_bc", "unit": "updates", "updates": 40}
+    result(tmp_path, **about, score=0.075, score_ci95=[0.0, 0.1])
+    figure = curve_figure(tmp_path)
+    assert figure is not None
+    above, below = figure.axes
+    assert above.get_legend().get_texts()[0].get_text() == "final evaluation: 0.075"
+    assert (above.get_ylabel(), below.get_ylabel()) == ("episode return", "loss")
+    assert (above.get_xlabel(), below.get_xlabel()) == ("", "updates")
+    assert drawn(below) == {
+        "policy": [(10, 0.1), (20, 0.05), (30, pytest.approx(1 / 30))],
+        "critic": [(10, 2), (20, 2), (30, 2)],
+    }
+    result(tmp_path, **about)  # a dataset without an environment has no score
+    assert axes_of(tmp_path).get_ylabel() == "loss"
+
+
+def test_a_run_that_plays_to_learn_shows_returns_alone(tmp_path: Path) -> None:
+    rows = [{"env_steps": n, "updates": n, "loss/policy": 1.0} for n in (10, 20)]
+    fill(tmp_path, "metrics.jsonl", *rows)
+    fill(tmp_path, "episodes.jsonl", *({"env_steps": n, "return": 1.0} for n in range(1, 16)))
+    axes = axes_of(tmp_path)
+    assert axes.get_ylabel() == "episode return"
+    assert [*drawn(axes)] == ["episode"]  # the mean of one episode is that episode
+    fill(tmp_path, "episodes.jsonl", *({"env_steps": n, "return": 1.0} for n in range(1, 31)))
+    assert [*drawn(axes_of(tmp_path))] == ["episode", "mean of 3 episodes"]
+
+
+def test_what_text_scores_is_no_episode_return(tmp_path: Path) -> None:
+    rows = [{"env_steps": 0, "samples": n, "eval/return_mean": n / 8} for n in (4, 8)]
+    fill(tmp_path, "metrics.jsonl", *rows)
+    result(tmp_path, algo="sft", env="text/copy", unit="samples", samples=9)
+    assert axes_of(tmp_path).get_ylabel() == "reward of a completion"
 
 
 def test_the_moving_mean_looks_back_only() -> None:

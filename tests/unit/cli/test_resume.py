@@ -261,7 +261,7 @@ def test_without_one_whole_checkpoint_nothing_is_started_or_lost(cli: Cli, kille
         manifest.write_text("{}")
     before = tree(killed)
     result = cli("train", f"resume={killed}")
-    assert (result.code, "none is whole" in result.err) == (1, True)
+    assert (result.code, "no whole checkpoint" in result.err) == (1, True)
     assert tree(killed) == before
 
 

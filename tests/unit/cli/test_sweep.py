@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import os
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -21,7 +22,8 @@ from rlox_cli.exit_codes import FAILED
 from rlox_cli.identity import identity, job_slug
 from rlox_cli.main import main
 from rlox_cli.run_folder import RunFolder, read_status
-from rlox_cli.sweep import PlannedJob, SweepPlan, finish
+from rlox_cli.summary import number
+from rlox_cli.sweep import PlannedJob, SweepPlan, finish, lengths
 
 PLACE = "hydra.sweep.dir=sweep"
 BRIEF = (*TINY, "total_steps=128", "eval.episodes=1")
@@ -156,16 +158,39 @@ def test_a_job_that_another_process_runs_is_left_to_it(
 
 
 def test_a_failed_job_is_named_and_the_others_go_on(cli: Cli, tmp_path: Path) -> None:
-    result = cli("sweep", *TINY, "env=Breaking-v0,DictObs-v0,CartPole-v1", PLACE)
+    result = cli("sweep", *TINY, "env=Breaking-v0,CartPole-v1", PLACE)
     assert result.code == 1
-    assert "1 of 3 jobs done" in result.out
+    assert "1 of 2 jobs done" in result.out
     assert "failed: 0_env-Breaking-v0" in result.out
-    assert "failed: 1_env-DictObs-v0" in result.out
     found = {r["job"].split("_")[1]: (r["status"], r["reason"]) for r in rows(tmp_path / "sweep")}
     assert found["env-CartPole-v1"][0] == "done"
     assert "the motor burnt out" in found["env-Breaking-v0"][1]
-    assert "flatten_observation" in found["env-DictObs-v0"][1]
-    assert not list((tmp_path / "sweep").glob("1_*"))
+
+
+@pytest.mark.parametrize(
+    ("words", "told", "job"),
+    [
+        (
+            ("algo=dqn,ppo", "env=CartPole-v1,Pendulum-v1"),
+            "dqn needs Discrete actions",
+            "algo=dqn env=Pendulum-v1",
+        ),
+        (("env=CartPole-v1,DictObs-v0",), "flatten_observation", "env=DictObs-v0"),
+        (
+            ("env=CartPole-v1", "algo.encoder_features=null,64"),
+            "algo.encoder_features=64: CartPole-v1 has no image",
+            "algo.encoder_features=64",
+        ),
+    ],
+)
+def test_a_combination_that_cannot_learn_is_refused_before_the_first_job(
+    words: tuple[str, ...], told: str, job: str, cli: Cli, tmp_path: Path
+) -> None:
+    result = cli("sweep", *words, "tuned=null", "seed=1", PLACE)
+    assert result.code == 2
+    assert told in result.err
+    assert re.search(rf"in the job: .*{job}", result.err)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_signal_ends_the_whole_sweep_and_the_summary_is_written(
@@ -224,7 +249,8 @@ def test_only_runs_that_differ_in_nothing_but_the_seed_are_averaged(
         ]
         mean, low, high = sum(scores) / 2, min(scores), max(scores)
         # of two scores the IQM is the mean, and a draw in four has one of them twice
-        both = f"IQM {mean:.1f}, 95% CI {low:.1f} to {high:.1f}, mean {mean:.1f} ± "
+        said, least, most = map(number, (mean, low, high))
+        both = f"IQM {said} (95% CI {least} to {most}), mean {said}, standard deviation "
         assert f"ppo on CartPole-v1, algo.gamma={gamma}: {both}" in result.out
         assert f"| ppo | CartPole-v1 | 2 | {mean:.4g} | {low:.4g} | {high:.4g} | {mean:.4g} |" in (
             summary
@@ -284,3 +310,28 @@ def test_job_slug_makes_short_folder_names_without_special_characters() -> None:
     assert job_slug(["env=a/b,c d"]) == "env-a-b-c-d"
     assert len(job_slug([f"algo.learning_rate=0.{n}" for n in range(50)])) <= 100
     assert job_slug(["seed=1", "total_steps=5"], {"total_steps=5"}) == "seed-1"
+
+
+def test_jobs_that_learn_longer_than_others_for_the_same_total_are_told() -> None:
+    def run(n_steps: int, total: int = 10_000) -> RunConfig:
+        algo = {"name": "ppo", "n_steps": n_steps}
+        return make_run({"algo": algo, "env": {"n_envs": 8}, "total_steps": total})
+
+    (line,) = lengths([run(256), run(1024), run(2048)])
+    assert line == (
+        "total_steps=10000 is 10,240 to 16,384 steps, as the sizes of batches differ and totals are rounded "
+        "up to whole ones; total_steps=16384 is the same for all"
+    )
+    (far,) = lengths([run(250), run(1023)])
+    assert "is the same for all" not in far
+    assert not list(lengths([run(256), run(256)]))
+    assert not list(lengths([run(250, 100_000), run(256, 100_000)]))  # 0.4% longer
+    assert not list(lengths([run(256, 16_384), run(1024, 16_384), run(1024, 8192)]))
+
+
+def test_a_sweep_says_which_totals_its_jobs_come_to(cli: Cli) -> None:
+    words = ("tuned=null", "dry_run=true", "env.n_envs=4", "algo.batch_size=16")
+    result = cli("sweep", *words, "algo.n_steps=16,48", "total_steps=128")
+    assert result.code == 0, result.err
+    assert "total_steps=128 is 128 to 192 steps" in result.out
+    assert "total_steps=192 is the same for all" in result.out

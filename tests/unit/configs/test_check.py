@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from rlox.configs import ALGO_CONFIGS, EnvConfig, PPOConfig, RunConfig, make, make_run, plain
+from rlox.configs import (
+    ALGO_CONFIGS,
+    EnvConfig,
+    PPOConfig,
+    RunConfig,
+    make,
+    make_run,
+    plain,
+    without_old_keys,
+)
 from rlox.configs.names import near_names
 from rlox.configs.params import inside, parse_interval
 from rlox.errors import ConfigError, UnknownNameError
@@ -25,7 +34,7 @@ def test_the_defaults_of_ppo_are_the_fixed_ones() -> None:
         "ent_coef": 0.0, "max_grad_norm": 0.5, "target_kl": None, "net_arch": [64, 64],
         "critic_net_arch": None, "policy": None, "encoder": "auto", "encoder_features": None,
         "image_channels": "auto", "share_encoder": True, "activation": "tanh", "ortho_init": True,
-        "log_std_init": 0.0, "use_sde": False, "sde_sample_freq": -1, "backend": "auto", "inference": "auto",
+        "log_std_init": 0.0, "use_sde": False, "sde_sample_freq": -1, "backend": "auto",
     }  # fmt: skip
 
 
@@ -278,3 +287,11 @@ def test_a_run_that_plays_no_episodes_refuses_to_be_told_how(key: str) -> None:
     text = {"algo": {"name": "sft"}, "env": {"id": "text/copy", "n_envs": 1}, "task": "copy"}
     with pytest.raises(ConfigError, match=rf"eval\.{key}=.* play no episodes"):
         make_run({**text, "eval": {key: True if key == "reuse_env" else 3}})
+
+
+def test_a_key_that_nothing_ever_read_is_refused_in_a_new_run_and_left_out_of_a_saved_one() -> None:
+    saved = {"algo": {"name": "ppo", "inference": "torch"}, "seed": 3}
+    with pytest.raises(ConfigError, match=r"unknown key 'algo\.inference'"):
+        make_run(saved)
+    assert without_old_keys(saved) == {"algo": {"name": "ppo"}, "seed": 3}
+    assert make_run(without_old_keys(saved)).seed == 3

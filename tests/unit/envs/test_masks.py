@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from helpers.envs import AlwaysTruncates, Bounded
-from helpers.masked import Masked, telling
+from helpers.masked import Masked, Played, open_doors, telling
 from numpy.typing import NDArray
 
 from rlox.configs import EnvConfig, make_run
-from rlox.envs.base import Finals, VectorEnv
+from rlox.envs.base import VectorEnv
 from rlox.envs.make import make_vec, single_factory
 from rlox.envs.normalize import observation_normalizer
 from rlox.errors import ConfigError, EnvError, UnsupportedSpaceError
@@ -30,35 +30,6 @@ def vec_of(make: Make, source: str, n_envs: int = 2, **config: Any) -> VectorEnv
 
 def options(source: str, **more: Any) -> Make:
     return lambda: telling(source, **more)
-
-
-class Played:
-    """Steps a vector, the first copy by the way on, the others mostly not; keeps what came back."""
-
-    def __init__(self, vec: VectorEnv, n_steps: int) -> None:
-        n, dim = vec.n_envs, vec.observations.dim
-        rows = np.zeros((n, dim), np.float32)
-        rewards, ended = np.zeros(n), np.zeros((2, n), bool)
-        vec.reset_into(rows)
-        self.rows, self.ends = [rows.copy()], []
-        self.finals: list[tuple[int, Finals]] = []
-        for t in range(n_steps):
-            masks = rows[:, vec.observations.seen :]
-            last = masks.shape[1] - 1 - masks[:, ::-1].argmax(1)
-            actions = masks.argmax(1)
-            actions[1:] = np.where(t % 3, last, actions)[1:]  # never at the end in time
-            finals = vec.step_into(actions.astype(np.int64), rows, rewards, *ended)
-            self.rows.append(rows.copy())
-            self.ends.append(ended.copy())
-            if finals is not None:
-                self.finals.append((t, finals))
-
-
-def open_doors(seen: NDArray[np.float32], length: int = 3, n: int = 6) -> list[float]:
-    """The mask that belongs to an observation, from the rule in words: see `Masked`."""
-    place, number = int(seen[: length + 1].argmax()), int(seen[-2])
-    first = (2 * place + number) % n
-    return [float(door in (first, (first + n // 2) % n)) for door in range(n)]
 
 
 @pytest.mark.parametrize(

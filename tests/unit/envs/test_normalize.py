@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
@@ -243,7 +244,7 @@ def test_scaled_rewards_are_clipped_at_10_and_sums_at_what_as_many_come_to() -> 
         np.testing.assert_allclose(rewards, wanted, rtol=1e-6)
 
 
-def test_observation_and_reward_normalizers_equal_stable_baselines3() -> None:
+def test_normalizers_of_the_rule_sb3_equal_stable_baselines3() -> None:
     peer = pytest.importorskip(
         "stable_baselines3.common.vec_env", reason="stable-baselines3 is an optional peer"
     )
@@ -260,7 +261,8 @@ def test_observation_and_reward_normalizers_equal_stable_baselines3() -> None:
         valued.append(obs.clone())
         return torch.zeros(len(obs))
 
-    collector = RolloutCollector(gamma=gamma, config=BOTH, env=ScriptedVecEnv(*script))
+    config = replace(BOTH, normalize_rule=SB3)
+    collector = RolloutCollector(gamma=gamma, config=config, env=ScriptedVecEnv(*script))
     obs, ends = theirs.reset(), 0
     for t in range(steps):
         rollout = collector.collect(KnownCritic(value), 1)
@@ -298,7 +300,7 @@ def test_prediction_standardises_as_training_does_without_touching_its_argument(
     assert np.array_equal(obs, kept[0])
     assert np.array_equal(batch, kept[1])
     moments = algorithm.collector.obs_normalizer.moments  # type: ignore[union-attr]
-    seen = np.clip((obs - moments.mean) / np.sqrt(moments.var + 1e-8), -10, 10)
+    seen = np.clip((obs - moments.mean) / np.sqrt(moments.var), -10, 10)
     with torch.no_grad():
         mean = algorithm.policy.mode(torch.tensor(seen, dtype=torch.float32)[None])
     assert one == pytest.approx(mean[0].numpy(), abs=1e-6)

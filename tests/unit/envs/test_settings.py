@@ -317,5 +317,5 @@ def test_evaluations_have_the_limit_and_the_repeats_and_the_rewards_as_they_are(
 
 def test_films_of_training_episodes_need_their_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "imageio_ffmpeg", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'rlox\[video\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'imageio\[ffmpeg\]"):
         make_vec(EnvConfig("CartPole-v1", n_envs=1, record_every=2), 0)

@@ -142,3 +142,8 @@ def test_an_interval_of_returns_is_a_bootstraps() -> None:
     found = Returns.of(returns)
     half = 1.96 * returns.std() / 20
     assert found.ci95 == pytest.approx((returns.mean() - half, returns.mean() + half), abs=0.05)
+
+
+def test_one_episode_has_a_return_and_no_interval() -> None:
+    found = Returns.of([3.0])
+    assert (found.mean, found.ci95) == (3.0, None)

@@ -17,7 +17,13 @@ from torch import nn
 from rlox import OfflineDatasetBuffer
 from rlox.algorithms import A2C, BC, DQN, PPO
 from rlox.callbacks import Callback, LoggerCallback
-from rlox.errors import CheckpointError, ConfigError, NonFiniteError, ShapeError
+from rlox.errors import (
+    CheckpointError,
+    ConfigError,
+    NonFiniteError,
+    ShapeError,
+    UnknownNameError,
+)
 from rlox.policies import DiscretePolicy
 from rlox.trainers import (
     A2CTrainer,
@@ -109,6 +115,44 @@ def test_the_habit_of_naming_a_policy_first_is_answered() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("argument", "meant"),
+    [
+        ({"progress_bar": True}, "progress=True"),
+        ({"callback": None}, "callbacks=... where the algorithm is made"),
+        ({"log_interval": 4}, "the command line's: rlox train log.every=STEPS"),
+    ],
+)
+def test_the_habits_of_learning_are_answered(argument: dict[str, Any], meant: str) -> None:
+    (name,) = argument
+    told = f"unknown argument '{name}' for learn; here that is {meant}"
+    for made in (PPO("CartPole-v1", **SMALL), PPOTrainer("CartPole-v1", **SMALL)):
+        with pytest.raises(UnknownNameError, match=f"^{re.escape(told)}$"):
+            made.learn(24, **argument)
+    with pytest.raises(UnknownNameError, match=r"^unknown argument 'progres' for learn$"):
+        made.learn(24, progres=True)
+
+
+def test_the_attributes_of_others_are_answered_with_what_is_there() -> None:
+    made = PPO("CartPole-v1", **SMALL)
+    made.learn(24)
+    with pytest.raises(
+        AttributeError, match=r"^PPO has no num_timesteps; here that is clock.env_steps$"
+    ):
+        print(made.num_timesteps)  # type: ignore[attr-defined]
+    assert made.clock.env_steps == 24
+    with pytest.raises(AttributeError, match=r"^PPO has no env; here that is env_id, its name"):
+        print(made.env)  # type: ignore[attr-defined]
+    assert made.env_id == "CartPole-v1"
+    with pytest.raises(AttributeError, match=r"^'PPO' object has no attribute 'nonsense'$"):
+        print(made.nonsense)  # type: ignore[attr-defined]
+    trainer = PPOTrainer("CartPole-v1", **SMALL)
+    with pytest.raises(AttributeError, match=r"here that is clock.env_steps \(of .algo\)$"):
+        print(trainer.num_timesteps)  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError, match=r"total_steps=24 must be larger, 48 for 24 more$"):
+        made.learn(24)
+
+
 def test_ppo_accepts_a_single_callback_without_a_list() -> None:
     class Counting(Callback):
         rollouts = 0
@@ -135,8 +179,8 @@ class Half:
     [
         (
             {"callbacks": [Half()]},
-            "callbacks=Half() lacks on_training_start, on_rollout_end, on_training_end; derive it "
-            "from rlox.callbacks.Callback, and give an object, not its class",
+            "callbacks: a Half lacks on_training_start, on_rollout_end, on_training_end; derive it from "
+            "rlox.callbacks.Callback",
         ),
         ({"callbacks": Callback}, "callbacks=Callback: a class; make one: Callback()"),
         (

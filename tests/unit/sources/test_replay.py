@@ -246,7 +246,7 @@ def test_raw_rows_are_stored_and_standardised_by_what_is_known_when_they_are_dra
     np.testing.assert_allclose(batch.obs[0], expected, atol=1e-3)
     expected = (raw["next_obs"] - seen.mean(0)) / seen.std(0)
     np.testing.assert_allclose(batch.next_obs[0], expected, atol=1e-3)
-    scale = np.sqrt(rewards.moments.var + 1e-8)
+    scale = np.sqrt(rewards.moments.var)
     np.testing.assert_allclose(batch.rewards[0], raw["rewards"] / scale, rtol=1e-5)
     np.testing.assert_array_equal(raw["obs"][0], script[0].reshape(-1, 2)[int(batch.indices[0, 0])])
 

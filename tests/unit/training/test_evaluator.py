@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -13,8 +15,12 @@ from helpers.scored import EVALUATED, Dice, Endless, Lonely
 from helpers.small import SMALL_PPO
 
 from rlox.algorithms import DQN, PPO, SAC, RecurrentPPO
+from rlox.envs.make import Stages
 from rlox.errors import ConfigError, EnvError, NonFiniteError
+from rlox.runs.evaluating import limited
 from rlox.training.evaluate import Evaluation, Evaluator
+
+NO_LIMITS: dict[str, Any] = {"n_envs": None, "max_steps": None}
 
 
 def set_(algorithm: Any, **settings: Any) -> Any:
@@ -99,6 +105,46 @@ def test_a_limit_ends_no_episode_that_ends_in_time(made: Any) -> None:
     cut = set_(algorithm, max_steps=longest - 1).evaluate(20)
     assert cut.cut == whole.lengths.count(longest)
     assert max(cut.lengths) == longest - 1
+
+
+def test_one_evaluation_has_limits_of_its_own(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    places: list[int] = []
+    opened = Stages.open
+
+    def counting(self: Stages, many: int, *given: Any) -> Any:
+        places.append(many)
+        return opened(self, many, *given)
+
+    monkeypatch.setattr(Stages, "open", counting)
+    algorithm = set_(made(Endless), n_envs=3, max_steps=5)
+    played = algorithm.evaluate(4, max_steps=7, n_envs=1)
+    assert (played.lengths, played.cut, places) == ((7,) * 4, 4, [1])
+    assert algorithm.evaluate(4, max_steps=6.0).lengths == (6,) * 4
+    assert algorithm.evaluate(4).lengths == (5,) * 4
+    assert places == [1, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("limits", "told"),
+    [
+        ({"max_steps": 0}, r"max_steps=0: .*\[1, inf\)"),
+        ({"max_steps": 2.5}, r"max_steps=2\.5: expected"),
+        ({"max_steps": "many"}, "max_steps=.many.: expected"),
+        ({"n_envs": 0}, r"n_envs=0: .*\[1, 65536\]"),
+        ({"n_envs": 70_000}, "n_envs=70000: "),
+    ],
+)
+def test_limits_of_an_evaluation_that_are_none_are_refused_by_name(
+    limits: dict[str, Any], told: str, made: Any
+) -> None:
+    with pytest.raises(ConfigError, match=told):
+        made(Dice).evaluate(2, **limits)
+
+
+def test_an_algorithm_of_text_plays_nothing_that_could_be_limited() -> None:
+    for limits, told in (({"n_envs": 2}, "n_envs=2"), ({"max_steps": 9}, "max_steps=9")):
+        with pytest.raises(ConfigError, match=f"{told}: grpo writes text; leave it out"):
+            limited(lambda *given: Evaluation((), (), 0), "grpo", **{**NO_LIMITS, **limits})
 
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
@@ -187,6 +233,41 @@ def test_a_user_hears_before_training_that_no_environment_can_live_beside_traini
     Lonely.room = 2
     evaluator.require_room()
     assert lonely.alive == 1
+
+
+def test_a_user_hears_before_training_that_not_all_environments_of_an_evaluation_can_live(
+    lonely: type[Lonely], made: Any
+) -> None:
+    Lonely.room = 3
+    evaluator: Evaluator = made(lonely, n_envs=2).parts.evaluate
+    with pytest.raises(EnvError, match=r"need 2 environments beside the 2 of(.|\n)*eval\.n_envs=1"):
+        evaluator.require_room()
+    assert lonely.alive == 2
+    replace(evaluator, settings=replace(evaluator.settings, n_envs=1)).require_room()
+
+
+class Licensed(Dice):
+    """Holds one of the two licences that are files in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        free = [folder / name for name in "ab" if not (folder / name).exists()]
+        if not free:
+            raise OSError("no licence is left")
+        self.held = free[0]
+        self.held.touch(exist_ok=False)
+
+    def close(self) -> None:
+        self.held.unlink(missing_ok=True)
+
+
+def test_a_user_hears_before_training_that_processes_of_an_evaluation_get_no_licence(
+    made: Any, tmp_path: Path
+) -> None:
+    source = partial(Licensed, tmp_path)
+    evaluator: Evaluator = made(source, workers="subprocess", worker_envs=2).parts.evaluate
+    with pytest.raises(EnvError, match=r"so many (.|\n)*no licence is left"):
+        evaluator.require_room()
 
 
 def reusing(algorithm: Any) -> Any:

@@ -81,7 +81,7 @@ def test_an_unknown_field_off_its_default_is_refused_under_native(name: str) -> 
     with pytest.raises(
         ConfigError, match=r"backend=native: .* algo\.mean_l2 \(it is 10\.0\); make"
     ):
-        Choice("native", config, 16)
+        Choice("native", config)
 
 
 def test_an_algorithm_of_another_name_has_no_engine() -> None:
@@ -90,8 +90,8 @@ def test_an_algorithm_of_another_name_has_no_engine() -> None:
     assert not_in_native(other.algo) == ""
     object.__setattr__(other.algo, "name", "sac_l2")  # as a plugin derived from SAC's configuration
     with pytest.raises(ConfigError, match="backend=native: sac_l2 has no native engine; make"):
-        Choice("native", other, 16)
-    assert Choice("auto", other, 16).surely_torch
+        Choice("native", other)
+    assert Choice("auto", other).surely_torch
 
 
 def test_parts_without_an_engine_refuse_the_native_one() -> None:

@@ -147,4 +147,4 @@ def test_a_baseline_stands_beside_the_runs_under_its_own_name(cli: Cli, tmp_path
     said = cli("report", "runs", "baseline.SB3=o p", "formats=[]", "resamples=100")
     assert said.code == 0, said.err
     assert "SB3: ppo on CartPole-v1: 2.000 (1 run)" in said.out
-    assert "final evaluation of 2, training return of 1 runs" in said.out
+    assert "final evaluation of 2 runs, training return of 1 run" in said.out

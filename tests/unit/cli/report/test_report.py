@@ -233,7 +233,7 @@ def test_a_sweep_whose_jobs_were_all_refused_has_a_page_that_says_so(tmp_path: P
 def test_a_report_without_learning_curves_says_why(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    why = "no run logged two returns on the way"
+    why = "no run logged two returns during training"
     make_run(tmp_path / "0_a", 5.0, training={200: 1.0})
     assert f"No learning curves: {why}" in written(tmp_path).text
     assert f"note: No learning curves: {why}" in capsys.readouterr().out

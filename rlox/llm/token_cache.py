@@ -1,0 +1,138 @@
+"""Tokens of whole files, kept on disk between runs: whoever asks again has the same tokens, sooner.
+
+An entry is named by the SHA-256 of all that its tokens depend on: the file, the tokenizer, the options, the
+versions of the packages and the code of rlox that makes tokens. It is a convenience: what cannot be read or
+written, or is damaged, is made again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from importlib import metadata
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load, save
+
+from rlox.disk import replace_file
+from rlox.errors import StorageError
+from rlox.llm.codecs import Codec, Tokenizer
+
+__all__ = ["FEWEST", "TokenCache", "cache_folder"]
+
+FEWEST = 1024  # rows; fewer become tokens in less than a second
+MOST = 2**31  # bytes of all entries together
+CHECK = hashlib.sha256().digest_size
+CODE = ("codecs.py", "datasets.py", "rows.py", "turns.py")  # what makes tokens of a file
+PACKAGES = ("jinja2", "tokenizers", "transformers")
+
+
+def cache_folder() -> Path | None:
+    """`RLOX_CACHE`, else `rlox` in the user's cache folder; None where `RLOX_CACHE` is empty."""
+    given = os.environ.get("RLOX_CACHE")
+    if given is not None:
+        return Path(given).absolute() if given else None
+    try:
+        home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    except RuntimeError:  # a user without a home
+        return None
+    return home / "rlox" if home.is_absolute() else None
+
+
+class TokenCache:
+    """The tokens of one file, in their order.
+
+    Parameters
+    ----------
+    digest : of the file, SHA-256
+    rows : how many it has
+    codec : what makes tokens of it
+    options : what else they depend on
+    """
+
+    def __init__(self, digest: str, rows: int, codec: Codec, options: Mapping[str, Any]) -> None:
+        self._path = _place(digest, rows, codec, options)
+        self._made: list[NDArray[np.int32]] = []
+        self._lengths: list[int] = []
+        self._known = None if self._path is None else _read(self._path)
+
+    def take(self, count: int) -> list[NDArray[np.int64]] | None:
+        """The next so many, int64 `[L]` each; None where they have to be made."""
+        return None if self._known is None else list(islice(self._known, count))
+
+    def add(self, found: Sequence[NDArray[np.int64]]) -> None:
+        """Those that were made in their place."""
+        if self._path is not None:
+            self._lengths += map(len, found)
+            self._made.append(np.concatenate(found).astype(np.int32))
+
+    def keep(self) -> None:
+        """Write what was made, unless the disk does not take it."""
+        if self._path is None or not self._made:
+            return
+        lengths, tokens = np.array(self._lengths, np.int64), np.concatenate(self._made)
+        data = save({"lengths": lengths, "tokens": tokens})
+        if len(data) > MOST // 4:
+            return
+        with suppress(OSError, StorageError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(self._path, hashlib.sha256(data).digest() + data)
+            _prune(self._path.parent)
+
+
+def _place(digest: str, rows: int, codec: Codec, options: Mapping[str, Any]) -> Path | None:
+    """The file of an entry; None where none is kept."""
+    folder = cache_folder()
+    if folder is None or rows < FEWEST or not isinstance(codec, Tokenizer):
+        return None
+    about, version = codec.about, _version()
+    if about is None or version is None:
+        return None
+    said = json.dumps([digest, about, dict(options), version], sort_keys=True)
+    return folder / "tokens" / f"{hashlib.sha256(said.encode()).hexdigest()}.safetensors"
+
+
+def _read(path: Path) -> Iterator[NDArray[np.int64]] | None:
+    """The tokens of an entry; None where it is not there whole."""
+    try:
+        data = path.read_bytes()
+        if hashlib.sha256(data[CHECK:]).digest() != data[:CHECK]:
+            return None
+        with suppress(OSError):
+            os.utime(path)  # those used last are kept longest
+    except OSError:
+        return None
+    there = load(data[CHECK:])
+    lengths, tokens = there["lengths"], there["tokens"]
+    ends = np.cumsum(lengths)
+    return (tokens[a:b].astype(np.int64) for a, b in zip(ends - lengths, ends, strict=True))
+
+
+def _prune(folder: Path) -> None:
+    """Delete the entries that were used longest ago, until all together are small enough."""
+    there = [(path, path.stat()) for path in folder.iterdir()]
+    total = sum(about.st_size for _, about in there)
+    for path, about in sorted(there, key=lambda entry: entry[1].st_mtime):
+        if total <= MOST:
+            return
+        path.unlink(missing_ok=True)
+        total -= about.st_size
+
+
+@cache
+def _version() -> str | None:
+    """What makes tokens here: the packages and rlox's own code; None where that cannot be known."""
+    try:
+        packages = [f"{name} {metadata.version(name)}" for name in PACKAGES]
+        code = [Path(__file__).with_name(name).read_bytes() for name in CODE]
+    except (OSError, metadata.PackageNotFoundError):
+        return None
+    return "; ".join([*packages, hashlib.sha256(b"\0".join(code)).hexdigest()])

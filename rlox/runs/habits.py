@@ -1,0 +1,68 @@
+"""Names of Stable-Baselines3: those that are taken, and what the others are called here."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from rlox.errors import UnknownNameError
+
+__all__ = ["Habits"]
+
+# Arguments of `learn`.
+ARGUMENTS = {
+    "progress_bar": "progress=True",
+    "callback": "callbacks=... where the algorithm is made",
+    "log_interval": "the command line's: rlox train log.every=STEPS",
+    "tb_log_name": "the command line's: rlox train logger=tensorboard run.name=TEXT",
+    "reset_num_timesteps": "nothing: totals count from the start; a new object begins anew",
+}
+# Attributes and methods of a model.
+ATTRIBUTES = {
+    "num_timesteps": "clock.env_steps",
+    "env": "env_id, its name; training steps copies of its own, evaluate() plays others",
+    "get_env": "env_id, its name; training steps copies of its own, evaluate() plays others",
+    "set_env": "from_checkpoint(path, env=...), after save(path)",
+    "logger": "logger=... where the algorithm is made; summary() has the last metrics",
+    "set_logger": "logger=... where the algorithm is made",
+    "observation_space": "gymnasium.make(env_id).observation_space",
+    "action_space": "gymnasium.make(env_id).action_space",
+    "set_parameters": "policy.load_state_dict(...)",
+    "get_parameters": "policy.state_dict()",
+    "save_replay_buffer": "save(path), which writes the buffer too",
+    "load_replay_buffer": "from_checkpoint(path), which reads the buffer too",
+}
+
+
+class Habits(ABC):
+    """What is trained by `learn`; for a name that it does not have it says what is called otherwise."""
+
+    _whose: ClassVar[str] = (
+        ""  # which attribute has what is named, where it is not the object itself
+    )
+
+    @abstractmethod
+    def train(self, total_timesteps: int, progress: bool = False) -> dict[str, float]:
+        """Train until `total_timesteps` steps in all."""
+
+    def learn(
+        self, total_timesteps: int, progress: bool = False, **others: Any
+    ) -> dict[str, float]:
+        """`train`, by the name that Stable-Baselines3 has for it. The total counts from the start of the run.
+
+        `UnknownNameError` for any other argument, with what it is called here.
+        """
+        for name in others:
+            meant = f"; here that is {ARGUMENTS[name]}" if name in ARGUMENTS else ""
+            raise UnknownNameError(f"unknown argument '{name}' for learn{meant}")
+        return self.train(total_timesteps, progress)
+
+    if not TYPE_CHECKING:  # a type checker knows the names that there are
+
+        def __getattr__(self, name: str) -> Any:
+            """None: `AttributeError`, with what a name of Stable-Baselines3 is called here."""
+            if name not in ATTRIBUTES:
+                return object.__getattribute__(self, name)  # which raises what it raised before
+            raise AttributeError(
+                f"{type(self).__name__} has no {name}; here that is {ATTRIBUTES[name]}{self._whose}"
+            )

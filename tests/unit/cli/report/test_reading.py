@@ -1,0 +1,109 @@
+"""What a reader of a report meets: losses, scales that mean something, letters with what they stand for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.reports import Read, make_run
+
+from rlox_cli.commands.report import ReportConfig
+from rlox_cli.report.build import report
+
+
+def page_of(folder: Path, **given: Any) -> Read:
+    config = {"formats": (), "resamples": 200, **given}
+    assert report(ReportConfig(runs=(str(folder),), **config)) == 0
+    return Read(folder / "report" / "report.html")
+
+
+def test_losses_and_entropy_are_drawn_as_the_iqm_over_runs(tmp_path: Path) -> None:
+    for seed, loss in enumerate((1.0, 3.0)):
+        measures = {
+            "loss/value": {100: loss, 200: loss / 2},
+            "policy/entropy": {100: 0.6, 200: 0.5},
+            "rollout/other": {100: 9.0, 200: 9.0},
+            "loss/once": {100: 1.0},
+        }
+        make_run(tmp_path / f"{seed}", 1.0, seed=seed, measures=measures)
+    page = page_of(tmp_path, formats=("png",))
+    panels = {k: v for k, v in page.data["panels"].items() if k.startswith("plot-measures")}
+    titles = {v["layout"]["yaxis"]["title"]["text"]: v for v in panels.values()}
+    assert set(titles) == {"loss/value", "policy/entropy"}
+    (line,) = titles["loss/value"]["data"]
+    assert (line["x"], line["y"]) == ([100, 200], [2, 1])
+    assert "Losses and entropy" in page.text
+    assert (tmp_path / "report" / "figures" / "measures.png").is_file()
+
+
+def two_tasks(folder: Path) -> Path:
+    runs = [
+        ("ppo", "A-v0", 1.0),
+        ("ppo", "A-v0", 3.0),
+        ("ppo", "B-v0", 10.0),
+        ("ppo", "B-v0", 20.0),
+    ]
+    runs += [("a2c", "A-v0", 2.0)]
+    for number, (algo, env, score) in enumerate(runs):
+        make_run(
+            folder / f"{number}",
+            score,
+            algo=algo,
+            env=env,
+            seed=number,
+            training={100: -9.0, 200: -8.0},
+        )
+    return folder
+
+
+def test_axes_say_what_they_are_and_a_scale_from_0_to_1_is_in_sight(tmp_path: Path) -> None:
+    page = page_of(two_tasks(tmp_path))
+    profile = page.data["panels"]["plot-profile-0"]["layout"]
+    assert profile["xaxis"]["title"]["text"] == "score τ"
+    assert profile["yaxis"]["title"]["text"] == "fraction of runs with score &gt; τ"
+    efficiency = page.data["panels"]["plot-sample_efficiency-0"]["layout"]["yaxis"]
+    assert efficiency["title"]["text"] == "IQM, final scores from 0 to 1"
+    low, high = efficiency["range"]
+    assert low < 0 < 1 < high
+
+
+def test_a_method_on_one_task_has_no_score_over_all_tasks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = page_of(two_tasks(tmp_path))
+    assert page.tables["table-aggregate"].column("method") == ["ppo"]
+    overall = capsys.readouterr().out.partition("over all tasks")[2]
+    assert "ppo: " in overall and "a2c: " not in overall
+
+
+def test_a_task_whose_runs_all_score_the_same_has_no_scale(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    two_tasks(tmp_path)
+    make_run(tmp_path / "5", 7.0, env="C-v0")
+    page = page_of(tmp_path)
+    assert page.tables["table-aggregate"].column("tasks") == ["2"]
+    assert "C-v0 is left out, its runs all score 7.000: ranges.C-v0 gives it a scale" in page.text
+    other = tmp_path / "other"
+    for env in ("A-v0", "B-v0"):
+        make_run(other / env, 7.0, env=env)
+    capsys.readouterr()
+    assert "table-aggregate" not in page_of(other).tables
+    assert "over all tasks" not in capsys.readouterr().out
+
+
+def test_the_terminal_says_what_letters_stand_for_and_cuts_a_long_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long = {"learning_rate": 0.001, "clip_eps": 0.1, "ent_coef": 0.01, "vf_coef": 0.25}
+    for place, settings in enumerate((long, {key: 0.5 for key in long})):
+        make_run(tmp_path / f"{place}", 1.0 + place, settings=settings)
+    make_run(tmp_path / "9", None, status="failed", reason="EnvError: " + "x" * 900)
+    page_of(tmp_path)
+    out = capsys.readouterr().out
+    (said,) = [line for line in out.splitlines() if line.startswith("  ppo (A): learning_rate=")]
+    assert "learning_rate=0.001" in said and "ent_coef=0.01" in said
+    assert "where settings differ" in out
+    (failed,) = [line for line in out.splitlines() if line.startswith("  failed: 9: EnvError: ")]
+    assert failed.endswith("…") and len(failed) < 200

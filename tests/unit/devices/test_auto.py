@@ -1,0 +1,120 @@
+"""`device=auto`: CUDA for what gains from it, where it is; else the CPU, without a word."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import pytest
+from helpers.pretended import DEVICE, Watch, pretend
+from helpers.riddles import EYE
+from helpers.small import SMALL_PPO
+
+from rlox.algorithms import PPO
+from rlox.configs import RunConfig, make_run
+from rlox.training import device
+from rlox.training.device import CPU, Device, cuda_is_there, device_for
+
+WHY = "and CUDA is there (device=cpu: the CPU)"
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with CUDA."""
+    monkeypatch.setattr(device, "cuda_is_there", lambda: True)
+    monkeypatch.setattr(device, "usable_device", lambda name: name)
+
+
+def run(algo: dict[str, Any], env: str = "CartPole-v1", **rest: Any) -> RunConfig:
+    return make_run({"algo": algo, "env": {"id": env}, **rest})
+
+
+GAINS = [
+    (run({"name": "ppo"}), ""),
+    (run({"name": "sac"}, "Pendulum-v1"), ""),
+    (run({"name": "ppo", "net_arch": [1023]}), ""),
+    (run({"name": "ppo", "net_arch": [64, 1024]}), "layers 1,024 wide"),
+    (run({"name": "sac", "critic_net_arch": [2048]}, "Pendulum-v1"), "layers 2,048 wide"),
+    (run({"name": "ppo", "net_arch": [2048], "backend": "native"}), ""),
+    (run({"name": "ppo", "policy": "somewhere:Policy", "net_arch": [2048]}), ""),
+    (run({"name": "dqn"}, EYE), "images to encode"),
+    (run({"name": "sft"}, "text", task="arithmetic"), ""),  # of a tiny model
+    (run({"name": "sft"}, "text", task="arithmetic", model="there"), "a language model"),
+]
+
+
+@pytest.mark.usefixtures("cuda")
+@pytest.mark.parametrize(("config", "gains"), GAINS)
+def test_auto_takes_cuda_for_what_gains_and_says_why(config: RunConfig, gains: str) -> None:
+    expected = Device("cuda", f"{gains}, {WHY}") if gains else Device("cpu")
+    assert device_for(config) == expected
+
+
+@pytest.mark.parametrize("config", [config for config, gains in GAINS if gains])
+def test_auto_is_the_cpu_without_a_word_where_there_is_no_cuda(
+    config: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device, "cuda_is_there", lambda: False)
+    assert device_for(config) == Device(CPU)
+    assert device_for(config).line == ""
+
+
+@pytest.mark.usefixtures("cuda")
+def test_a_policy_of_ones_own_stays_where_it_is() -> None:
+    assert device_for(run({"name": "ppo", "net_arch": [2048]}), own=object()) == Device(CPU)
+
+
+def test_no_driver_spares_the_import_of_torch(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(device, "loaded_torch", lambda: None)
+    monkeypatch.setattr(device, "DRIVERS", (str(tmp_path / "none"),))
+    assert cuda_is_there() is False
+
+
+@pytest.mark.usefixtures("cuda")
+def test_cuda_that_cannot_be_used_leaves_the_cpu_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(name: str) -> str:
+        raise device.ConfigError(f"device={name} is not available here: out of memory")
+
+    monkeypatch.setattr(device, "usable_device", full)
+    found = device_for(run({"name": "ppo", "net_arch": [2048]}))
+    assert found == Device(CPU, "device=cuda is not available here: out of memory")
+
+
+def test_a_run_goes_on_where_auto_had_put_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    options = {**SMALL_PPO, "net_arch": (8,), "backend": "torch"}
+    with monkeypatch.context() as patch:
+        pretend(patch)
+        patch.setattr(device, "cuda_is_there", lambda: True)
+        patch.setattr(device, "WIDE", 8)
+        with Watch():
+            large = PPO("CartPole-v1", seed=0, **options)
+            assert large.device == Device(str(DEVICE), f"layers 8 wide, {WHY}")
+            assert next(large.policy.parameters()).device == DEVICE
+            large.save(tmp_path / "large")
+        large.close()
+    again = PPO.from_checkpoint(tmp_path / "large")  # a machine without it
+    assert again.device == Device(CPU)
+    again.close()
+    small = PPO("CartPole-v1", seed=0, **options)
+    small.save(tmp_path / "small")
+    small.close()
+    monkeypatch.setattr(device, "cuda_is_there", lambda: True)
+    monkeypatch.setattr(device, "WIDE", 8)
+    kept = PPO.from_checkpoint(tmp_path / "small")
+    assert kept.device == Device(CPU)
+    kept.close()
+
+
+@pytest.mark.usefixtures("cuda")
+def test_an_environment_that_is_given_is_looked_at_and_left_open() -> None:
+    env = gym.make(EYE)
+    found = device_for(run({"name": "dqn"}, "<Eye>"), source=env)
+    assert found.reason == f"images to encode, {WHY}"
+    env.reset(seed=0)

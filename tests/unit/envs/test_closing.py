@@ -1,0 +1,93 @@
+"""What was opened is closed: where a later one cannot be, where what is put around it or `close` fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium as gym
+import pytest
+from gymnasium.vector import SyncVectorEnv
+from helpers.scored import Dice, Lonely
+
+from rlox.configs import EnvConfig
+from rlox.envs.make import Stages, make_vec, single_factory
+from rlox.envs.spaces import ObservationCodec
+from rlox.errors import ConfigError, EnvError
+
+SEEN = ObservationCodec.of(Dice.observation_space)
+
+
+class Stubborn(Lonely):
+    """Closes, and raises."""
+
+    def close(self) -> None:
+        super().close()
+        raise OSError("the port is busy")
+
+
+def refusing(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
+    raise ValueError("no such sensor")
+
+
+@pytest.fixture(autouse=True)
+def counted() -> Iterator[None]:
+    Lonely.alive, Lonely.room = 0, 2
+    yield
+    Lonely.alive, Lonely.room = 0, 1
+
+
+@pytest.mark.parametrize("kind", [Lonely, Stubborn])
+def test_an_evaluation_that_cannot_open_all_environments_closes_those_before(
+    kind: type[Lonely],
+) -> None:
+    with pytest.raises(OSError, match="Address already in use"):
+        Stages(EnvConfig("alone"), kind).open(3, 0, SEEN)
+    assert Lonely.alive == 0
+
+
+@pytest.mark.parametrize("kind", [Lonely, Stubborn])
+def test_training_that_cannot_open_all_environments_closes_those_before(kind: type[Lonely]) -> None:
+    with pytest.raises(OSError, match="Address already in use"):
+        make_vec(EnvConfig("alone", n_envs=3), 0, kind)
+    assert Lonely.alive == 0
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ({"wrappers": (refusing,)}, "no such sensor"),
+        ({"action_mask": "method"}, r"has no method action_masks\(\)"),
+        ({"obs_keys": ("eye",)}, "expected a Dict"),
+    ],
+)
+def test_an_environment_is_closed_around_which_nothing_can_be_put(config: Any, told: str) -> None:
+    for made in (single_factory, lambda c, s: lambda: make_vec(c, 0, s)):
+        with pytest.raises(Exception, match=told):
+            made(EnvConfig("alone", n_envs=2, **config), Lonely)()
+        assert Lonely.alive == 0
+
+
+def test_every_environment_is_closed_although_the_first_one_raises_in_close() -> None:
+    vec = make_vec(EnvConfig("alone", n_envs=2), 0, Stubborn)
+    with pytest.raises(OSError, match="the port is busy"):
+        vec.close()
+    assert Lonely.alive == 0
+
+
+def test_an_engine_of_another_size_is_closed() -> None:
+    def of_two(num_envs: int) -> SyncVectorEnv:
+        return SyncVectorEnv([Lonely] * 2)
+
+    with pytest.raises(EnvError, match="gave 2 environments, expected num_envs=4"):
+        make_vec(EnvConfig("engine", n_envs=4), 0, of_two)
+    assert Lonely.alive == 0
+
+
+def test_an_engine_without_the_masks_that_are_asked_for_is_closed() -> None:
+    def lonely(num_envs: int) -> SyncVectorEnv:
+        return SyncVectorEnv([Lonely] * num_envs)
+
+    with pytest.raises(ConfigError, match=r"has no method action_masks\(\)"):
+        make_vec(EnvConfig("engine", n_envs=2, action_mask="method"), 0, lonely)
+    assert Lonely.alive == 0

@@ -1,0 +1,209 @@
+"""A replay buffer keeps the integer of a Discrete observation, and learning is that of one-hot rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from helpers.seen import SEEN, Samples
+
+from rlox.algorithms import DQN
+from rlox.build import build, resume
+from rlox.configs import make_run
+from rlox.envs.actions import ActionCodec
+from rlox.envs.mask_forms import MaskForm
+from rlox.envs.masks import MaskedSpace
+from rlox.envs.spaces import ObservationCodec
+from rlox.offline.replayed import replayed_columns
+from rlox.runs import preflight
+from rlox.runs.session import Session
+from rlox.sources.packed import Packing
+
+MASKED = MaskedSpace(SEEN["a Dict"], MaskForm(ActionCodec.of(spaces.Discrete(3))), None)
+SPACES = {**SEEN, "a Dict with a mask": MASKED}
+SMALL: dict[str, Any] = {
+    "learning_starts": 60, "train_freq": 4, "batch_size": 8, "net_arch": [8], "seed": 1
+}  # fmt: skip
+
+
+@contextmanager
+def one_hot() -> Iterator[None]:
+    """The block keeps one-hot rows, as earlier versions did."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Packing, "of", lambda codec: None)
+        yield
+
+
+def taxi(steps: int = 200, **more: Any) -> DQN:
+    """Trained on Taxi-v4, whose observations are of Discrete(500)."""
+    size = {} if "memory" in more else {"buffer_size": 300}
+    algorithm = DQN("Taxi-v4", **SMALL, **size, **more)
+    algorithm.train(steps)
+    return algorithm
+
+
+def require_same(mine: Any, other: Any) -> None:
+    for one, two in zip(mine.policy.parameters(), other.policy.parameters(), strict=True):
+        assert torch.equal(one, two)
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_rows_that_were_packed_are_the_same_bytes_when_unpacked(name: str) -> None:
+    space = SPACES[name]
+    space.seed(1)
+    codec = ObservationCodec.of(space)
+    rows = codec.rows(3, 4)
+    for row in rows.reshape(12, -1):
+        codec.encode_into(space.sample(), row)
+    packing = Packing.of(codec)
+    has_integers = any(word in str(space) for word in ("Discrete(", "MultiDiscrete("))
+    assert (packing is not None) == has_integers
+    if packing is not None:
+        packed, again = packing.pack(rows), codec.rows(3, 4)
+        again[:] = 7
+        packing.unpack(packed, again)
+        assert packed.shape == (3, 4, packing.dim) and packing.dim < codec.dim
+        assert again.tobytes() == rows.tobytes()
+
+
+def test_an_integer_is_one_number_behind_those_that_are_none() -> None:
+    space = spaces.Dict({"at": spaces.Discrete(500, start=-3), "speed": spaces.Box(-1, 1, (2,))})
+    codec = ObservationCodec.of(space)
+    row = codec.encode_one({"at": 414, "speed": np.array([0.5, -0.25], np.float32)})
+    packing = Packing.of(codec)
+    assert packing is not None
+    assert packing.pack(row).tolist() == [[0.5, -0.25, 417.0]]
+
+
+@pytest.mark.parametrize("backend", ["torch", "native"])
+@pytest.mark.parametrize("more", [{}, {"prioritized": True}, {"n_step": 3}, {"n_envs": 2}], ids=str)
+def test_integers_learn_as_one_hot_rows_do_in_a_tenth_of_the_memory(
+    backend: str, more: dict[str, Any]
+) -> None:
+    packed = taxi(backend=backend, **more)
+    with one_hot():
+        plain = taxi(backend=backend, **more)
+    require_same(packed, plain)
+    seen, known = packed.source.last_batch(), plain.source.last_batch()
+    assert {k: v.tobytes() for k, v in seen.items()} == {k: v.tobytes() for k, v in known.items()}
+    mine, theirs = packed.source.memory, plain.source.memory
+    assert mine.full_bytes < 0.1 * theirs.full_bytes
+    assert mine.buffer.nbytes <= 1.05 * mine.full_bytes
+
+
+def test_integers_beside_images_and_normalised_numbers_learn_as_one_hot_rows_do() -> None:
+    for name in ("pictures deep inside", "a Dict"):
+        space = SEEN[name]
+
+        def trained(seen: Any = space, normal: bool = name == "a Dict") -> DQN:
+            algorithm = DQN(
+                lambda: Samples(seen, spaces.Discrete(2)), encoder="mlp", normalize_obs=normal, **SMALL
+            )  # fmt: skip
+            algorithm.train(120)
+            return algorithm
+
+        mine = trained()
+        with one_hot():
+            plain = trained()
+        require_same(mine, plain)
+        assert mine.source.memory.packing is not None
+
+
+def test_twenty_thousand_states_fit_into_a_buffer_of_a_million(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(preflight, "available_memory", lambda root: 4 << 30)
+    made = DQN(
+        lambda: Samples(spaces.Discrete(20_000), spaces.Discrete(4)), buffer_size=1_000_000, net_arch=[8]
+    )  # fmt: skip
+    assert made.source.memory.full_bytes < 200 * 1_000_000
+
+
+def test_the_batch_that_is_counted_before_the_run_has_the_packed_rows_too() -> None:
+    from rlox.sources.memory import drawn_bytes
+
+    made = taxi(80)
+    memory = made.source.memory
+    (drawn, rows, _) = memory._out[1]
+    arrays = {id(column): column for column in (*drawn.values(), *rows.values())}
+    size = sum(np.asarray(column).nbytes for column in arrays.values()) / 8
+    assert size <= drawn_bytes(made.source.env) <= 1.1 * size
+
+
+def saved(algorithm: DQN, folder: Path) -> DQN:
+    algorithm.save(folder)
+    return DQN.from_checkpoint(folder)
+
+
+@pytest.mark.parametrize("more", [{}, {"prioritized": True, "beta": 1.0}], ids=str)
+def test_a_saved_run_goes_on_as_if_never_stopped(more: dict[str, Any], tmp_path: Path) -> None:
+    again = saved(taxi(120, **more), tmp_path / "half")
+    again.train(240)
+    require_same(again, taxi(240, **more))
+    assert again.source.memory.packing is not None
+
+
+def test_a_checkpoint_with_one_hot_rows_goes_on_with_them(tmp_path: Path) -> None:
+    with one_hot():
+        early = taxi(120, memory="64kB")
+        early.save(tmp_path / "old")
+        whole = taxi(240, memory="64kB")
+    again = DQN.from_checkpoint(tmp_path / "old")
+    again.train(180)
+    again = saved(again, tmp_path / "newer")
+    again.train(240)
+    require_same(again, whole)
+    assert again.source.memory.buffer.capacity == whole.source.memory.buffer.capacity
+    assert again.source.memory.full_bytes == whole.source.memory.full_bytes
+
+
+def config(total: int) -> Any:
+    return make_run(
+        {
+            "algo": {
+                "name": "dqn", "learning_starts": 50, "train_freq": 8, "batch_size": 8, "net_arch": [8],
+                "exploration_fraction": 1e-6,
+            },
+            "buffer": {"name": "uniform", "capacity": 256},
+            "env": {"id": "Taxi-v4"},
+            "eval": {"episodes": 1, "max_steps": 20},
+            "checkpoint": {"every": 100, "keep": 2},
+            "total_steps": total,
+        }
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("before", [one_hot, None], ids=["one-hot", "packed"])
+def test_a_run_folder_of_either_kind_resumes_to_the_same_weights(
+    before: Callable[[], Any] | None, tmp_path: Path
+) -> None:
+    def run(total: int, folder: Path) -> Any:
+        folder.mkdir()
+        algorithm = build(config(total))
+        Session(algorithm, folder).run()
+        return algorithm
+
+    if before is None:
+        run(200, tmp_path / "part")
+    else:
+        with before():
+            run(200, tmp_path / "part")
+    algorithm, saved_state = resume(tmp_path / "part", config(400))
+    Session(algorithm, tmp_path / "part", resumed=saved_state).run()
+    require_same(algorithm, run(400, tmp_path / "whole"))
+    assert (algorithm.source.memory.packing is None) == (before is not None)
+
+
+def test_a_dataset_of_a_replay_has_one_hot_observations() -> None:
+    packed = replayed_columns(taxi(300))
+    with one_hot():
+        plain = replayed_columns(taxi(300))
+    assert packed["obs"].shape[1] == 500
+    for name in plain:
+        assert np.array_equal(packed[name], plain[name]), name

@@ -1,0 +1,88 @@
+"""What `algo.backend=auto` takes is known from a configuration and spaces, before a run is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from contract.specs import CASES, SPECS
+from gymnasium import spaces
+
+from rlox.configs import RunConfig, make_run
+from rlox.envs.actions import ActionCodec
+from rlox.envs.spaces import ObservationCodec
+from rlox.training import backend
+from rlox.training.backend import cpu_kind, foreseen, foreseen_between, impossible
+from rlox.training.native_fields import NATIVE_FIELDS
+
+OBSERVATIONS = ObservationCodec.of(spaces.Box(-1.0, 1.0, (4,)))
+ACTIONS = ActionCodec.of(spaces.Discrete(2))
+SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64, 128, 256, 1024)
+OF_VECTORS = [(name, case) for name, case in CASES if name in NATIVE_FIELDS]
+Measured = Callable[[Callable[[int, int], float]], None]
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> Measured:
+    """Has it that native has a speed beside torch, by the width of layers and the rows of an update."""
+
+    def measure(speed: Callable[[int, int], float]) -> None:
+        cells = [{"width": w, "rows": r, "ratio": speed(w, r)} for w in SIZES for r in SIZES]
+        table: Any = {cpu_kind(): {"algorithms": dict.fromkeys(NATIVE_FIELDS, cells)}}
+        monkeypatch.setattr(backend, "_table", lambda: table)
+
+    return measure
+
+
+def ppo(**algo: Any) -> RunConfig:
+    small = {"name": "ppo", "n_steps": 32, "batch_size": 32, "net_arch": [8]}
+    return make_run({"algo": {**small, **algo}, "env": {"id": "CartPole-v1", "n_envs": 4}})
+
+
+@pytest.mark.parametrize(("name", "case"), OF_VECTORS)
+def test_what_is_foreseen_is_what_is_built(name: str, case: str, measured: Measured) -> None:
+    measured(lambda width, rows: 2.0 + width / 1000 + rows / 1e6)  # which tells the sizes apart
+    with_backend = {"backend": "auto"}
+    algorithm = SPECS[name].make(case, **with_backend)
+    actor = algorithm.parts.actor
+    found = foreseen(algorithm.config, actor.observations, actor.actions)
+    own = "algo.policy" in found.reason  # that torch would have to make to be known
+    built = algorithm.backend
+    algorithm.close()
+    assert own or found == built
+
+
+def test_a_minibatch_is_no_larger_than_its_rollout(measured: Measured) -> None:
+    measured(lambda width, rows: 2.0)
+    found = foreseen(ppo(batch_size=100_000), OBSERVATIONS, ACTIONS)
+    assert found.name == "native"
+    assert "128 rows an update" in found.reason
+
+
+def test_a_speed_is_told_of_environments_that_run_in_rust_only(measured: Measured) -> None:
+    measured(lambda width, rows: 7.37)
+    assert "7.37 times torch's speed" in foreseen(ppo(), OBSERVATIONS, ACTIONS).reason
+    stepped = make_run({"algo": {"name": "ppo"}, "env": {"id": "Blackjack-v1"}})
+    found = foreseen(stepped, OBSERVATIONS, ACTIONS)
+    assert found.name == "native"
+    assert found.reason == (
+        "its updates were measured to be faster than torch's (layers 64 wide, 64 rows an update)"
+    )
+
+
+def test_runs_between_two_take_torch_where_one_of_them_would(measured: Measured) -> None:
+    measured(lambda width, rows: 0.5 if (width, rows) == (64, 48) else 2.0)
+    ends = [ppo(net_arch=[32], batch_size=128), ppo(net_arch=[128], batch_size=16)]
+    assert [foreseen(end, OBSERVATIONS, ACTIONS).name for end in ends] == ["native", "native"]
+    found = foreseen_between(ends, OBSERVATIONS, ACTIONS)
+    assert found.name == "torch"
+    assert "layers 64 wide, 48 rows an update" in found.reason
+    near = [ends[0], ppo(net_arch=[32], batch_size=64)]
+    assert foreseen_between(near, OBSERVATIONS, ACTIONS).name == "native"
+
+
+@pytest.mark.usefixtures("measured")
+def test_a_policy_of_ones_own_counts_as_one_that_native_cannot_learn() -> None:
+    told = impossible(ppo(policy="somewhere:Policy"), OBSERVATIONS, ACTIONS)
+    assert told == "the policy is one of your own (algo.policy)"
