@@ -15,8 +15,8 @@ _OF_EXTRA = re.compile(r"""^(?P<asked>[^;]+?)\s*;\s*extra\s*==\s*['"](?P<extra>[
 def install(extra: str) -> str:
     """`pip install 'ale-py>=0.11'`: the line that installs what an extra of rlox needs.
 
-    A name that is no extra is a package of a plugin. Where rlox was not installed, only put on the path, it is
-    the line of its checkout.
+    A name that is no extra is a package of a plugin. Where rlox was not installed, only put on the path, it
+    is the line of its checkout.
     """
     try:
         texts = importlib.metadata.requires(DISTRIBUTION) or []

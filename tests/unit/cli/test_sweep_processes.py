@@ -131,7 +131,9 @@ def test_a_second_signal_ends_everything_at_once(sweep: Any, tmp_path: Path) -> 
     process = sweep("env=slow:Slow-v0", ENDLESS)
     until(lambda: len(list(tmp_path.glob("waits-*"))) >= 2, "two jobs in a step that does not end")
     os.kill(process.pid, signal.SIGTERM)
-    until(lambda: "SIGTERM" in process.stderr.readline(), "an answer")  # on one CPU a warning is before it
+    until(
+        lambda: "SIGTERM" in process.stderr.readline(), "an answer"
+    )  # on one CPU a warning is before it
     os.kill(process.pid, signal.SIGTERM)
     assert process.wait(2 * PATIENCE) == 143
     until(lambda: not of_group(process.pid), "end of every process")

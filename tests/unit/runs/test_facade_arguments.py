@@ -129,8 +129,8 @@ def test_the_habits_of_learning_are_answered(argument: dict[str, Any], meant: st
     for made in (PPO("CartPole-v1", **SMALL), PPOTrainer("CartPole-v1", **SMALL)):
         with pytest.raises(UnknownNameError, match=f"^{re.escape(told)}$"):
             made.learn(24, **argument)
-    with pytest.raises(UnknownNameError, match=r"^unknown argument 'progres' for learn$"):
-        made.learn(24, progres=True)
+    with pytest.raises(UnknownNameError, match=r"^unknown argument 'hook' for learn$"):
+        made.learn(24, hook=True)
 
 
 def test_the_attributes_of_others_are_answered_with_what_is_there() -> None:
