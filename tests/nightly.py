@@ -84,6 +84,11 @@ def script(name: str, *arguments: str) -> tuple[str, ...]:
     return ("{python}", f"tests/{name}.py", "--record", "{record}", *arguments)
 
 
+def rust(check: str, *record: str) -> tuple[str, ...]:
+    """A check of the Rust code with a tool that CI does without."""
+    return ("{python}", "tests/rust_tools.py", check, *record)
+
+
 def mutants(seed: int) -> tuple[str, ...]:
     """Ten mutants of all Python code: few, so that a stop loses few."""
     drawn = ("--seed", str(seed), "--count", "10", *CODE)
@@ -104,6 +109,9 @@ STAGES = (
     Stage("security", "hostile input is a typed error", folders("security", "meta")),
     Stage("packaging", "wheel and sdist work without the checkout", folders("packaging")),
     Stage("tensor-libraries", "the engines of Candle and Burn keep the contract", cargo(LIBRARIES)),
+    Stage("fuzz", "no file makes its reader panic or hang", rust("fuzz", "--record", "{record}")),
+    Stage("deny", "dependencies are as deny.toml says", rust("deny", "--record", "{record}")),
+    Stage("miri", "unsafe copies and claims to memory are sound", rust("miri")),
     Stage("alone", "tests that need the machine to themselves", tests("-m", "alone", "tests")),
     Stage("envpool", "the tests that need EnvPool", fresh("envpool")),
     Stage("sb3-contrib", "the tests that need sb3-contrib", fresh("sb3-contrib")),

@@ -16,13 +16,16 @@ ALLOWED = set(DENY["licenses"]["allow"])
 EXCEPTIONS = {e["crate"]: set(e["allow"]) for e in DENY["licenses"]["exceptions"]}
 # A workspace of its own: a tensor library is hundreds of crates, which take minutes to compile.
 LIBRARIES = ROOT / "rust" / "tensor-libraries"
+FUZZ = ROOT / "rust" / "fuzz"
 BESIDE = sorted(
     Path(member).name
     for member in tomllib.loads((LIBRARIES / "Cargo.toml").read_text(encoding="utf-8"))[
         "workspace"
     ]["members"]
 )
-LOCKS = pytest.mark.parametrize("folder", [ROOT, LIBRARIES], ids=["wheel", "tensor libraries"])
+LOCKS = pytest.mark.parametrize(
+    "folder", [ROOT, LIBRARIES, FUZZ], ids=["wheel", "tensor libraries", "fuzz"]
+)
 REGISTRY = re.compile(r"registry\+\S+/crates\.io-index")
 LICENCE = re.compile(r"[\w.+-]+(?: WITH [\w.+-]+)?")
 
@@ -68,10 +71,11 @@ def test_every_crate_has_an_allowed_licence(crates):
     assert [name for name, licence in crates.items() if not is_allowed(licence, ALLOWED)] == []
 
 
-def test_every_crate_of_a_tensor_library_has_an_allowed_licence_or_an_exception():
+@pytest.mark.parametrize("folder", [LIBRARIES, FUZZ], ids=["tensor libraries", "fuzz"])
+def test_every_crate_beside_the_wheel_has_an_allowed_licence_or_an_exception(folder):
     refused = {
         name: licence
-        for name, licence in listed(LIBRARIES).items()
+        for name, licence in listed(folder).items()
         if not is_allowed(licence, ALLOWED | EXCEPTIONS.get(name.split()[0], set()))
     }
     assert refused == {}

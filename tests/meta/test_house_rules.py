@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
-BINARY = {".png", ".so", ".mp4", ".safetensors", ".gif", ".npz", ".seg", ".manifest", ".db"}
+BINARY = {".png", ".so", ".mp4", ".safetensors", ".gif", ".npz", ".seg", ".manifest", ".db", ".bin"}
 MACHINE_PATH = re.compile(r"(?<![\w.])/(?:root|home|Users|work|opt)/\w")
 REGISTRY_HOST = re.compile(r"\b(?:pypi|pythonhosted|crates)\.(?:org|io)\b(?!-index)")
 UNFINISHED = re.compile(r"\b(?:[T]ODO|[F]IXME)\b")
@@ -42,7 +42,8 @@ def project_files(root: Path = ROOT) -> list[Path]:
     )
 
     def kept(folder: Path, name: str) -> bool:
-        return not (anywhere.match(name) or (folder == root and below_root.match(name)))
+        place = (folder / name).relative_to(root).as_posix()
+        return not (anywhere.match(name) or below_root.match(place))
 
     found: list[Path] = []
     for folder, folders, files in os.walk(root):

@@ -275,6 +275,29 @@ fn hostile_files_are_errors_that_name_what_is_wrong() {
 }
 
 #[test]
+fn golden_vectors_that_would_take_minutes_are_refused() {
+    let (width, n) = (2_000, 1_100);
+    let mut draft = Draft::linear("gaussian", &[&[0.0]], &[0.0], &[0.0]);
+    draft.about["network"]["sizes"] = json!([1, width, width, 1]);
+    draft.about["golden"] = json!(n);
+    for (layer, outputs, inputs) in [(0, width, 1), (2, width, width), (4, 1, width)] {
+        let (weight, bias) = (vec![0.0; outputs * inputs], vec![0.0; outputs]);
+        draft.put(&format!("actor.{layer}.weight"), &[outputs, inputs], &weight);
+        draft.put(&format!("actor.{layer}.bias"), &[outputs], &bias);
+    }
+    for name in ["golden.obs", "golden.outputs", "golden.actions"] {
+        draft.put(name, &[n, 1], &vec![0.0; n]);
+    }
+    for name in ["action.low", "action.high"] {
+        draft.put(name, &[1], &[0.0]);
+    }
+    let said = refused(&draft.bytes());
+    let expected =
+        "golden is 1100 vectors of 4004000 weights, expected 4294967296 products at most";
+    assert!(said.contains(expected), "{said}");
+}
+
+#[test]
 fn no_cut_and_no_byte_that_was_changed_makes_reading_panic() {
     let whole = fs::read(data().join("dqn_dueling.safetensors")).unwrap();
     for length in 0..whole.len() {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::fs::{Fs, RealFs};
+use super::fs::{Fs, RealFs, create_folder, sync_folder};
 use super::header::ColumnPlan;
 use super::lock::{FolderLock, LOCK};
 use super::manifest::{Manifest, SegmentRef};
@@ -45,8 +45,8 @@ impl Folder {
         // The process may change its working folder.
         let path =
             &std::path::absolute(path).map_err(|cause| Error::storage("find", path, cause))?;
-        fs.create_dirs(path).map_err(|cause| Error::storage("create", path, cause))?;
-        let lock = FolderLock::take(path)?;
+        create_folder(&*fs, path).map_err(|cause| Error::storage("create", path, cause))?;
+        let lock = FolderLock::take(&*fs, path)?;
         let mut folder = Self { path: path.to_owned(), fs, next: AtomicU64::new(0), lock };
         let numbers = folder.names()?.iter().filter_map(|name| segment_number(name)).max();
         folder.next = AtomicU64::new(numbers.map_or(0, |number| number.saturating_add(1)));
@@ -230,8 +230,8 @@ impl Folder {
         }
         for segment in segments {
             let path = self.path.join(segment_name(segment.number));
-            let bytes = match fs::metadata(&path) {
-                Ok(file) => file.len(),
+            let bytes = match self.fs.open(&path).and_then(|file| file.size()) {
+                Ok(bytes) => bytes,
                 Err(cause) if cause.kind() == ErrorKind::NotFound => 0,
                 Err(cause) => return Err(Error::storage("look at", &path, cause)),
             };
@@ -257,7 +257,8 @@ impl Folder {
     }
 
     fn sync(&self) -> Result<()> {
-        self.fs.sync_dir(&self.path).map_err(|cause| Error::storage("sync", &self.path, cause))
+        sync_folder(&*self.fs, &self.path)
+            .map_err(|cause| Error::storage("sync", &self.path, cause))
     }
 }
 

@@ -1,9 +1,9 @@
 //! The file operations a store needs; tests put [`super::FaultyFs`] in their place.
 
 use std::fmt::Debug;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub trait Fs: Debug + Send + Sync {
     /// The system's.
     fn create_dirs(&self, path: &Path) -> io::Result<()>;
 
-    /// Begins a file, or one anew.
+    /// Begins a file, or one anew; a link is refused.
     ///
     /// # Errors
     /// The system's.
@@ -53,6 +53,50 @@ pub trait Fs: Debug + Send + Sync {
     /// # Errors
     /// The system's.
     fn open(&self, path: &Path) -> io::Result<Box<dyn RandomRead>>;
+
+    /// Locks an open file for this process without waiting.
+    ///
+    /// # Errors
+    /// `WouldBlock` if another has the lock, or the system's.
+    fn lock(&self, file: &File) -> std::result::Result<(), TryLockError> {
+        file.try_lock()
+    }
+}
+
+/// What a file system answers that cannot do a thing, and never will.
+const NEVER: [i32; 8] = [
+    libc::EINVAL,
+    libc::EISDIR,
+    libc::ENOSYS,
+    libc::ENOTDIR,
+    libc::ENOTSUP,
+    libc::EOPNOTSUPP,
+    libc::EPERM,
+    libc::EROFS,
+];
+
+/// Whether a file system has no such operation: to try again would not help.
+pub(super) fn is_lacking(cause: &io::Error) -> bool {
+    cause.raw_os_error().is_some_and(|code| NEVER.contains(&code))
+}
+
+/// Forces a folder's entries to the device, where the file system can: CIFS and VirtualBox refuse it for
+/// every folder.
+///
+/// # Errors
+/// Those that may pass.
+pub(super) fn sync_folder(fs: &dyn Fs, path: &Path) -> io::Result<()> {
+    fs.sync_dir(path).or_else(|cause| if is_lacking(&cause) { Ok(()) } else { Err(cause) })
+}
+
+/// Creates a folder and its parents, which outlast a power cut.
+///
+/// # Errors
+/// The system's.
+pub(super) fn create_folder(fs: &dyn Fs, path: &Path) -> io::Result<()> {
+    let made: Vec<&Path> = path.ancestors().take_while(|folder| !folder.exists()).collect();
+    fs.create_dirs(path)?;
+    made.iter().filter_map(|folder| folder.parent()).try_for_each(|parent| sync_folder(fs, parent))
 }
 
 /// A file that is being written.
@@ -95,7 +139,8 @@ impl Fs for RealFs {
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn NewFile>> {
-        Ok(Box::new(Arc::new(File::create(path)?)))
+        let mut how = OpenOptions::new();
+        Ok(Box::new(Arc::new(plain(how.write(true).create(true).truncate(true), path)?)))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -116,11 +161,19 @@ impl Fs for RealFs {
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn RandomRead>> {
-        if !fs::symlink_metadata(path)?.is_file() {
-            return Err(io::Error::other("not a plain file"));
-        }
-        Ok(Box::new(File::open(path)?))
+        Ok(Box::new(plain(OpenOptions::new().read(true), path)?))
     }
+}
+
+/// Opens a plain file. A link could lead out of the folder, and a pipe be waited for without end.
+pub(super) fn plain(how: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let refused = || io::Error::other("not a plain file");
+    let opened = how.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
+    let file = opened.map_err(|cause| match cause.raw_os_error() {
+        Some(libc::ELOOP | libc::ENXIO) => refused(),
+        _ => cause,
+    })?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(refused()) }
 }
 
 impl NewFile for Arc<File> {
@@ -173,7 +226,7 @@ impl Replacement {
         let synced = self.file.sync();
         let done = synced
             .and_then(|()| self.fs.rename(&self.new, &self.path))
-            .and_then(|()| self.fs.sync_dir(folder));
+            .and_then(|()| sync_folder(&*self.fs, folder));
         self.finished = done.is_ok();
         done.map_err(|cause| failure(&self.path, cause))
     }

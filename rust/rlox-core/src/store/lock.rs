@@ -1,6 +1,7 @@
 //! The lock of a folder: one writer at a time.
 
-use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process;
@@ -8,10 +9,13 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
+use super::fs::{Fs, is_lacking, plain};
 use crate::error::{Error, Result};
 
 /// The file that is locked; what is in it says which manifest somebody relies on.
 pub(super) const LOCK: &str = "lock";
+/// Bytes of that which are read: more than the longest name.
+const NOTE: u64 = 256;
 
 /// An open lock file; None in a forked child.
 type Held = Mutex<Option<File>>;
@@ -20,7 +24,7 @@ type Held = Mutex<Option<File>>;
 static ALL: Mutex<Vec<Weak<Held>>> = Mutex::new(Vec::new());
 
 /// The right to write to a folder. The lock is the system's (`flock`): it ends with the process,
-/// however that ends.
+/// however that ends. On a disk without locks other buffers of this process are noticed, other processes are not.
 #[derive(Debug)]
 pub(super) struct FolderLock {
     path: PathBuf,
@@ -32,21 +36,27 @@ pub(super) struct FolderLock {
 impl FolderLock {
     /// # Errors
     /// [`Error::Storage`] if another buffer or process has it.
-    pub(super) fn take(folder: &Path) -> Result<Self> {
+    pub(super) fn take(fs: &dyn Fs, folder: &Path) -> Result<Self> {
         let path = folder.join(LOCK);
-        let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+        let file = plain(OpenOptions::new().create(true).truncate(false).write(true), &path);
         let file = file.map_err(|cause| Error::storage("open", &path, cause))?;
-        match file.try_lock() {
+        let taken = || {
+            let cause = "another buffer or process is writing there";
+            Error::storage("lock", &path, cause)
+        };
+        match fs.lock(&file) {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let cause = "another buffer or process is writing there";
-                return Err(Error::storage("lock", &path, cause));
-            }
+            Err(TryLockError::WouldBlock) => return Err(taken()),
+            Err(TryLockError::Error(cause)) if has_no_locks(&cause) => {}
             Err(TryLockError::Error(cause)) => return Err(Error::storage("lock", &path, cause)),
         }
-        let file = Arc::new(Mutex::new(Some(file)));
         let mut all = ALL.lock();
         all.retain(|other| other.strong_count() > 0);
+        let own = number(Some(&file));
+        if all.iter().filter_map(Weak::upgrade).any(|other| number(other.lock().as_ref()) == own) {
+            return Err(taken());
+        }
+        let file = Arc::new(Mutex::new(Some(file)));
         all.push(Arc::downgrade(&file));
         Ok(Self { path, file, owner: process::id() })
     }
@@ -73,9 +83,9 @@ impl FolderLock {
     }
 
     fn is_there(&self) -> bool {
-        let number = |file: Metadata| (file.dev(), file.ino());
-        let open = self.file.lock().as_ref().and_then(|file| file.metadata().ok()).map(number);
-        open.is_some() && open == fs::metadata(&self.path).ok().map(number)
+        let open = number(self.file.lock().as_ref());
+        let there = fs::symlink_metadata(&self.path).ok().map(|facts| (facts.dev(), facts.ino()));
+        open.is_some() && open == there
     }
 
     /// What was written into the lock file last, by whoever had it.
@@ -83,7 +93,11 @@ impl FolderLock {
     /// # Errors
     /// [`Error::Storage`] if the disk refuses.
     pub(super) fn note(&self) -> Result<String> {
-        fs::read_to_string(&self.path).map_err(|cause| Error::storage("read", &self.path, cause))
+        let mut note = String::new();
+        let file = plain(OpenOptions::new().read(true), &self.path);
+        let read = file.and_then(|file| file.take(NOTE).read_to_string(&mut note));
+        read.map_err(|cause| Error::storage("read", &self.path, cause))?;
+        Ok(note)
     }
 
     /// Writes into the lock file.
@@ -96,6 +110,17 @@ impl FolderLock {
         let written = file.set_len(0).and_then(|()| file.write_all_at(note.as_bytes(), 0));
         written.map_err(|cause| Error::storage("write", &self.path, cause))
     }
+}
+
+/// What tells an open file from all others of the machine.
+fn number(file: Option<&File>) -> Option<(u64, u64)> {
+    let facts = file?.metadata().ok()?;
+    Some((facts.dev(), facts.ino()))
+}
+
+/// Whether a disk has no locks.
+fn has_no_locks(cause: &io::Error) -> bool {
+    is_lacking(cause) || cause.raw_os_error() == Some(libc::ENOLCK)
 }
 
 impl Drop for FolderLock {

@@ -147,7 +147,7 @@ impl Segment {
             let what = format!("{size} bytes with a head of {head_len}, expected {stated}");
             return Err(Error::damaged(path, size.min(stated), what));
         }
-        let mut head = vec![0; head_len];
+        let mut head = room(path, head_len)?;
         read(path, &*file, &mut head, 0)?;
         let (columns, meta, checksum) = header::decode(path, &head, size)?;
         Ok(Self { path: path.to_owned(), file, columns, meta, checksum, bytes: size })
@@ -246,8 +246,7 @@ impl Segment {
             return Err(Error::damaged(&self.path, 0, format!("it has no column {name}")));
         };
         let numbers = column.first..column.first + column.rows;
-        // The file is at least this long: its length was checked against its columns.
-        let mut rows = vec![0; span(column, numbers.clone())];
+        let mut rows = room(&self.path, span(column, numbers.clone()))?;
         self.read_rows(at, numbers, &mut rows, &mut Vec::new())?;
         Ok(rows)
     }
@@ -278,7 +277,7 @@ impl Segment {
             return Err(Error::damaged(&self.path, offset, "a block without a checksum"));
         };
         let found = crc32fast::hash(out);
-        if found == expected {
+        if header::agree(found, expected) {
             return Ok(());
         }
         Err(header::mismatch(&self.path, offset, found, expected))
@@ -291,6 +290,15 @@ impl Segment {
             expected: format!("rows and bytes of a column of {}", self.path.display()),
         }
     }
+}
+
+/// Memory for a part of a file, which with holes can be longer than any memory.
+fn room(path: &Path, bytes: usize) -> Result<Vec<u8>> {
+    // Asked first because an allocation that fails aborts the process.
+    if Vec::<u8>::new().try_reserve_exact(bytes).is_err() {
+        return Err(Error::storage("read", path, format!("no memory for {bytes} bytes of it")));
+    }
+    Ok(vec![0; bytes])
 }
 
 /// Bytes of rows.

@@ -17,6 +17,9 @@ const LONGEST: usize = 1 << 20;
 const MOST_LAYERS: usize = 64;
 const MOST: usize = 1 << 16;
 
+/// Products of numbers that the golden vectors may ask for, some seconds: `rlox export` writes 32 of them.
+const MOST_PRODUCTS: u64 = 1 << 32;
+
 /// What is made of the network's outputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Head {
@@ -114,6 +117,21 @@ impl Description {
             normalizer,
             golden: said.count("golden", said.get("golden"))?,
         })
+    }
+
+    /// Refuses golden vectors that would keep a reader busy for minutes.
+    ///
+    /// # Errors
+    /// [`Error::Config`].
+    pub(super) fn check_effort(&self, file: &File<'_>) -> Result<()> {
+        // At most 64 layers of 2^32 weights and 2^16 vectors.
+        let pairs = self.sizes.iter().zip(self.sizes.iter().skip(1));
+        let weights: u64 = pairs.map(|(&inputs, &outputs)| (inputs * outputs) as u64).sum();
+        if weights * self.golden as u64 <= MOST_PRODUCTS {
+            return Ok(());
+        }
+        let got = format!("{} vectors of {weights} weights", self.golden);
+        Err(file.wrong("description, golden", got, format!("{MOST_PRODUCTS} products at most")))
     }
 
     /// Numbers of an observation.

@@ -58,6 +58,7 @@ impl Policy {
         let about = Description::of(&file)?;
         let golden = Golden::read(&file, &about)?;
         let player = Player::read(&file, &about)?;
+        about.check_effort(&file)?;
         let mut policy = Self { about, player, golden };
         policy.check().map_err(|error| match error {
             Error::Config { name: part, got, expected } => {

@@ -10,7 +10,7 @@ use super::header::{Header, check_meta};
 use crate::buffer::rows::{DiskRows, MemoryRows, describe, queues_mut, sources};
 use crate::error::{Error, Result};
 use crate::interrupt;
-use crate::store::{Fs, Manifest, RealFs, read_manifest};
+use crate::store::{Fs, Manifest, read_manifest};
 
 /// Bytes that are read at a time, about.
 const PIECE: usize = 1 << 20;
@@ -130,11 +130,11 @@ pub(in crate::buffer) fn pieces(
 /// What was saved as `name` in `folder`, of rows like the empty `rows`: the rows, their header, what
 /// further saves share, and the manifest.
 pub(in crate::buffer) fn load(
+    fs: Arc<dyn Fs>,
     rows: MemoryRows,
     folder: &Path,
     name: &str,
 ) -> Result<(MemoryRows, Header, Archive, Manifest)> {
-    let fs: Arc<dyn Fs> = Arc::new(RealFs);
     let manifest = read_manifest(&*fs, folder, name)?;
     check_meta(&manifest.meta, &describe(&rows))?;
     let segments = open_all(&*fs, folder, &manifest, &rows)?;

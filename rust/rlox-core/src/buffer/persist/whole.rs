@@ -182,8 +182,11 @@ fn seal<B: InMemory>(buffer: &mut impl Access<B>, sealing: Sealing) -> Result<u6
 }
 
 fn load_into<B: InMemory>(buffer: &mut impl Access<B>, folder: &Path, name: &str) -> Result<()> {
-    let empty = buffer.read(|buffer| buffer.rows().empty_copy())??;
-    let (rows, header, archive, manifest) = load(empty, folder, name)?;
+    let (fs, empty) = buffer.read(|buffer| {
+        let Saveable { rows, archive, .. } = buffer.held();
+        Ok((Arc::clone(&archive.fs), rows.empty_copy()?))
+    })??;
+    let (rows, header, archive, manifest) = load(fs, empty, folder, name)?;
     let held = Saveable { rows, state: header.sampler_state(), archive };
     buffer.write(|buffer| buffer.adopt(held, &|name| Ok(manifest.column(name)?.to_vec())))?
 }

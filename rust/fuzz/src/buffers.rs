@@ -1,0 +1,262 @@
+//! Buffers of each kind, what an honest one saves, and drafts of such saves.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use rlox_core::buffer::{
+    EnvIndex, FrameStack, InMemory, MmapReplayBuffer, ObsField, OfflineDataset, Prioritized,
+    PrioritizedReplayBuffer, ReplayBuffer, Schema, SequenceReplayBuffer, Sequences, StackAxis,
+    State, Tiers, Transitions, named,
+};
+use rlox_core::store::{ColumnPlan, Manifest, Segment, SegmentRef, write_segment};
+use rlox_core::{Dtype, Field, Result};
+
+use crate::disk::MemoryFs;
+use crate::draft::{Draft, DraftColumn, SEGMENTS, STRANGER};
+
+/// Rows of a buffer, over both environments.
+pub(crate) const CAPACITY: usize = 24;
+pub(crate) const ENVS: usize = 2;
+/// Kinds of buffers: uniform, prioritized, windows, in memory and on disk; and datasets, which have states only.
+pub(crate) const KINDS: u8 = 4;
+pub(crate) const TIERED: u8 = 3;
+pub(crate) const DATASET: u8 = 4;
+/// The name under which buffers are saved.
+pub(crate) const NAME: &str = "last";
+/// A column of the manifest that lists segments by their numbers, a byte each.
+const LIST: &str = "segments";
+
+/// Where buffers believe their files to be; a folder that is there, because one locks it.
+pub(crate) fn folder() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let path = std::env::temp_dir().join(format!("rlox-fuzz-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a folder for a lock");
+        path.canonicalize().expect("the folder")
+    })
+}
+
+/// A vector, a stack of three frames of bytes, and an extra column.
+pub(crate) fn schema() -> Schema {
+    let plain = ObsField { field: Field::new("x", Dtype::F32, [2]), stack: None };
+    let stack = Some(FrameStack { size: 3, axis: StackAxis::First });
+    let stacked = ObsField { field: Field::new("pixels", Dtype::U8, [3, 5]), stack };
+    let extra = vec![Field::new("latent", Dtype::F32, [2])];
+    Schema::new(vec![plain, stacked], (Dtype::F32, vec![1]), Dtype::F32, extra).expect("a schema")
+}
+
+/// Hands `store` one row of each of `n` environments at step `t`; an episode ends every seven steps.
+pub(crate) fn push(t: u8, n: usize, store: impl FnOnce(EnvIndex<'_>, Transitions<'_>)) {
+    let x = [t; 8].repeat(n);
+    let pixels: Vec<u8> = [t, t + 1, t + 2].map(|t| [t; 5]).concat().repeat(n);
+    let (numbers, latent) = ([0, 0, t, 0x40].repeat(n), [0; 8].repeat(n));
+    let ends = vec![u8::from(t % 7 == 6); n];
+    let rows = Transitions {
+        n,
+        obs: &[&x, &pixels],
+        next_obs: None,
+        columns: &[&numbers, &numbers, &latent],
+        terminated: &ends,
+        truncated: &vec![0; n],
+    };
+    store(EnvIndex::Each, rows);
+}
+
+pub(crate) fn uniform() -> ReplayBuffer {
+    let rule = named("uniform").expect("a rule");
+    ReplayBuffer::new(schema(), CAPACITY, ENVS, 7, rule).expect("a buffer")
+}
+
+pub(crate) fn prioritized() -> PrioritizedReplayBuffer {
+    let rule = Prioritized::new(CAPACITY, 0.5, 0.4, true).expect("a rule");
+    PrioritizedReplayBuffer::new(schema(), CAPACITY, ENVS, 7, rule).expect("a buffer")
+}
+
+pub(crate) fn windows() -> SequenceReplayBuffer {
+    let rule = Sequences::default();
+    SequenceReplayBuffer::new(schema(), CAPACITY, ENVS, 7, rule).expect("a buffer")
+}
+
+pub(crate) fn tiered(fs: &MemoryFs) -> Result<MmapReplayBuffer> {
+    let tiers = Tiers { hot_capacity: 12, total_capacity: CAPACITY, path: folder(), reopen: true };
+    MmapReplayBuffer::on(Arc::new(fs.clone()), schema(), &tiers, ENVS, 7)
+}
+
+pub(crate) fn dataset() -> OfflineDataset {
+    let mut made = None;
+    push(6, 1, |_, rows| made = Some(OfflineDataset::new(schema(), rows, true, 7)));
+    made.expect("a dataset").expect("a dataset")
+}
+
+/// What an honest buffer of a kind saves.
+pub(crate) struct Honest {
+    draft: Draft,
+    manifest: Vec<(String, usize)>,
+    segment: Vec<(String, usize)>,
+    meta: [Vec<u8>; 2],
+    pub(crate) state: State,
+}
+
+pub(crate) fn honest(kind: u8) -> &'static Honest {
+    static ALL: OnceLock<Vec<Honest>> = OnceLock::new();
+    let all = ALL.get_or_init(|| (0..=DATASET).map(make_honest).collect());
+    &all[usize::from(kind)]
+}
+
+fn make_honest(kind: u8) -> Honest {
+    let fs = MemoryFs::default();
+    macro_rules! saved {
+        ($make:expr, $push:expr) => {{
+            let mut buffer = $make;
+            buffer.set_file_system(Arc::new(fs.clone()));
+            for t in 0..20 {
+                push(t, ENVS, |to, rows| $push(&mut buffer, to, rows));
+                if t % 8 == 7 {
+                    buffer.save(folder(), NAME).expect("a save");
+                }
+            }
+            buffer.save(folder(), NAME).expect("a save");
+            buffer.state()
+        }};
+    }
+    let state = match kind {
+        0 => saved!(uniform(), |b: &mut ReplayBuffer, to, rows| b
+            .push(to, rows, None)
+            .expect("room")),
+        1 => saved!(prioritized(), |b: &mut PrioritizedReplayBuffer, to, rows| {
+            b.push(to, rows, Some(&[1.0, 2.0])).expect("room");
+        }),
+        2 => saved!(windows(), |b: &mut SequenceReplayBuffer, to, rows| b
+            .push(to, rows, None)
+            .expect("room")),
+        TIERED => {
+            let mut buffer = tiered(&fs).expect("a buffer");
+            for t in 0..15 {
+                push(t, ENVS, |to, rows| buffer.push(to, rows).expect("room"));
+            }
+            buffer.save(NAME).expect("a save");
+            State::default()
+        }
+        _ => dataset().state(),
+    };
+    if kind == DATASET {
+        let (meta, none) = ([Vec::new(), Vec::new()], Vec::new());
+        let draft = Draft { kind, columns: Vec::new() };
+        return Honest { draft, manifest: none.clone(), segment: none, meta, state };
+    }
+    read_honest(&fs, kind, state)
+}
+
+fn read_honest(fs: &MemoryFs, kind: u8, state: State) -> Honest {
+    let path = folder().join(format!("{NAME}.manifest"));
+    let manifest = Manifest::read(fs, &path).expect("a manifest");
+    let names = manifest.columns.iter().map(|(name, width, _)| (name.clone(), *width));
+    let mut honest = Honest {
+        draft: Draft { kind, columns: Vec::new() },
+        manifest: names.collect(),
+        segment: Vec::new(),
+        meta: [manifest.meta.clone(), Vec::new()],
+        state,
+    };
+    for (name, (_, _, bytes)) in manifest.columns.iter().enumerate() {
+        honest.draft.columns.push(DraftColumn { file: 0, name, first: 0, bytes: bytes.clone() });
+    }
+    for (at, listed) in manifest.segments.iter().take(SEGMENTS).enumerate() {
+        let path = folder().join(format!("{:012}.seg", listed.number));
+        let segment = Segment::open(fs, &path).expect("a segment");
+        honest.meta[1] = segment.meta().to_vec();
+        honest.segment = segment.columns().iter().map(|c| (c.name.clone(), c.row_bytes)).collect();
+        for (name, column) in segment.columns().iter().enumerate() {
+            let bytes = segment.read_column(&column.name).expect("its rows");
+            honest.draft.columns.push(DraftColumn {
+                file: at + 1,
+                name,
+                first: column.first,
+                bytes,
+            });
+        }
+    }
+    honest
+}
+
+/// An honest draft of each kind of saved buffer.
+#[must_use]
+pub fn honest_drafts() -> Vec<Draft> {
+    (0..KINDS).map(|kind| honest(kind).draft.clone()).collect()
+}
+
+/// An honest draft of each kind of state.
+#[must_use]
+pub fn honest_states() -> Vec<Draft> {
+    let kinds = (0..=DATASET).filter(|&kind| kind != TIERED);
+    let draft = |kind| {
+        let state = &honest(kind).state;
+        let column = |file| {
+            move |(name, (_, _, bytes)): (usize, &(String, usize, Vec<u8>))| DraftColumn {
+                file,
+                name,
+                first: 0,
+                bytes: bytes.clone(),
+            }
+        };
+        let columns = state.columns.iter().enumerate().map(column(0));
+        let rows = state.rows.iter().enumerate().map(column(1));
+        Draft { kind, columns: columns.chain(rows).collect() }
+    };
+    kinds.map(draft).collect()
+}
+
+/// The columns of a file of a draft: those that it has in [`write_segment`]'s words, with whole rows.
+fn of_file(
+    draft: &Draft,
+    file: usize,
+    names: &[(String, usize)],
+) -> (Vec<ColumnPlan>, Vec<Vec<u8>>) {
+    let own = draft.columns.iter().filter(|column| column.file == file).map(|column| {
+        let (name, row_bytes) = match names.get(column.name) {
+            Some((name, width)) => (name.clone(), *width),
+            None => (STRANGER.to_owned(), 1),
+        };
+        let rows = column.bytes.len() / row_bytes;
+        let bytes = column.bytes[..rows * row_bytes].to_vec();
+        (ColumnPlan { name, row_bytes, first: column.first, rows: rows as u64 }, bytes)
+    });
+    own.unzip()
+}
+
+/// Writes a draft as an honest writer would; None if its format cannot say it.
+pub(crate) fn write(draft: &Draft, honest: &Honest) -> Option<MemoryFs> {
+    let fs = MemoryFs::default();
+    let mut listed = Vec::new();
+    for number in 1..=SEGMENTS {
+        let (plans, rows) = of_file(draft, number, &honest.segment);
+        if plans.is_empty() {
+            continue;
+        }
+        let path = folder().join(format!("{number:012}.seg"));
+        let rows: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
+        let checksum =
+            write_segment(Arc::new(fs.clone()), &path, plans, &honest.meta[1], &rows).ok()?;
+        let bytes = fs.get(&path)?.len() as u64;
+        listed.push(SegmentRef { number: number as u64, checksum, bytes });
+    }
+    let mut names = honest.manifest.clone();
+    names.push((LIST.to_owned(), 1));
+    let (plans, rows) = of_file(draft, 0, &names);
+    let mut segments = listed.clone();
+    let mut columns = Vec::new();
+    for (plan, rows) in plans.into_iter().zip(rows) {
+        if plan.name == LIST {
+            let missing = SegmentRef { number: 99, checksum: 0, bytes: 0 };
+            let find = |&n: &u8| listed.get(usize::from(n)).copied().unwrap_or(missing);
+            segments = rows.iter().map(find).collect();
+        } else {
+            columns.push((plan.name, plan.row_bytes, rows));
+        }
+    }
+    let manifest = Manifest { segments, columns, meta: honest.meta[0].clone() };
+    let name = if draft.kind % KINDS == TIERED { "newest" } else { NAME };
+    let path = folder().join(format!("{name}.manifest"));
+    manifest.write(Arc::new(fs.clone()), &path).ok()?;
+    Some(fs)
+}

@@ -1,0 +1,108 @@
+//! A file system in memory.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rlox_core::store::{Fs, NewFile, RandomRead};
+
+type Files = Arc<Mutex<HashMap<PathBuf, Vec<u8>>>>;
+
+/// Files by their paths; folders are not kept.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct MemoryFs(Files);
+
+impl MemoryFs {
+    /// Puts a file there.
+    pub(crate) fn put(&self, path: &Path, bytes: Vec<u8>) {
+        self.0.lock().insert(path.to_owned(), bytes);
+    }
+
+    /// The bytes of a file.
+    #[must_use]
+    pub(crate) fn get(&self, path: &Path) -> Option<Vec<u8>> {
+        self.0.lock().get(path).cloned()
+    }
+}
+
+fn missing() -> io::Error {
+    io::ErrorKind::NotFound.into()
+}
+
+impl Fs for MemoryFs {
+    fn create_dirs(&self, _path: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Box<dyn NewFile>> {
+        self.put(path, Vec::new());
+        Ok(Box::new(Written { files: Arc::clone(&self.0), path: path.to_owned() }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut files = self.0.lock();
+        let bytes = files.remove(from).ok_or_else(missing)?;
+        files.insert(to.to_owned(), bytes);
+        Ok(())
+    }
+
+    fn sync_dir(&self, _path: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.0.lock().remove(path).map(drop).ok_or_else(missing)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        let files = self.0.lock();
+        let inside = files.keys().filter(|file| file.parent() == Some(path));
+        Ok(inside.filter_map(|file| Some(file.file_name()?.to_str()?.to_owned())).collect())
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Box<dyn RandomRead>> {
+        Ok(Box::new(Opened(self.get(path).ok_or_else(missing)?)))
+    }
+}
+
+/// A file that is being written.
+#[derive(Debug)]
+struct Written {
+    files: Files,
+    path: PathBuf,
+}
+
+impl NewFile for Written {
+    fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let mut files = self.files.lock();
+        let file = files.get_mut(&self.path).ok_or_else(missing)?;
+        let start = usize::try_from(offset).map_err(io::Error::other)?;
+        let end = start + bytes.len();
+        file.resize(file.len().max(end), 0);
+        file.get_mut(start..end).ok_or_else(missing)?.copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A file as it was when it was opened.
+#[derive(Debug)]
+struct Opened(Vec<u8>);
+
+impl RandomRead for Opened {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.0.len() as u64)
+    }
+
+    fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<()> {
+        let rest = usize::try_from(offset).ok().and_then(|from| self.0.get(from..));
+        let bytes = rest.and_then(|rest| rest.get(..out.len()));
+        out.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+}

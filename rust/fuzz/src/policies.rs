@@ -1,0 +1,57 @@
+//! Exported policies.
+
+use std::fs;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use rlox_nn::exported::Policy;
+use safetensors::SafeTensors;
+
+/// Files that `rlox export` wrote.
+fn files() -> &'static [Vec<u8>] {
+    static FILES: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
+    FILES.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rlox-nn/tests/data");
+        let entries = fs::read_dir(folder).expect("the folder of policies");
+        let paths = entries.map(|entry| entry.expect("an entry").path());
+        let mut paths: Vec<_> =
+            paths.filter(|path| path.extension().is_some_and(|end| end == "safetensors")).collect();
+        paths.sort();
+        paths.iter().map(|path| fs::read(path).expect("a policy")).collect()
+    })
+}
+
+/// The text that describes the policy of a file.
+fn text(file: &[u8]) -> String {
+    let (_, header) = SafeTensors::read_metadata(file).expect("a policy");
+    header.metadata().as_ref().expect("a description")["rlox"].clone()
+}
+
+/// A seed for each file: its number and its text.
+#[must_use]
+pub fn honest_descriptions() -> Vec<Vec<u8>> {
+    let seed = |(number, file): (u8, &Vec<u8>)| [&[number], text(file).as_bytes()].concat();
+    (0..).zip(files()).map(seed).collect()
+}
+
+/// Reads a file and plays a few observations.
+pub(crate) fn play(data: &[u8]) {
+    let Ok(mut policy) = Policy::from_bytes(data) else { return };
+    let mut action = policy.action();
+    for value in [0.0, 1.0, -1e30, f32::NAN] {
+        let obs = vec![value; policy.obs_dim()];
+        drop(policy.act(&obs, &mut action));
+        drop(policy.outputs(&obs).map(<[f32]>::len));
+    }
+    policy.check().expect("it was checked when it was read");
+}
+
+/// Plays the tensors of a file under another text.
+pub(crate) fn play_described(data: &[u8]) {
+    let Some((&number, text)) = data.split_first() else { return };
+    let Some(file) = files().get(usize::from(number) % files().len()) else { return };
+    let Ok(text) = std::str::from_utf8(text) else { return };
+    let tensors = SafeTensors::deserialize(file).expect("a policy").tensors();
+    let about = [("rlox".to_owned(), text.to_owned())].into();
+    play(&safetensors::serialize(tensors, Some(about)).expect("a file"));
+}

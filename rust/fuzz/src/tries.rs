@@ -1,0 +1,225 @@
+//! What is tried of a file: reading it, and using what was accepted, which may be refused and nothing more.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rlox_core::buffer::{
+    Arrays, InMemory, Kind, MmapReplayBuffer, NStep, OfflineDataset, PrioritizedReplayBuffer,
+    ReplayBuffer, Request, SequenceReplayBuffer, State,
+};
+use rlox_core::store::{Manifest, Segment};
+
+use crate::buffers::{
+    CAPACITY, DATASET, ENVS, Honest, KINDS, NAME, TIERED, dataset, folder, honest, honest_drafts,
+    prioritized, push, schema, tiered, uniform, windows, write,
+};
+use crate::disk::MemoryFs;
+use crate::draft::{Draft, STRANGER};
+
+fn request(len: usize) -> Request {
+    Request { batch_size: 5, n_batches: 2, len, seed: Some(1) }
+}
+
+/// Uses a buffer that was accepted; what it does may be refused, never more.
+macro_rules! use_in_memory {
+    ($make:expr, $buffer:expr, $push:expr) => {{
+        let buffer = &mut *$buffer;
+        let before = buffer.state();
+        let mut again = $make;
+        again.restore(&before).expect("what a buffer is in can be restored");
+        assert!(again.state() == before, "a restored state is another one");
+        for t in 0..3 {
+            push(t, ENVS, |to, rows| drop($push(buffer, to, rows)));
+        }
+        drop(buffer.state());
+    }};
+}
+
+fn gather_rows(buffer: &ReplayBuffer) {
+    let Ok(drawn) = buffer.sample(request(1)) else { return };
+    let n_step = NStep::new(3, 0.9).expect("three steps");
+    let mut rows = Arrays::new(&schema(), Kind::Transitions, 10);
+    drop(rows.fill(|batch| buffer.gather(&drawn.rows, None, batch)));
+    let mut rows = Arrays::new(&schema(), Kind::NStep, 10);
+    drop(rows.fill(|batch| buffer.gather(&drawn.rows, Some(n_step), batch)));
+}
+
+fn use_uniform(buffer: &mut ReplayBuffer) {
+    gather_rows(buffer);
+    use_in_memory!(uniform(), buffer, |b: &mut ReplayBuffer, to, rows| b.push(to, rows, None));
+    gather_rows(buffer);
+}
+
+fn use_prioritized(buffer: &mut PrioritizedReplayBuffer) {
+    let gather = |buffer: &PrioritizedReplayBuffer| {
+        if let Ok(drawn) = buffer.sample(request(1)) {
+            let mut rows = Arrays::new(&schema(), Kind::Transitions, 10);
+            drop(rows.fill(|batch| buffer.gather(&drawn.rows, None, batch)));
+        }
+    };
+    gather(buffer);
+    use_in_memory!(prioritized(), buffer, |b: &mut PrioritizedReplayBuffer, to, rows| {
+        b.push(to, rows, None)
+    });
+    gather(buffer);
+}
+
+fn use_windows(buffer: &mut SequenceReplayBuffer) {
+    let gather = |buffer: &SequenceReplayBuffer| {
+        if let Ok(drawn) = buffer.sample(request(3)) {
+            let mut rows = Arrays::new(&schema(), Kind::Sequences, 30);
+            drop(rows.fill(|batch| buffer.rows().gather_windows(&drawn, 3, batch)));
+        }
+    };
+    gather(buffer);
+    use_in_memory!(windows(), buffer, |b: &mut SequenceReplayBuffer, to, rows| {
+        b.push(to, rows, None)
+    });
+    gather(buffer);
+}
+
+fn use_tiered(buffer: &mut MmapReplayBuffer) {
+    let gather = |buffer: &MmapReplayBuffer| {
+        if let Ok(drawn) = buffer.sample(request(1)) {
+            let mut rows = Arrays::new(&schema(), Kind::Transitions, 10);
+            drop(rows.fill(|batch| buffer.gather(&drawn.rows, None, batch)));
+        }
+    };
+    gather(buffer);
+    for t in 0..3 {
+        push(t, ENVS, |to, rows| drop(buffer.push(to, rows)));
+    }
+    gather(buffer);
+}
+
+/// Opens a draft as a folder.
+pub(crate) fn open(draft: &Draft) {
+    let kind = draft.kind % KINDS;
+    let Some(fs) = write(draft, honest(kind)) else { return };
+    macro_rules! load {
+        ($make:expr, $used:expr) => {{
+            let mut buffer = $make;
+            buffer.set_file_system(Arc::new(fs));
+            if buffer.load(folder(), NAME).is_ok() {
+                $used(&mut buffer);
+            }
+        }};
+    }
+    match kind {
+        0 => load!(uniform(), use_uniform),
+        1 => load!(prioritized(), use_prioritized),
+        2 => load!(windows(), use_windows),
+        _ => drop(tiered(&fs).map(|mut buffer| use_tiered(&mut buffer))),
+    }
+}
+
+/// Restores a draft as a state.
+pub(crate) fn restore(draft: &Draft) {
+    let kind = match draft.kind % (DATASET + 1) {
+        TIERED => 0,
+        kind => kind,
+    };
+    let Honest { state, .. } = honest(kind);
+    let mut drafted = State { layout: state.layout.clone(), ..State::default() };
+    for column in &draft.columns {
+        let (names, to) = match column.file {
+            0 => (&state.columns, &mut drafted.columns),
+            _ => (&state.rows, &mut drafted.rows),
+        };
+        let found = names.get(column.name).map(|(name, width, _)| (name.clone(), *width));
+        let (name, width) = found.unwrap_or_else(|| (STRANGER.to_owned(), 1));
+        to.push((name, width, column.bytes.clone()));
+    }
+    macro_rules! restored {
+        ($make:expr, $used:expr) => {{
+            let mut buffer = $make;
+            if buffer.restore(&drafted).is_ok() {
+                $used(&mut buffer);
+            }
+        }};
+    }
+    match kind {
+        0 => restored!(uniform(), use_uniform),
+        1 => restored!(prioritized(), use_prioritized),
+        2 => restored!(windows(), use_windows),
+        _ => restored!(dataset(), use_dataset),
+    }
+}
+
+fn use_dataset(data: &mut OfflineDataset) {
+    assert!(data.stats().n_episodes <= CAPACITY, "more episodes than rows");
+    if let Ok(drawn) = data.sample_trajectories(request(3)) {
+        let mut rows = Arrays::new(&schema(), Kind::Trajectories, 30);
+        drop(rows.fill(|batch| data.gather_trajectories(&drawn, 3, batch)));
+    }
+    let before = data.state();
+    let mut again = dataset();
+    again.restore(&before).expect("what a dataset is in can be restored");
+    assert!(again.state() == before, "a restored state is another one");
+}
+
+/// Reads all that a segment has, and rows across its blocks.
+pub(crate) fn read_segment(bytes: &[u8]) {
+    let (fs, path) = (MemoryFs::default(), Path::new("/x.seg"));
+    fs.put(path, bytes.to_vec());
+    let Ok(segment) = Segment::open(&fs, path) else { return };
+    drop(segment.verify());
+    let mut scratch = Vec::new();
+    for (at, column) in segment.columns().iter().enumerate().take(8) {
+        drop(segment.read_column(&column.name));
+        for skip in [0, 1, column.rows_per_block.saturating_sub(1), column.rows.saturating_sub(1)] {
+            let Some(first) = column.first.checked_add(skip) else { continue };
+            let numbers = first..first.saturating_add(2);
+            let bytes = column.row_bytes.saturating_mul(2).min(1 << 16);
+            drop(segment.read_rows(at, numbers, &mut vec![0; bytes], &mut scratch));
+        }
+    }
+}
+
+/// Reads a manifest.
+pub(crate) fn read_manifest(bytes: &[u8]) {
+    let (fs, path) = (MemoryFs::default(), Path::new("/x.manifest"));
+    fs.put(path, bytes.to_vec());
+    let Ok(manifest) = Manifest::read(&fs, path) else { return };
+    // What was read is what a writer of the same would have written, but for empty columns of other blocks.
+    let again = Path::new("/y.manifest");
+    manifest.write(Arc::new(fs.clone()), again).expect("memory takes all");
+    assert!(Manifest::read(&fs, again).expect("its own") == manifest, "another manifest");
+}
+
+/// The bytes of the files of each honest draft: segments, and manifests.
+#[must_use]
+pub fn honest_files() -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
+    let (mut segments, mut manifests) = (Vec::new(), Vec::new());
+    for draft in honest_drafts() {
+        let fs = write(&draft, honest(draft.kind)).expect("an honest draft");
+        for name in ["newest", NAME] {
+            manifests.extend(fs.get(&folder().join(format!("{name}.manifest"))));
+        }
+        segments.extend(fs.get(&folder().join("000000000001.seg")));
+    }
+    (segments, manifests)
+}
+
+/// Whether an honest draft is accepted, so that the harness tries what it says it does.
+///
+/// # Panics
+/// If one is not.
+pub fn check_honest() {
+    for draft in honest_drafts() {
+        let fs = write(&draft, honest(draft.kind)).expect("an honest draft");
+        macro_rules! loads {
+            ($make:expr) => {{
+                let mut buffer = $make;
+                buffer.set_file_system(Arc::new(fs));
+                buffer.load(folder(), NAME).expect("an honest save");
+            }};
+        }
+        match draft.kind {
+            0 => loads!(uniform()),
+            1 => loads!(prioritized()),
+            2 => loads!(windows()),
+            _ => drop(tiered(&fs).expect("an honest folder")),
+        }
+    }
+}

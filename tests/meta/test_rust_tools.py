@@ -1,0 +1,96 @@
+"""The fuzzer, cargo-deny and miri: what is counted, what fails a stage, what is said of a missing tool."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import rust_tools
+from fresh_environments import NOT_AVAILABLE
+
+ENDED = "#2\tINITED\n#8192\tpulse\nDone 20000 runs in 3 second(s)\nstat::number_of_executed_units: 20000\n"
+CRASHED = (
+    "#2\tINITED\n#517\tNEW    cov: 3\nthread panicked\n==7== ERROR: libFuzzer: deadly signal\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("output", "count"), [(ENDED, 20_000), (CRASHED, 517), ("no such file", 0)]
+)
+def test_executions_are_those_that_libfuzzer_tells(output: str, count: int) -> None:
+    assert rust_tools.executed(output) == count
+
+
+def test_every_target_has_a_small_corpus_and_is_built() -> None:
+    names = rust_tools.targets()
+    folder = rust_tools.FUZZ / "corpus"
+    assert sorted(names) == sorted(path.name for path in folder.iterdir())
+    assert sorted(names) == sorted(path.stem for path in (rust_tools.FUZZ / "targets").iterdir())
+    sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
+    assert max(sizes) <= rust_tools.LONGEST
+    assert sum(sizes) < 2_000_000
+
+
+def test_the_workspaces_that_are_audited_are_all_that_there_are() -> None:
+    found = {
+        str(path.relative_to(rust_tools.ROOT))
+        for path in (rust_tools.ROOT / "Cargo.toml", *rust_tools.ROOT.glob("rust/*/Cargo.toml"))
+        if "workspace" in tomllib.loads(path.read_text(encoding="utf-8"))
+    }
+    assert set(rust_tools.MANIFESTS) == found
+
+
+@pytest.mark.parametrize(
+    ("codes", "crashes", "hangs"), [((0, 0), 0, 0), ((77, 0), 1, 0), ((70, -6), 1, 1)]
+)
+def test_an_input_that_ends_a_target_is_a_crash_or_a_hang_and_fails_the_stage(
+    codes: tuple[int, int],
+    crashes: int,
+    hangs: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended = dict(zip(("segment", "policy"), codes, strict=True))
+    monkeypatch.setattr(rust_tools, "need_nightly", lambda: None)
+    monkeypatch.setattr(rust_tools, "need_tool", lambda name: None)
+    monkeypatch.setattr(rust_tools, "run", lambda *command: 0)
+    monkeypatch.setattr(rust_tools, "fuzz_target", lambda name, *bounds: (10, ended[name]))
+    record = tmp_path / "record.json"
+    code = rust_tools.main(["fuzz", "segment", "policy", "--record", str(record)])
+    told = json.loads(record.read_text(encoding="utf-8"))
+    assert (told["executions"], told["crashes"], told["hangs"]) == (20, crashes, hangs)
+    assert code == int(crashes + hangs > 0)
+
+
+def no_answer(*command: str) -> str:
+    return ""
+
+
+def failing(*command: str) -> int:
+    return 101
+
+
+@pytest.mark.parametrize(
+    ("check", "answers", "sentence"),
+    [
+        ("fuzz", no_answer, "no nightly toolchain"),
+        ("miri", no_answer, "no nightly toolchain"),
+        ("miri", lambda *command: "" if "miri" in command else "cargo 1", "no miri"),
+        ("fuzz", lambda *command: "cargo 1", "cargo-fuzz is not installed"),
+        ("deny", no_answer, "cargo-deny is not installed"),
+    ],
+)
+def test_a_missing_tool_is_named_and_the_stage_is_not_available(
+    check: str, answers: Callable[..., str], sentence: str,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr(rust_tools, "answer", answers)
+    monkeypatch.setattr(rust_tools, "run", failing)
+    monkeypatch.setattr(rust_tools.shutil, "which", lambda name, path: None)
+    assert rust_tools.main([check]) == NOT_AVAILABLE
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("not available: ")
+    assert sentence in last

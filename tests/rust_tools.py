@@ -1,0 +1,167 @@
+"""Checks of the Rust code with tools that CI does without: a fuzzer, cargo-deny, miri.
+
+    python tests/rust_tools.py fuzz --record RECORD [--runs N] [--seconds S] [TARGET ...]
+    python tests/rust_tools.py deny --record RECORD
+    python tests/rust_tools.py miri
+
+A tool that is not there is installed below `.cache/cargo`, a part of the nightly toolchain by rustup. Exit
+code 69 and a line that begins with `not available:` if that cannot be done.
+
+`fuzz` runs each target of `rust/fuzz` on its corpus and on N inputs made from it, at most S seconds long. An
+input that ends in a panic, takes 10 s or a gigabyte is a finding: it is left in `.cache/fuzz`, with the
+target's name first. `--runs 10000000` is the campaign of a release.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from fresh_environments import NOT_AVAILABLE, NotAvailableError, answer  # noqa: E402
+
+FUZZ = ROOT / "rust/fuzz"
+TOOLS = ROOT / ".cache/cargo"
+FOUND = ROOT / ".cache/fuzz"
+RUNS, SECONDS = 1_000_000, 900
+LONGEST = 8192  # bytes of an input: more than those of the corpus
+# What libFuzzer's exit code says of the input that ended it.
+HANGS = 70
+LIMITS = ("-timeout=10", f"-timeout_exitcode={HANGS}", "-rss_limit_mb=1024")
+# Workspaces, each with a lock file of its own.
+MANIFESTS = ("Cargo.toml", "rust/tensor-libraries/Cargo.toml", "rust/fuzz/Cargo.toml")
+# Under miri: the streaming copies of rows, and the claims to NumPy's memory.
+INTERPRETED = (("rlox-core", "--lib", "row_copy"), ("rlox-python", "--test=claims_model", "claims"))
+
+
+def environment() -> dict[str, str]:
+    """That of the tools: with those that were installed here."""
+    return os.environ | {"PATH": f"{TOOLS / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+
+
+def run(*command: str | Path, cwd: Path = ROOT) -> int:
+    """The exit code of a command, whose output goes to this one's."""
+    print("+", *command, flush=True)
+    return subprocess.run(command, cwd=cwd, env=environment(), check=False).returncode
+
+
+def need_nightly() -> None:
+    if not answer("cargo", "+nightly", "--version"):
+        raise NotAvailableError("no nightly toolchain: `rustup toolchain install nightly`")
+
+
+def need_tool(name: str) -> None:
+    """Install a subcommand of cargo unless it is there."""
+    if shutil.which(name, path=environment()["PATH"]) is None and run(
+        "cargo", "install", "--quiet", "--locked", "--root", TOOLS, name
+    ):
+        raise NotAvailableError(f"{name} is not installed, and cargo could not install it")
+
+
+def targets() -> list[str]:
+    """The fuzz targets that there are."""
+    bins = tomllib.loads((FUZZ / "Cargo.toml").read_text(encoding="utf-8"))["bin"]
+    return [entry["name"] for entry in bins if entry["path"].startswith("targets/")]
+
+
+def executed(output: str) -> int:
+    """How many inputs libFuzzer says that it tried."""
+    found = re.findall(r"^stat::number_of_executed_units:\s*(\d+)", output, re.M)
+    tried = found or re.findall(r"^#(\d+)", output, re.M)
+    return int(tried[-1]) if tried else 0
+
+
+def fuzz_target(name: str, runs: int, seconds: int) -> tuple[int, int]:
+    """Executions and the exit code of a target."""
+    host = re.findall(r"^host: (.*)$", answer("rustc", "+nightly", "-vV"), re.M)[0]
+    made = FOUND / name
+    made.mkdir(parents=True, exist_ok=True)
+    bounds = (f"-runs={runs}", f"-max_total_time={seconds}", f"-max_len={LONGEST}", "-seed=1")
+    command = (
+        FUZZ / "target" / host / "release" / name, made, FUZZ / "corpus" / name,
+        f"-artifact_prefix={FOUND / name}-", "-print_final_stats=1", *bounds, *LIMITS,
+    )  # fmt: skip
+    print("+", *command, flush=True)
+    ended = subprocess.run(command, cwd=FOUND, stderr=subprocess.PIPE, text=True, check=False)
+    print(ended.stderr[-4000:], flush=True)
+    return executed(ended.stderr), ended.returncode
+
+
+def fuzz(names: Sequence[str], runs: int, seconds: int) -> dict[str, object]:
+    need_nightly()
+    need_tool("cargo-fuzz")
+    # Without a sanitizer: the code is safe but for functions that none of this reaches, and twice as fast.
+    if run("cargo", "+nightly", "fuzz", "build", "--fuzz-dir", FUZZ, "-s", "none"):
+        raise SystemExit("the fuzz targets do not build")
+    executions: dict[str, int] = {}
+    crashes = hangs = 0
+    for name in names or targets():
+        executions[name], code = fuzz_target(name, runs, seconds)
+        hangs += code == HANGS
+        crashes += code not in (0, HANGS)
+    total = sum(executions.values())
+    return {"executions": total, "crashes": crashes, "hangs": hangs, "of": executions}
+
+
+def deny() -> dict[str, object]:
+    """Licences, sources and bans of every workspace, and advisories where the database can be fetched."""
+    need_tool("cargo-deny")
+    failed = advisories = 0
+    config = ("--config", ROOT / "deny.toml")
+    for manifest in MANIFESTS:
+        deny = ("cargo", "deny", "--locked", "--manifest-path", manifest)
+        failed += run(*deny, "check", *config, "bans", "licenses", "sources") != 0
+        known = run(*deny, "fetch", *config, "db") == 0
+        advisories += known
+        failed += known and run(*deny, "check", *config, "advisories") != 0
+    if advisories < len(MANIFESTS):
+        print("not available: the database of advisories, which cargo-deny could not fetch")
+    return {"workspaces": len(MANIFESTS), "failures": failed, "advisories": advisories}
+
+
+def miri() -> int:
+    need_nightly()
+    if not answer("cargo", "+nightly", "miri", "--version") and run(
+        "rustup", "component", "add", "miri", "rust-src", "--toolchain", "nightly"
+    ):
+        raise NotAvailableError("no miri: `rustup component add miri rust-src --toolchain nightly`")
+    codes = [
+        run("cargo", "+nightly", "miri", "test", "--locked", "-p", *tests) for tests in INTERPRETED
+    ]
+    return max(codes)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run a check; 1 if it found something, `NOT_AVAILABLE` if its tool is not there."""
+    parser = argparse.ArgumentParser("rust_tools", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("check", choices=("fuzz", "deny", "miri"))
+    parser.add_argument("targets", nargs="*", choices=[[], *targets()], metavar="TARGET")
+    parser.add_argument("--record", type=Path, help="file for the counts, as JSON")
+    parser.add_argument("--runs", type=int, default=RUNS, help="inputs of each target")
+    parser.add_argument("--seconds", type=int, default=SECONDS, help="of each target at most")
+    asked = parser.parse_args(argv)
+    try:
+        if asked.check == "miri":
+            return miri()
+        counts = fuzz(asked.targets, asked.runs, asked.seconds) if asked.check == "fuzz" else deny()
+    except NotAvailableError as error:
+        print(f"not available: {error}")
+        return NOT_AVAILABLE
+    print(json.dumps(counts))
+    if asked.record:
+        asked.record.write_text(json.dumps(counts), encoding="utf-8")
+    return int(any(counts.get(kind) for kind in ("crashes", "hangs", "failures")))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
