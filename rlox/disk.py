@@ -73,8 +73,8 @@ class Disk:
         path.mkdir(parents=True, exist_ok=True)
 
     def write(self, path: Path, data: bytes) -> None:
-        """Write a new file and force it to the device."""
-        with path.open("wb") as file:
+        """Write a new file and force it to the device; `OSError` where a link is in its place."""
+        with open(path, "wb", opener=_opened_itself) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -138,3 +138,8 @@ def append_file(path: Path, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
+
+
+def _opened_itself(path: str, flags: int) -> int:
+    """A descriptor of `path` and not of what it leads to: a folder from elsewhere may have a link there."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)

@@ -75,3 +75,14 @@ def test_a_lock_is_taken_refused_to_another_process_and_missing_on_some_disks(
     assert not lock(theirs)
     for descriptor in (mine, theirs):
         os.close(descriptor)
+
+
+def test_a_link_in_place_of_a_file_that_is_written_is_refused_and_its_target_stays(
+    tmp_path: Path,
+) -> None:
+    victim, link = tmp_path / "victim", tmp_path / ".config.yaml.new"
+    victim.write_text("kept")
+    link.symlink_to(victim)
+    with pytest.raises(OSError, match="Too many levels of symbolic links"):
+        Disk().write(link, b"overwritten")
+    assert victim.read_text() == "kept"
