@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlox_cli.exit_codes import FAILED, MEANINGS
 from rlox_cli.schema import Schema
 from rlox_cli.voice import Voice
 
@@ -49,6 +50,7 @@ class Command:
     run: Callable[[Call], int]  # does it; the exit code
     # overrides as Hydra takes them
     rewrite: Callable[[Sequence[str], Sequence[Path]], Iterable[str]] = as_given
+    failed: str = MEANINGS[FAILED]  # what that exit code says of it
     sweeps: bool = False  # whether several values of a key are several jobs
     more: str = ""  # what its help says after the keys
     takes: str = ""  # arguments without a key, in its usage

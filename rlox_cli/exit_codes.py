@@ -26,21 +26,6 @@ MEANINGS = {
 }
 
 
-# What failing is, of commands that fail in ways of their own.
-_FAILED = {
-    "train": "failed; with -m: some job failed",
-    "sweep": "some job failed",
-    "bench": "something became slower",
-    "check": "an error was found",
-    "dataset": "failed; of dataset check: an error was found",
-}
-
-
-def meaning(code: int, command: str) -> str:
-    """What a code says of a command."""
-    return _FAILED.get(command, MEANINGS[code]) if code == FAILED else MEANINGS[code]
-
-
 def exit_code(error: BaseException) -> int:
     """The exit code for an error."""
     table = (

@@ -9,7 +9,7 @@ from typing import Any
 
 from rlox.configs.params import expectation
 from rlox_cli.command import Alias, Command
-from rlox_cli.exit_codes import meaning
+from rlox_cli.exit_codes import FAILED, MEANINGS
 from rlox_cli.options import conf_folders, group_options
 from rlox_cli.schema import Group, Key, Schema, keys_of
 
@@ -111,9 +111,8 @@ def _groups(schema: Schema, shown: Collection[str]) -> str:
 
 
 def _codes(command: Command) -> str:
-    return "\n".join(
-        ["exit codes", *(f"  {c:<4} {meaning(c, command.name)}" for c in command.codes)]
-    )
+    meanings = MEANINGS | {FAILED: command.failed}
+    return "\n".join(["exit codes", *(f"  {code:<4} {meanings[code]}" for code in command.codes)])
 
 
 def _section(key: Key) -> str:

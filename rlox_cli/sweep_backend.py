@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from rlox.configs import RunConfig, plain
 from rlox.configs.offline import NO_ENV
 from rlox.configs.text import is_text
-from rlox.errors import ConfigError
+from rlox.errors import ConfigError, StorageError
 from rlox_cli.identity import job_folders, saved_run
 from rlox_cli.run_folder import write_json
 
@@ -58,7 +58,7 @@ def recorded(folder: Path) -> dict[str, str]:
     try:
         data = json.loads((folder / FILE).read_text(encoding="utf-8"))
         return {str(algo): str(entry["name"]) for algo, entry in data.items()}
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ConfigError(
@@ -71,7 +71,10 @@ def record(folder: Path, chosen: Mapping[str, Backend]) -> None:
     """Keep what was decided beside what was before."""
     if not chosen:
         return
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"{folder} cannot be written: {error.strerror}") from error
     path = folder / FILE
     before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     other = [

@@ -40,7 +40,7 @@ def compiles() -> bool:
 
 
 PACKAGES = {
-    "rlox": Package("rlox", "rlox", "pip install -c constraints.txt -e ."),
+    "rlox": Package("rlox-runner", "rlox", "pip install -c constraints.txt -e ."),
     "numpy": Package("numpy", "numpy"),
     "torch": Package("torch", "torch"),
     "gymnasium": Package("gymnasium", "gymnasium"),

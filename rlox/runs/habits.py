@@ -55,7 +55,7 @@ class Habits(ABC):
         for name in others:
             meant = f"; here that is {ARGUMENTS[name]}" if name in ARGUMENTS else ""
             raise UnknownNameError(f"unknown argument '{name}' for learn{meant}")
-        return self.train(total_timesteps, progress)
+        return self.train(total_timesteps, progress=progress)
 
     if not TYPE_CHECKING:  # a type checker knows the names that there are
 

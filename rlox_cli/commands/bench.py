@@ -45,6 +45,7 @@ COMMAND = Command(
     ),
     schema=SCHEMA,
     codes=(OK, FAILED, WRONG_USE, STORAGE, *SIGNALS),
+    failed="something became slower",
     check=check,
     run=_run,
 )

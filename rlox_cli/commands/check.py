@@ -70,6 +70,7 @@ COMMAND = Command(
     examples=("rlox check env=my_pkg:MyEnv-v0",),
     schema=SCHEMA,
     codes=(OK, FAILED, WRONG_USE, STORAGE, *SIGNALS),
+    failed="an error was found",
     check=check,
     run=_run,
     rewrite=one_env(SCHEMA),

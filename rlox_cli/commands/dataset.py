@@ -166,6 +166,7 @@ COMMAND = Command(
     ),
     schema=SCHEMA,
     codes=(OK, FAILED, WRONG_USE, ENVIRONMENT, STORAGE, *SIGNALS),
+    failed="failed; of dataset check: an error was found",
     check=check,
     run=_run,
     rewrite=one_env(SCHEMA),

@@ -40,6 +40,7 @@ COMMAND = Command(
     ),
     schema=RUN,
     codes=(OK, FAILED, WRONG_USE, STORAGE, *SIGNALS),
+    failed="some job failed",
     check=check,
     run=_run,
     rewrite=rewrite,

@@ -93,6 +93,7 @@ COMMAND = Command(
     ),
     schema=RUN,
     codes=tuple(exit_codes.MEANINGS),
+    failed="failed; with -m: some job failed",
     check=check,
     run=_run,
     rewrite=rewrite,

@@ -155,7 +155,7 @@ fn a_pipe_in_place_of_a_file_is_refused_and_not_waited_for() {
                 let store = Folder::open_real(&dir).unwrap();
                 store.manifest("last").map(drop).unwrap_err()
             }
-            _ if name.ends_with(".seg") => {
+            _ if std::path::Path::new(name).extension().is_some_and(|end| end == "seg") => {
                 Segment::open(&RealFs, &dir.join(name)).map(drop).unwrap_err()
             }
             _ => save(&dir, RealFs).map(drop).unwrap_err(),

@@ -108,7 +108,7 @@ def test_epochs_end_early_at_the_target_of_the_kl_in_both() -> None:
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"env_id": EYE, "net_arch": (8,), "encoder_features": 8}, "not a built-in policy"),
+        ({"env_id": EYE, "net_arch": (8,), "encoder_features": 8}, "from vectors, not from images"),
         ({"env_id": "CartPole-v1", "policy": UserMlp(4, 2)}, "a UserPolicy, not a built-in policy"),
     ],
 )

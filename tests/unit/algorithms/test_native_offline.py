@@ -111,7 +111,7 @@ def test_images_and_actions_of_several_parts_are_torchs() -> None:
 
     rows, no = np.zeros((8, 5), np.float32), np.zeros(8, bool)
     data = OfflineDatasetBuffer(rows, rows, np.zeros((8, 2), int), np.zeros(8), no, no)
-    with pytest.raises(NativeRefused, match="of actions of several parts"):
+    with pytest.raises(NativeRefused, match="not actions of several parts"):
         BC(data, env_id=Parts, backend="native", net_arch=(8,))
     assert BC(data, env_id=Parts, net_arch=(8,)).parts.backend.name == "torch"
     with pytest.raises(ConfigError, match=r"algo\.backend=native: expected one of torch"):

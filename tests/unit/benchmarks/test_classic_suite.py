@@ -123,7 +123,8 @@ def test_the_preset_is_a_sweep_of_each_leg_with_ten_seeds(cli: Cli):
     assert result.code == 0
     runs = [line.split(": ")[1] for line in result.out.splitlines() if line.startswith("dry run: ")]
     assert sorted(run.split(" steps")[0] for run in runs) == sorted(
-        f"{algo} on {env}, seed 7, {steps:,}" for algo, env, steps in PLAN.values()
+        f"{algo} (exp=classic_control_suite) on {env}, seed 7, {steps:,}"
+        for algo, env, steps in PLAN.values()
     )
 
 

@@ -48,7 +48,7 @@ def test_results_are_written_as_json_table_and_picture(tmp_path, capsys):
     assert [c["row"] for c in tree["cases"]] == ["P0"]
     assert tree["protocol"]["resamples"] == 10_000
     assert tree["threads"]["RAYON_NUM_THREADS"] == "1"
-    assert "rlox" in tree["versions"]
+    assert "rlox-runner" in tree["versions"]
     assert "2.00x [2.00, 2.00] slow" in (tmp_path / "test.md").read_text()
     assert (tmp_path / "plots" / "p0_counting.png").exists()
     assert "[1/1] P0 counting, 10: rlox 10.0 ms; slow 20.0 ms" in capsys.readouterr().out

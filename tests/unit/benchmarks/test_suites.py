@@ -94,7 +94,7 @@ def test_a_case_is_measured_beside_its_peers_and_its_yardstick_and_written(cli: 
     tree = json.loads((tmp_path / "bench.json").read_text())
     assert (tree["schema_version"], tree["suite"]) == (1, "ci")
     assert {"cpu", "cores", "load"} <= tree["machine"].keys()
-    assert {"python", "numpy", "rlox"} <= tree["versions"].keys()
+    assert {"python", "numpy", "rlox-runner"} <= tree["versions"].keys()
     (case,) = tree["cases"]
     assert case["to_peers"].keys() == {"NumPy", "torch"}
     for ratio in (*case["to_peers"].values(), case["to_yardstick"]["cpu"]):

@@ -147,7 +147,7 @@ def test_rlox_doctor_lists_a_requirement_that_two_packages_share_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked = {
-        "rlox": ["numpy>=1; extra == 'sim'", "other[sim]>=1; extra == 'sim'"],
+        "rlox-runner": ["numpy>=1; extra == 'sim'", "other[sim]>=1; extra == 'sim'"],
         "other": ["NumPy>=900; extra == 'sim'"],
     }
     monkeypatch.setattr(importlib.metadata, "requires", lambda name: asked.get(name, []))

@@ -108,7 +108,7 @@ def test_a_run_that_is_worse_is_pruned_and_not_done(cli: Cli, tmp_path: Path) ->
         median = (others[middle] + others[~middle]) / 2
         assert max(trial.intermediate_values.values()) < median
     listing = cli("list", "runs", "run_root=place").out
-    assert len(re.findall(" pruned ", listing)) == len(pruned)
+    assert len(re.findall("^pruned ", listing, re.M)) == len(pruned)
     (run,) = (place / name for name in pruned[0].user_attrs["runs"])
     overrides = yaml.safe_load((run / ".hydra" / "overrides.yaml").read_text())
     refused = cli("sweep", *overrides, "seed=0,1", PLACE)
