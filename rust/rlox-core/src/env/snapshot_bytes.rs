@@ -1,6 +1,9 @@
 //! Snapshots as bytes: a mark and a version, then every field with its length, little-endian, and at
 //! the end a CRC-32 of all of it.
 
+// Numbers of files are anyone's: an operation that could overflow is not written.
+#![deny(clippy::arithmetic_side_effects)]
+
 use super::{Precision, Snapshot};
 use crate::error::{Error, Result};
 

@@ -300,7 +300,7 @@ pub(crate) fn read_manifest(fs: &dyn Fs, folder: &Path, name: &str) -> Result<Ma
         }
         there.sort_unstable();
         let more = if there.len() > SHOWN {
-            format!(" and {} more", there.len() - SHOWN)
+            format!(" and {} more", there.len().saturating_sub(SHOWN))
         } else {
             String::new()
         };

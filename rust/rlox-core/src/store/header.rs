@@ -19,6 +19,8 @@
 //! A block is a whole number of rows, so that one row is read and checked with one block: one row, or as many as
 //! have 4096 bytes at most.
 
+use std::collections::HashSet;
+use std::ops::Range;
 use std::path::Path;
 
 use crate::error::{Error, Result};
@@ -46,7 +48,7 @@ pub struct ColumnPlan {
 impl ColumnPlan {
     /// Bytes of a block: whole rows.
     pub(super) fn block(&self) -> usize {
-        (BLOCK_BYTES / self.row_bytes.max(1)).max(1) * self.row_bytes
+        rows_per_block(self.row_bytes).saturating_mul(self.row_bytes)
     }
 
     /// Bytes of all rows.
@@ -74,7 +76,25 @@ pub struct Column {
     pub(super) checksums: Vec<u32>,
 }
 
+/// Rows of so many bytes that share a block at most.
+fn rows_per_block(row_bytes: usize) -> usize {
+    BLOCK_BYTES.checked_div(row_bytes).unwrap_or(1).max(1)
+}
+
 impl Column {
+    /// Number behind that of the last row.
+    #[must_use]
+    pub const fn end(&self) -> u64 {
+        self.first.saturating_add(self.rows)
+    }
+
+    /// The block that has row `number`, which is one of the column's: its index, and its rows.
+    pub(super) fn block_of(&self, number: u64) -> (u64, Range<u64>) {
+        let index = number.saturating_sub(self.first).checked_div(self.rows_per_block).unwrap_or(0);
+        let begin = self.first.saturating_add(index.saturating_mul(self.rows_per_block));
+        (index, begin..begin.saturating_add(self.rows_per_block).min(self.end()))
+    }
+
     fn bytes(&self) -> Option<u64> {
         self.rows.checked_mul(self.row_bytes as u64)
     }
@@ -83,8 +103,10 @@ impl Column {
 /// Bytes of the head of a file with these columns.
 pub(super) fn head_len(columns: &[ColumnPlan], meta: &[u8]) -> u64 {
     let blocks = |column: &ColumnPlan| column.bytes().div_ceil(column.block().max(1) as u64);
-    let each = columns.iter().map(|column| 28 + column.name.len() as u64 + 4 * blocks(column));
-    (FIXED + meta.len() + 4) as u64 + each.sum::<u64>()
+    let names = columns.iter().map(|column| (column.name.len() as u64).saturating_add(28));
+    let checksums = columns.iter().map(|column| blocks(column).saturating_mul(4));
+    let all = [FIXED as u64, meta.len() as u64, 4].into_iter().chain(names).chain(checksums);
+    all.fold(0, u64::saturating_add)
 }
 
 /// The head of a file with these columns, and the CRC-32 of every block in their order.
@@ -93,19 +115,18 @@ pub(super) fn head_len(columns: &[ColumnPlan], meta: &[u8]) -> u64 {
 /// [`Error::Config`] for a column that the format cannot express.
 pub(super) fn encode(columns: &[ColumnPlan], meta: &[u8], checksums: &[u32]) -> Result<Vec<u8>> {
     let len = head_len(columns, meta);
-    let payload: u64 = columns.iter().map(ColumnPlan::bytes).sum();
+    let file = columns.iter().map(ColumnPlan::bytes).fold(len, u64::saturating_add);
     let mut head = Vec::new();
     head.extend(MAGIC);
     head.extend(VERSION.to_le_bytes());
     head.extend(small("head", usize::try_from(len).unwrap_or(usize::MAX))?.to_le_bytes());
-    head.extend((len + payload).to_le_bytes());
+    head.extend(file.to_le_bytes());
     head.extend(small("columns", columns.len())?.to_le_bytes());
     head.extend(small("description", meta.len())?.to_le_bytes());
     for column in columns {
         head.extend(small("name", column.name.len())?.to_le_bytes());
         head.extend(small("row", column.row_bytes)?.to_le_bytes());
-        let rows_per_block = column.block().checked_div(column.row_bytes).unwrap_or(0);
-        head.extend(small("block", rows_per_block)?.to_le_bytes());
+        head.extend(small("block", rows_per_block(column.row_bytes))?.to_le_bytes());
         head.extend(column.first.to_le_bytes());
         head.extend(column.rows.to_le_bytes());
         head.extend(column.name.as_bytes());
@@ -149,6 +170,9 @@ pub(super) fn decode(path: &Path, head: &[u8], file: u64) -> Result<(Vec<Column>
     for _ in 0..count {
         columns.push(column(&mut cursor)?);
     }
+    if let Some(name) = twice(columns.iter().map(|column| column.name.as_str())) {
+        return Err(cursor.broken(&format!("two columns {name:?}")));
+    }
     let meta = cursor.slice(meta)?.to_vec();
     let mut offset = head.len() as u64;
     for column in &mut columns {
@@ -165,21 +189,37 @@ pub(super) fn decode(path: &Path, head: &[u8], file: u64) -> Result<(Vec<Column>
     Ok((columns, meta, stored))
 }
 
+/// The first name that was there before.
+pub(super) fn twice<'a>(mut names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let mut before = HashSet::new();
+    names.find(|name| !before.insert(*name))
+}
+
 fn column(cursor: &mut Cursor<'_>) -> Result<Column> {
     let name = cursor.len()?;
-    let (row_bytes, rows_per_block) = (cursor.len()?, u64::from(cursor.u32()?));
+    let (row_bytes, block) = (cursor.len()?, u64::from(cursor.u32()?));
     let (first, rows) = (cursor.u64()?, cursor.u64()?);
     // The end of the last block, were it full: readers count up to it.
-    let end = rows.checked_next_multiple_of(rows_per_block).and_then(|n| first.checked_add(n));
+    let end = rows.checked_next_multiple_of(block).and_then(|n| first.checked_add(n));
     if row_bytes == 0 || end.is_none() {
         return Err(cursor.broken("a column without rows of a size"));
     }
     // A reader of one row makes room for its block.
-    if rows_per_block > (BLOCK_BYTES / row_bytes).max(1) as u64 {
+    if block > rows_per_block(row_bytes) as u64 {
         return Err(cursor.broken("blocks that are too large"));
     }
-    let name = String::from_utf8_lossy(cursor.slice(name)?).into_owned();
-    Ok(Column { name, row_bytes, rows_per_block, first, rows, offset: 0, checksums: Vec::new() })
+    let Ok(name) = String::from_utf8(cursor.slice(name)?.to_vec()) else {
+        return Err(cursor.broken("a column whose name is no UTF-8"));
+    };
+    Ok(Column {
+        name,
+        row_bytes,
+        rows_per_block: block,
+        first,
+        rows,
+        offset: 0,
+        checksums: Vec::new(),
+    })
 }
 
 /// Whether a checksum is the stored one. In the build of a fuzzer (rust/fuzz) any two agree, so that it gets
@@ -209,7 +249,7 @@ impl<'a> Cursor<'a> {
         let end = self.at.checked_add(len);
         let found = end.and_then(|end| self.bytes.get(self.at..end));
         let found = found.ok_or_else(|| self.broken("the head ends too early"))?;
-        self.at += len;
+        self.at = self.at.saturating_add(len);
         Ok(found)
     }
 

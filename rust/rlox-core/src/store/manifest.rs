@@ -62,7 +62,7 @@ impl Manifest {
     /// Reads and checks a manifest.
     ///
     /// # Errors
-    /// As [`Segment::open`] and [`Segment::read_rows`].
+    /// As [`Segment::open`] and [`Segment::read_rows`]; [`Error::Damaged`] for a list that is none of segments.
     pub fn read(fs: &dyn Fs, path: &Path) -> Result<Self> {
         let file = Segment::open(fs, path)?;
         let list = file.read_column(SEGMENTS)?;
@@ -71,7 +71,11 @@ impl Manifest {
             let rows = file.read_column(&column.name)?;
             columns.push((column.name.clone(), column.row_bytes, rows));
         }
-        let segments = list.chunks_exact(REF_BYTES).map(reference).collect();
+        let (rows, rest) = list.as_chunks::<REF_BYTES>();
+        let segments: Option<_> = rows.iter().map(reference).collect();
+        let Some(segments) = segments.filter(|_| rest.is_empty()) else {
+            return Err(Error::damaged(path, 0, "a list that is none of segments"));
+        };
         Ok(Self { segments, columns, meta: file.meta().to_vec() })
     }
 
@@ -87,9 +91,10 @@ impl Manifest {
     }
 }
 
-fn reference(row: &[u8]) -> SegmentRef {
+/// A row of the list; None if its checksum has more than 32 bits.
+fn reference(row: &[u8; REF_BYTES]) -> Option<SegmentRef> {
     let mut numbers = row.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
     let mut next = || numbers.next().unwrap_or_default();
     let (number, checksum, bytes) = (next(), next(), next());
-    SegmentRef { number, checksum: u32::try_from(checksum).unwrap_or_default(), bytes }
+    Some(SegmentRef { number, checksum: u32::try_from(checksum).ok()?, bytes })
 }

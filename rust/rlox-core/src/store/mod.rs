@@ -4,6 +4,9 @@
 //! signal. Every byte of a file is covered by its length or a CRC-32, which finds each single
 //! flipped bit and each burst of up to 32.
 
+// Numbers of files are anyone's: an operation that could overflow is not written.
+#![deny(clippy::arithmetic_side_effects)]
+
 mod faulty;
 mod folder;
 mod fs;

@@ -44,7 +44,8 @@ impl SegmentWriter {
     /// Begins a segment of these columns.
     ///
     /// # Errors
-    /// [`Error::Storage`] if the disk refuses, [`Error::Config`] for a column without bytes.
+    /// [`Error::Storage`] if the disk refuses, [`Error::Config`] for a column without bytes or for a name that
+    /// another column has.
     pub fn begin(
         fs: Arc<dyn Fs>,
         path: &Path,
@@ -53,6 +54,13 @@ impl SegmentWriter {
     ) -> Result<Self> {
         if let Some(empty) = columns.iter().find(|column| column.row_bytes == 0) {
             return Err(Error::config("row_bytes", 0, format!("at least 1 for {}", empty.name)));
+        }
+        if let Some(name) = header::twice(columns.iter().map(|column| column.name.as_str())) {
+            return Err(Error::config(
+                "columns",
+                format!("two named {name:?}"),
+                "one of each name",
+            ));
         }
         let (file, offset) = (Replacement::begin(fs, path)?, header::head_len(&columns, meta));
         let (meta, hasher) = (meta.to_vec(), crc32fast::Hasher::new());
@@ -65,18 +73,19 @@ impl SegmentWriter {
     /// [`Error::Storage`] if the disk refuses, [`Error::Shape`] for more bytes than the columns have.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.file.write_at(bytes, self.offset)?;
-        self.offset += bytes.len() as u64;
+        self.offset = self.offset.saturating_add(bytes.len() as u64);
         let mut rest = bytes;
         while !rest.is_empty() {
             self.skip_full();
             let (column, done) = self.at;
             let Some(plan) = self.columns.get(column) else { return Err(self.wrong_size()) };
             let block = plan.block() as u64;
-            let left = (block - done % block).min(plan.bytes() - done);
+            let within = done.checked_rem(block).unwrap_or(0);
+            let left = block.saturating_sub(within).min(plan.bytes().saturating_sub(done));
             let left = usize::try_from(left).unwrap_or(usize::MAX).min(rest.len());
             let (now, later) = rest.split_at(left);
             self.hasher.update(now);
-            let done = done + left as u64;
+            let done = done.saturating_add(left as u64);
             if done.is_multiple_of(block) || done == plan.bytes() {
                 self.checksums.push(std::mem::take(&mut self.hasher).finalize());
             }
@@ -89,7 +98,7 @@ impl SegmentWriter {
     /// Goes on to the next column that has bytes left.
     fn skip_full(&mut self) {
         while self.columns.get(self.at.0).is_some_and(|plan| self.at.1 == plan.bytes()) {
-            self.at = (self.at.0 + 1, 0);
+            self.at = (self.at.0.saturating_add(1), 0);
         }
     }
 
@@ -204,7 +213,7 @@ impl Segment {
         scratch: &mut Vec<u8>,
     ) -> Result<()> {
         let column = self.columns.get(column).ok_or_else(|| self.absent(&numbers))?;
-        let end = column.first + column.rows;
+        let end = column.end();
         let count = numbers.end.saturating_sub(numbers.start);
         let fits = count.checked_mul(column.row_bytes as u64) == Some(out.len() as u64);
         if numbers.start < column.first || numbers.end > end || !fits {
@@ -213,9 +222,7 @@ impl Segment {
         let mut rest = out;
         let mut next = numbers.start;
         while next < numbers.end {
-            let block = (next - column.first) / column.rows_per_block;
-            let begin = column.first + block * column.rows_per_block;
-            let stop = (begin + column.rows_per_block).min(end);
+            let (block, Range { start: begin, end: stop }) = column.block_of(next);
             let until = stop.min(numbers.end);
             let bytes = span(column, next..until);
             let (now, later) = rest.split_at_mut(bytes.min(rest.len()));
@@ -225,7 +232,7 @@ impl Segment {
                 scratch.resize(span(column, begin..stop), 0);
                 self.read_block(column, block, scratch)?;
                 let from = span(column, begin..next);
-                if let Some(rows) = scratch.get(from..from + now.len()) {
+                if let Some(rows) = scratch.get(from..).and_then(|rest| rest.get(..now.len())) {
                     now.copy_from_slice(rows);
                 }
             }
@@ -245,7 +252,7 @@ impl Segment {
         let Some((at, column)) = found else {
             return Err(Error::damaged(&self.path, 0, format!("it has no column {name}")));
         };
-        let numbers = column.first..column.first + column.rows;
+        let numbers = column.first..column.end();
         let mut rows = room(&self.path, span(column, numbers.clone()))?;
         self.read_rows(at, numbers, &mut rows, &mut Vec::new())?;
         Ok(rows)
@@ -258,10 +265,11 @@ impl Segment {
     pub fn verify(&self) -> Result<()> {
         let mut block = Vec::new();
         for column in &self.columns {
-            for index in 0..column.checksums.len() as u64 {
-                let begin = index * column.rows_per_block;
-                let stop = (begin + column.rows_per_block).min(column.rows);
-                block.resize(span(column, begin..stop), 0);
+            let mut next = column.first;
+            while next < column.end() {
+                let (index, numbers) = column.block_of(next);
+                next = numbers.end;
+                block.resize(span(column, numbers), 0);
                 self.read_block(column, index, &mut block)?;
             }
         }
@@ -270,7 +278,8 @@ impl Segment {
 
     /// Reads a whole block into `out` and checks it.
     fn read_block(&self, column: &Column, block: u64, out: &mut [u8]) -> Result<()> {
-        let offset = column.offset + block * column.rows_per_block * column.row_bytes as u64;
+        let rows = block.saturating_mul(column.rows_per_block);
+        let offset = column.offset.saturating_add(rows.saturating_mul(column.row_bytes as u64));
         read(&self.path, &*self.file, out, offset)?;
         let index = usize::try_from(block).unwrap_or(usize::MAX);
         let Some(&expected) = column.checksums.get(index) else {
@@ -303,7 +312,8 @@ fn room(path: &Path, bytes: usize) -> Result<Vec<u8>> {
 
 /// Bytes of rows.
 fn span(column: &Column, rows: Range<u64>) -> usize {
-    usize::try_from(rows.end - rows.start).unwrap_or(usize::MAX).saturating_mul(column.row_bytes)
+    let count = rows.end.saturating_sub(rows.start);
+    usize::try_from(count).unwrap_or(usize::MAX).saturating_mul(column.row_bytes)
 }
 
 fn read(path: &Path, file: &dyn RandomRead, out: &mut [u8], offset: u64) -> Result<()> {

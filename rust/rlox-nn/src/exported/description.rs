@@ -1,5 +1,8 @@
 //! What a file says of its policy, besides the numbers.
 
+// Numbers of files are anyone's: an operation that could overflow is not written.
+#![deny(clippy::arithmetic_side_effects)]
+
 use rlox_core::{Error, Result};
 use serde_json::Value;
 
@@ -126,8 +129,9 @@ impl Description {
     pub(super) fn check_effort(&self, file: &File<'_>) -> Result<()> {
         // At most 64 layers of 2^32 weights and 2^16 vectors.
         let pairs = self.sizes.iter().zip(self.sizes.iter().skip(1));
-        let weights: u64 = pairs.map(|(&inputs, &outputs)| (inputs * outputs) as u64).sum();
-        if weights * self.golden as u64 <= MOST_PRODUCTS {
+        let of_layers = pairs.map(|(&inputs, &outputs)| inputs.saturating_mul(outputs) as u64);
+        let weights = of_layers.fold(0, u64::saturating_add);
+        if weights.saturating_mul(self.golden as u64) <= MOST_PRODUCTS {
             return Ok(());
         }
         let got = format!("{} vectors of {weights} weights", self.golden);

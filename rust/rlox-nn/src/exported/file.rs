@@ -1,5 +1,8 @@
 //! A safetensors file, of which nothing is believed before it was looked at.
 
+// Numbers of files are anyone's: an operation that could overflow is not written.
+#![deny(clippy::arithmetic_side_effects)]
+
 use rlox_core::{Error, Result};
 use safetensors::tensor::{Dtype, Metadata, SafeTensors};
 

@@ -1,5 +1,8 @@
 //! Observations of a file, and what its policy made of them where it was written.
 
+// Numbers of files are anyone's: an operation that could overflow is not written.
+#![deny(clippy::arithmetic_side_effects)]
+
 use rlox_core::{Error, Result};
 
 use super::description::Description;
@@ -42,7 +45,8 @@ impl Golden {
     /// # Errors
     /// [`Error::Config`] naming the first that it does not.
     pub(super) fn check(&self, policy: &mut Player) -> Result<()> {
-        let (inputs, width) = (self.obs.len() / self.n.max(1), self.outputs.len() / self.n.max(1));
+        let each = |numbers: &[f32]| numbers.len().checked_div(self.n).unwrap_or(0);
+        let (inputs, width) = (each(&self.obs), each(&self.outputs));
         let allowed = TOLERANCE * self.size(&self.outputs);
         let vectors = self.actions.iter().flat_map(|action| match action {
             Action::Discrete(_) => &[][..],

@@ -1,7 +1,13 @@
 //! Rows that are in a folder from before, checked.
 
-use crate::buffer::persist::{Checker, Header, StackChecker, check_meta, items, open_all, pieces};
-use crate::buffer::rows::{DiskRows, EnvRing, Rings, TieredRows, layout_of, queues_mut, sources};
+// Numbers of files are anyone's: an operation that could overflow is not written.
+#![deny(clippy::arithmetic_side_effects)]
+
+use crate::buffer::persist::{
+    Checker, Header, StackChecker, check_meta, items, open_all, own_sources, pieces,
+    sources_of_each,
+};
+use crate::buffer::rows::{DiskRows, EnvRing, Rings, TieredRows, layout_of, queues_mut};
 use crate::error::Result;
 use crate::store::{Folder, Fs};
 
@@ -25,10 +31,11 @@ pub(super) fn reopen(
     let disk = DiskRows::new(folder.path(), open_all(fs, folder.path(), &manifest, &memory)?);
     let column = |name| Ok(manifest.column(name)?.to_vec());
     let header = Header::parse(&memory, u64::MAX, &column)?;
-    let each = sources(&memory).len() / header.rings.len().max(1);
+    let each = sources_of_each(&memory, header.rings.len());
     for (env, ring) in header.rings.iter().enumerate() {
-        let ranges = header.ranges.get(env * each..(env + 1) * each).unwrap_or_default();
-        check(&memory, &disk, ring, (env * each, ranges))?;
+        let own = own_sources(env, each);
+        let ranges = header.ranges.get(own.clone()).unwrap_or_default();
+        check(&memory, &disk, ring, (own.start, ranges))?;
         for (queue, range) in queues_mut(&mut memory, env).zip(ranges.iter().skip(1)) {
             queue.restart(range.1);
         }
@@ -60,23 +67,24 @@ fn check(
         numbers.zip(records).try_for_each(|(position, record)| checker.record(position, record))
     })?;
     checker.finish()?;
-    let mut source = first + 1;
+    let mut at = 1; // behind the records
     for (envs, oldest) in like.obs.iter().zip(checker.oldest()) {
-        let end = ranges.get(source - first).map_or(0, |range| range.1);
+        let source = first.saturating_add(at);
+        let end = ranges.get(at).map_or(0, |range| range.1);
+        at = at.saturating_add(1);
         let Some(stacks) = envs.first().and_then(|observations| observations.stacks()) else {
             disk.covers(source, oldest..end)?;
-            source += 1;
             continue;
         };
-        let frames = ranges.get(source - first + 1).map_or(0, |range| range.1);
+        let frames = ranges.get(at).map_or(0, |range| range.1);
+        at = at.saturating_add(1);
         let mut checker = StackChecker::new((0, frames));
         let width = stacks.items().width();
         pieces(oldest..end, width, |numbers, bytes| {
             disk.read(source, numbers, bytes)?;
             bytes.chunks_exact(width).try_for_each(|stack| checker.stack(stack))
         })?;
-        disk.covers(source + 1, checker.oldest()..frames)?;
-        source += 2;
+        disk.covers(source.saturating_add(1), checker.oldest()..frames)?;
     }
     Ok(())
 }

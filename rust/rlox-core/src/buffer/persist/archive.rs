@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::load::own_sources;
 use crate::buffer::rows::{MemoryRows, Source, sources};
 use crate::error::{Error, Result};
 use crate::store::{Folder, Fs, Manifest, RealFs, Segment, SegmentRef, open_segment};
@@ -101,8 +102,8 @@ impl Archive {
 
     /// Position below which the records of `env` are sealed.
     pub(in crate::buffer) fn sealed_rows(&self, n_envs: usize, env: usize) -> u64 {
-        let each = self.sealed.len() / n_envs.max(1);
-        self.sealed.get(env * each).copied().unwrap_or(0)
+        let each = self.sealed.len().checked_div(n_envs).unwrap_or(0);
+        self.sealed.get(own_sources(env, each).start).copied().unwrap_or(0)
     }
 
     /// Whether what is sealed can be shared by a save into `folder`.
@@ -173,7 +174,7 @@ impl Archive {
     pub(super) fn reopened(&self, all: &[Source], rows: u64) -> Option<Vec<u64>> {
         let entry = self.entries.last()?;
         let small = entry.ranges.iter().zip(all).all(|(&(first, end), source)| {
-            first >= source.start && (end - first < rows || !source.is_records())
+            first >= source.start && (end.saturating_sub(first) < rows || !source.is_records())
         });
         small.then(|| entry.ranges.iter().map(|&(first, _)| first).collect())
     }
@@ -199,8 +200,7 @@ fn canonical(folder: &Path) -> Result<PathBuf> {
 
 /// The segments with the numbers of their rows.
 pub(in crate::buffer) fn entries(segments: &[(SegmentRef, Segment)]) -> Vec<Entry> {
-    let ranges =
-        |segment: &Segment| segment.columns().iter().map(|c| (c.first, c.first + c.rows)).collect();
+    let ranges = |segment: &Segment| segment.columns().iter().map(|c| (c.first, c.end())).collect();
     let entry = |(reference, segment): &(SegmentRef, Segment)| Entry {
         reference: *reference,
         ranges: ranges(segment),

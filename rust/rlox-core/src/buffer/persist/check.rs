@@ -52,13 +52,13 @@ impl<'a> Checker<'a> {
         let numbers = self.newest.iter_mut().zip(&mut self.oldest);
         for (column, (range, (newest, oldest))) in self.items.iter().zip(numbers).enumerate() {
             let &(start, end) = range;
-            let number = full(end, number_at(record, 4 * column));
+            let number = full(end, number_at(record, column.saturating_mul(4)));
             // Each time that a store was reopened here, a newest row may have been left out.
             let reopened = begins && !self.whole;
             let fits = match *newest {
                 Some(before) if reopened => number > before,
-                Some(before) => (before + 1..=before + 2).contains(&number),
-                None if self.whole => (start..=start + 1).contains(&number),
+                Some(before) => number.checked_sub(before).is_some_and(|by| by == 1 || by == 2),
+                None if self.whole => number.checked_sub(start).is_some_and(|by| by <= 1),
                 None => number >= start,
             };
             if !fits || number >= end {
@@ -100,7 +100,8 @@ impl<'a> Checker<'a> {
         let next = if ring.open { 1 } else { 2 };
         for (&(_, end), newest) in self.items.iter().zip(&self.newest) {
             let fits = |&newest: &u64| {
-                if self.whole { end == newest + next } else { end >= newest + next }
+                let behind = end.checked_sub(newest);
+                behind.is_some_and(|by| if self.whole { by == next } else { by >= next })
             };
             if !newest.as_ref().is_none_or(fits) {
                 return Err(Error::snapshot("queues", end, "the newest row's observations"));
@@ -151,7 +152,8 @@ impl StackChecker {
         let numbers: Vec<u64> = halves.map(|half| full(end, half)).collect();
         let mut neighbour = None;
         for (place, &number) in numbers.iter().enumerate() {
-            let shared = [self.before.get(place + 1), neighbour, self.before.get(place)];
+            let shared =
+                [self.before.get(place.saturating_add(1)), neighbour, self.before.get(place)];
             let known = shared.into_iter().flatten().any(|&shared| shared == number);
             let new = match self.next {
                 Some(next) => number == next,
@@ -163,7 +165,7 @@ impl StackChecker {
                 return Err(Error::snapshot("frame number", number, expected));
             }
             if !known && !first {
-                self.next = Some(number + 1);
+                self.next = Some(number.saturating_add(1));
             }
             neighbour = numbers.get(place);
         }

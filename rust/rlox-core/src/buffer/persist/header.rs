@@ -50,8 +50,8 @@ impl Header {
         });
         let episodes = self.rings.iter().flat_map(|ring| ring.episodes.iter().copied());
         let ranges = self.ranges.iter().flat_map(|&(start, end)| [start, end]);
-        let column = |name: &str, width, numbers: &mut dyn Iterator<Item = u64>| {
-            (name.to_owned(), 8 * width, numbers.flat_map(u64::to_le_bytes).collect())
+        let column = |name: &str, width: usize, numbers: &mut dyn Iterator<Item = u64>| {
+            (name.to_owned(), width.saturating_mul(8), numbers.flat_map(u64::to_le_bytes).collect())
         };
         vec![
             column("streams", RING_NUMBERS, &mut { rings }),

@@ -18,6 +18,17 @@ const PIECE: usize = 1 << 20;
 /// Where the bytes of numbered rows come from: source, numbers, and where to.
 pub(in crate::buffer) type Read<'a> = dyn Fn(usize, Range<u64>, &mut [u8]) -> Result<()> + 'a;
 
+/// How many sources each of so many environments has.
+pub(in crate::buffer) fn sources_of_each(rows: &MemoryRows, n_envs: usize) -> usize {
+    sources(rows).len().checked_div(n_envs).unwrap_or(0)
+}
+
+/// The numbers of the sources of an environment, if each has so many.
+pub(in crate::buffer) const fn own_sources(env: usize, each: usize) -> Range<usize> {
+    let first = env.saturating_mul(each);
+    first..first.saturating_add(each)
+}
+
 /// Fills `rows`, which are empty, with what `header` says and `read` gives.
 ///
 /// # Errors
@@ -27,12 +38,13 @@ pub(in crate::buffer) fn fill(
     header: &Header,
     read: &Read<'_>,
 ) -> Result<MemoryRows> {
-    let each = sources(&rows).len() / header.rings.len().max(1);
+    let each = sources_of_each(&rows, header.rings.len());
     rows.rings.rings.clone_from(&header.rings);
     for env in 0..header.rings.len() {
-        let ranges = header.ranges.get(env * each..(env + 1) * each).unwrap_or_default();
-        fill_queues(&mut rows, env, (env * each, ranges), read)?;
-        fill_records(&mut rows, env, (env * each, ranges), read)?;
+        let own = own_sources(env, each);
+        let ranges = header.ranges.get(own.clone()).unwrap_or_default();
+        fill_queues(&mut rows, env, (own.start, ranges), read)?;
+        fill_records(&mut rows, env, (own.start, ranges), read)?;
     }
     Ok(rows)
 }
@@ -55,8 +67,10 @@ fn fill_records(
         read(source, numbers.clone(), bytes)?;
         for (position, record) in numbers.zip(bytes.chunks_exact(stride)) {
             checker.record(position, record)?;
-            let at = (env * capacity + ring.slot(position, capacity)) * stride;
-            rows.records.get_mut(at..at + stride).unwrap_or_default().copy_from_slice(record);
+            let first = env.saturating_mul(capacity);
+            let slot = first.saturating_add(ring.slot(position, capacity));
+            let held = rows.records.chunks_exact_mut(stride).nth(slot);
+            held.unwrap_or_default().copy_from_slice(record);
         }
         Ok(())
     })?;
@@ -89,13 +103,14 @@ fn fill_queues(
     });
     let stacked: Vec<bool> = stacked.collect();
     for (at, (queue, stacked)) in queues_mut(rows, env).zip(stacked).enumerate() {
-        let (start, end) = ranges.get(at + 1).copied().unwrap_or_default();
-        let frames = ranges.get(at + 2).copied().unwrap_or_default();
+        let at = at.saturating_add(1); // behind the records
+        let (start, end) = ranges.get(at).copied().unwrap_or_default();
+        let frames = ranges.get(at.saturating_add(1)).copied().unwrap_or_default();
         let mut stacks = stacked.then(|| StackChecker::new(frames));
         queue.restart(start);
         let width = queue.width();
         pieces(start..end, width, |numbers, bytes| {
-            read(source + 1 + at, numbers, bytes)?;
+            read(source.saturating_add(at), numbers, bytes)?;
             for row in bytes.chunks_exact(width) {
                 if let Some(stacks) = &mut stacks {
                     stacks.stack(row)?;
@@ -114,13 +129,14 @@ pub(in crate::buffer) fn pieces(
     width: usize,
     mut each: impl FnMut(Range<u64>, &mut [u8]) -> Result<()>,
 ) -> Result<()> {
-    let rows = (PIECE / width.max(1)).max(1);
+    let rows = PIECE.checked_div(width).unwrap_or(0).max(1);
     let mut bytes = Vec::new();
     let mut next = numbers.start;
     while next < numbers.end {
         interrupt::check()?;
         let until = numbers.end.min(next.saturating_add(rows as u64));
-        bytes.resize(usize::try_from(until - next).unwrap_or(usize::MAX) * width, 0);
+        let count = usize::try_from(until.saturating_sub(next)).unwrap_or(usize::MAX);
+        bytes.resize(count.saturating_mul(width), 0);
         each(next..until, &mut bytes)?;
         next = until;
     }

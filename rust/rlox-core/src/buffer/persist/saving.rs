@@ -63,7 +63,7 @@ impl Sealing {
             name: source.name.clone(),
             row_bytes: source.row_bytes,
             first: from,
-            rows: source.end - from,
+            rows: source.end.saturating_sub(from),
         });
         let meta = layout_of(rows);
         let (number, writer) = folder.begin_segment(columns.collect(), meta.as_bytes())?;
@@ -86,20 +86,22 @@ impl Sealing {
         while let Some(source) = self.all.get(self.at.0) {
             let (_, number) = self.at;
             if number >= source.end {
-                let next = self.at.0 + 1;
+                let next = self.at.0.saturating_add(1);
                 self.at = (next, self.from.get(next).copied().unwrap_or(0));
                 continue;
             }
             let part = rows.part(source, number);
-            let room = (PIECE - self.piece.len()) / source.row_bytes;
+            let left = PIECE.saturating_sub(self.piece.len());
+            let room = left.checked_div(source.row_bytes).unwrap_or(0);
             // Rows that are larger than a piece come one by one.
             let most = if self.piece.is_empty() { room.max(1) } else { room };
-            let bytes = part.len().min(most * source.row_bytes);
+            let bytes = part.len().min(most.saturating_mul(source.row_bytes));
             if bytes == 0 {
                 break;
             }
             self.piece.extend_from_slice(part.get(..bytes).unwrap_or_default());
-            self.at.1 += (bytes / source.row_bytes) as u64;
+            let rows = bytes.checked_div(source.row_bytes).unwrap_or(0);
+            self.at.1 = self.at.1.saturating_add(rows as u64);
         }
         !self.piece.is_empty()
     }

@@ -27,7 +27,8 @@ impl State {
             while next < source.end {
                 let part = rows.part(&source, next);
                 bytes.extend_from_slice(part);
-                next += (part.len() / source.row_bytes).max(1) as u64;
+                let rows = part.len().checked_div(source.row_bytes).unwrap_or(0).max(1);
+                next = next.saturating_add(rows as u64);
             }
             (source.name, source.row_bytes, bytes)
         };
@@ -63,7 +64,7 @@ impl State {
             .map(|source| known.get(source.name.as_str()).copied().ok_or_else(|| missing(source)));
         let found: Vec<&[u8]> = found.collect::<Result<_>>()?;
         for ((source, range), bytes) in all.iter().zip(&header.ranges).zip(&found) {
-            let rows = usize::try_from(range.1 - range.0).unwrap_or(usize::MAX);
+            let rows = usize::try_from(range.1.saturating_sub(range.0)).unwrap_or(usize::MAX);
             let expected = rows.saturating_mul(source.row_bytes);
             check_len("rows of the state", bytes.len(), expected, &source.name)?;
         }
@@ -72,8 +73,10 @@ impl State {
         let read: &Read<'_> = &|source, numbers: Range<u64>, out: &mut [u8]| {
             let start = header.ranges.get(source).map_or(0, |range| range.0);
             let bytes = found.get(source).copied().unwrap_or_default();
-            let width = out.len() as u64 / (numbers.end - numbers.start).max(1);
-            let at = usize::try_from((numbers.start - start) * width).unwrap_or(usize::MAX);
+            let count = numbers.end.saturating_sub(numbers.start);
+            let width = (out.len() as u64).checked_div(count).unwrap_or(0);
+            let at = numbers.start.saturating_sub(start).saturating_mul(width);
+            let at = usize::try_from(at).unwrap_or(usize::MAX);
             let rows = bytes.get(at..).and_then(|rest| rest.get(..out.len()));
             out.copy_from_slice(rows.ok_or_else(|| Error::internal("a state without a row"))?);
             Ok(())
