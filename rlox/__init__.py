@@ -62,7 +62,8 @@ def _require_own_folder(site: Path) -> None:
         raise ImportError(
             f"the package {other.stem}, another project or an rlox from before its package was called "
             f"rlox-runner, shares the folder {site / 'rlox'} with this one: pip uninstall rlox rlox-runner, "
-            "then install this one again"
+            "then install this one again",
+            name="rlox",
         )
 
 

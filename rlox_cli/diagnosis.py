@@ -47,7 +47,7 @@ def examine(run_root: str) -> int:
         "conf folders": _conf_folders,
     }
     broken: list[Finding] = []
-    print(f"rlox {requirements.version('rlox') or '(not installed)'}")
+    print(f"rlox {requirements.own_version()}")
     for title, look in parts.items():
         found = list(look())
         if found:

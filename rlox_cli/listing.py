@@ -18,6 +18,7 @@ from rlox import plugins
 from rlox.configs import ALGO_CONFIGS
 from rlox.envs.optional import ATARI_IDS, LATE_IDS, lacking
 from rlox.errors import ConfigError, RloxError
+from rlox.loggers.jsonl import METRICS, read_rows
 from rlox.runs.progress import word
 from rlox_cli import summary
 from rlox_cli.commands.list import SHORT, ListConfig
@@ -181,6 +182,9 @@ def _run(path: Path) -> _Run:
         kind = dict.get(ALGO_CONFIGS, algo)
         unit = kind.unit if kind is not None else result.get("unit", unit)
         score = result.get("score")
+    if state == "died":  # its status is as old as its last checkpoint
+        with suppress(OSError, TypeError):
+            step = max([step, *(row[unit] for row in read_rows(path / METRICS) if unit in row)])
     told = summary.number(score) if score is not None else ""
     return _Run(path, state, began, seed, f"{step:,} {word(unit)}", told, label, algo, env)
 

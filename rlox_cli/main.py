@@ -135,12 +135,9 @@ def _require_folder() -> None:
 
 
 def _version() -> int:
-    from importlib.metadata import PackageNotFoundError, version
+    from rlox_cli.requirements import own_version
 
-    try:
-        print(f"rlox {version('rlox')}")
-    except PackageNotFoundError:
-        print("rlox (not installed)")
+    print(f"rlox {own_version()}")
     return 0
 
 

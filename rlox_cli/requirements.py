@@ -45,6 +45,11 @@ def version(package: str) -> str | None:
         return None
 
 
+def own_version() -> str:
+    """That of rlox itself."""
+    return version(DISTRIBUTION) or "(not installed)"
+
+
 def needed() -> list[Need] | None:
     """What rlox needs in any case; `None` where rlox itself is not installed."""
     return _each_once(_needs(DISTRIBUTION, "")) if version(DISTRIBUTION) is not None else None

@@ -121,7 +121,7 @@ def resume_run(call: Call) -> int:
     validate.require_environment(plan.config)
     check_loggers(plan.config.logger)
     validate.try_environment(plan.config)
-    warn(plan.config)
+    warn(plan.config, call.name)
     folder = RunFolder.reopen(path)
     try:
         with folder:
@@ -178,7 +178,7 @@ def find_run(name: str) -> Path:
 def _continue(plan: Continuation, folder: RunFolder, call: Call) -> dict[str, Any]:
     from rlox import build  # late: it brings torch, which wrong use should not wait for
 
-    with _warnings_shown():
+    with _warnings_shown(call.name):
         algorithm, saved = build.resume(plan.path, plan.config)
     with closing(algorithm):
         step = algorithm.clock.now
@@ -230,7 +230,7 @@ def _require_own(plan: Continuation, saved: Checkpoint | None) -> None:
     if saved is None:
         if damaged := _checkpoints(plan.path):
             raise CheckpointError(
-                f"{plan.path} has no whole checkpoint, {len(damaged)} damaged\n"
+                f"{plan.path} has only damaged checkpoints: {', '.join(p.name for p in damaged)}\n"
                 "  put a whole one back, or start a new run: rlox train"
             )
         if plan.status.get("status") == DONE:
@@ -306,11 +306,11 @@ def _say_done(plan: Continuation) -> int:
 
 
 @contextmanager
-def _warnings_shown() -> Iterator[None]:
+def _warnings_shown(command: str) -> Iterator[None]:
     """What the library says about checkpoints that it passes over, on standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setLevel(logging.WARNING)
-    handler.setFormatter(logging.Formatter("rlox train: warning: %(message)s"))
+    handler.setFormatter(logging.Formatter(f"rlox {command}: warning: %(message)s"))
     logger = logging.getLogger("rlox.checkpoint")
     logger.addHandler(handler)
     try:

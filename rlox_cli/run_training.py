@@ -144,10 +144,10 @@ def title(config: RunConfig) -> str:
     return f"{name}{config.algo.name}{of} on {config.env.id}, seed {config.seed}, {amount}"
 
 
-def warn(config: RunConfig) -> None:
+def warn(config: RunConfig, command: str) -> None:
     """Say what is probably not meant, before it costs time."""
     for line in [*advice(config), *passed_over(config), *crowded(config)]:
-        print(f"rlox train: warning: {line}", file=sys.stderr, flush=True)
+        print(f"rlox {command}: warning: {line}", file=sys.stderr, flush=True)
 
 
 def crowded(config: RunConfig) -> list[str]:

@@ -131,7 +131,7 @@ class TrainTask:
         with preset_named(job.tuned, "leave it out with tuned=null", job.theirs):
             validate.try_environment(config)
         validate.try_origin(config)
-        warn(config)
+        warn(config, self.call.name)
         from rlox.build import build  # late: it brings torch, which wrong use should not wait for
 
         with closing(build(config)) as algorithm:

@@ -205,7 +205,7 @@ def resolve_checkpoint(run: Path, name: str = "last") -> Path:
             return newest
     there = ", ".join(p.name for p in steps_of(root))
     if there and name in ("last", "best"):
-        raise CheckpointError(f"no checkpoint of {run} is whole: {there}; each was passed over")
+        raise CheckpointError(f"{run} has only damaged checkpoints: {there}")
     if there:
         raise CheckpointError(f"{run} has no checkpoint '{name}'; it has {there}")
     if (run / "config.yaml").is_file():

@@ -304,13 +304,14 @@ class Collector:
             column = getattr(arena, name)
             if name == "obs":
                 column = self.env.observations.numbers_of(column)
-            # a sum is finite only if every element is (or it overflows, which is worth a stop too)
+            # quick: a sum is finite only if every element is
             if not np.isfinite(column.sum(dtype=np.float64)):
-                t, n = np.argwhere(~np.isfinite(column))[0][:2]
-                raise NonFiniteError(
-                    f"{name} is not finite at step {t} of rollout {self.rollouts}, environment {n} "
-                    f"(env_steps {self.env_steps})"
-                ) from None
+                for place in np.argwhere(~np.isfinite(column)):
+                    t, n = place[:2]
+                    raise NonFiniteError(
+                        f"{name}: {column[tuple(place)]} at step {t} of rollout {self.rollouts}, "
+                        f"environment {n} (env_steps {self.env_steps}); expected finite numbers"
+                    ) from None
 
     def _arena_of(self, n_steps: int) -> Arena:
         if self._arena is None or self._arena.shape[0] != n_steps:

@@ -172,6 +172,25 @@ def test_the_command_runs_where_the_checkout_is_not(installed, workdir):
     assert all(Path(origin).is_relative_to(installed) for origin in origins)
 
 
+@pytest.mark.parametrize("command", ["doctor", "--version", "train"])
+def test_the_command_names_another_rlox_in_its_folder_without_a_traceback(
+    installed, workdir, command
+):
+    (site,) = installed.glob("lib/python*/site-packages")
+    other = site / "rlox-1.2.0.dist-info"
+    other.mkdir()
+    try:
+        done = subprocess.run(
+            [installed / "bin" / "rlox", command], cwd=workdir, capture_output=True, text=True
+        )
+    finally:
+        other.rmdir()
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("rlox: the package rlox-1.2.0, another project")
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_a_run_of_the_installed_command_leaves_its_folder(installed, workdir):
     short = ["total_steps=512", "algo.n_steps=64", "eval.episodes=2", "env=Pendulum-v1"]
     run([installed / "bin" / "rlox", "train", *short], workdir)

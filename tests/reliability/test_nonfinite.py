@@ -260,6 +260,6 @@ def test_a_nan_observation_stops_a_run_started_from_python() -> None:
     algorithm: Any = PPO(
         lambda: NonFiniteEnv("obs", math.nan, 19), n_envs=1, n_steps=16, batch_size=16
     )
-    with pytest.raises(NonFiniteError, match=r"obs is not finite at step 3 of rollout 1"):
+    with pytest.raises(NonFiniteError, match=r"obs: nan at step 3 of rollout 1"):
         algorithm.train(160)
     assert np.isfinite(algorithm.learner.optimizer.vector).all()

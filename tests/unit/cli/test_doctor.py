@@ -28,6 +28,7 @@ def test_a_healthy_machine_ends_with_0_in_80_columns(cli: Cli, install: Install)
     result = cli("doctor")
     assert (result.code, result.err) == (0, "")
     assert max(map(len, result.out.splitlines())) <= 80
+    assert result.out.startswith(f"rlox {importlib.metadata.version('rlox-runner')}\n")
     assert "\x1b" not in result.out
     assert lines(result.out, "numpy") == [f"  numpy        {np.__version__}"]
     assert lines(result.out, "cores")[0].endswith(f"for this process, of {os.cpu_count()}")

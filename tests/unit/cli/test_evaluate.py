@@ -190,7 +190,7 @@ def test_episodes_are_shown_where_there_is_a_display(
         ),
         (
             lambda run: next(run.glob("checkpoints/step-*/weights.*")).write_text("x"),
-            "no checkpoint of {run} is whole: step-000000000256; each was passed over",
+            "{run} has only damaged checkpoints: step-000000000256",
         ),
     ],
 )

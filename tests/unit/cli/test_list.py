@@ -139,6 +139,13 @@ def test_progress_is_in_what_the_algorithm_counts_also_before_there_is_a_result(
         (run / "result.json").write_text("[1]")
 
 
+def test_the_progress_of_a_run_that_was_killed_is_that_of_its_newest_row(cli: Cli) -> None:
+    run = left("one", "ppo", "CartPole-v1", "running", None)
+    rows = '{"env_steps": 2048}\n{"env_steps": 4096}\n{"eval/return_mean": 9.0}\n{"env_st'
+    (run / "metrics.jsonl").write_text(rows)
+    assert cli("list", "runs").out.splitlines()[1].split()[4:6] == ["4,096", "steps"]
+
+
 def left(name: str, algo: str, env: str, status: str, started: str | None, seed: int = 0) -> Path:
     """A run folder as a run leaves one."""
     run = Path("runs") / name

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import subprocess
 import sys
+
+import pytest
+from helpers.cli import Cli
 
 CODE = """
 import atexit, gc
@@ -26,3 +30,8 @@ def test_garbage_is_let_go_of_once_when_the_command_ends() -> None:
     command = [sys.executable, "-c", CODE]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[1:] == ["let go", "frozen True"]
+
+
+@pytest.mark.parametrize("word", ["--version", "-V"])
+def test_the_version_is_that_of_the_distribution_that_is_installed(cli: Cli, word: str) -> None:
+    assert cli(word).out == f"rlox {importlib.metadata.version('rlox-runner')}\n"

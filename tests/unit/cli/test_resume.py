@@ -247,9 +247,9 @@ def test_an_older_whole_checkpoint_stands_in_for_a_damaged_one(
         (newest / "weights.safetensors").write_bytes(data)
     else:
         (newest / "manifest.json").unlink()
-    result = cli("train", f"resume={killed}")
+    result = cli("resume", str(killed))
     assert result.code == 0, result.err
-    assert "warning: passing over step-000000000256" in result.err
+    assert "rlox resume: warning: passing over step-000000000256" in result.err
     assert "resumed at step 128 of 640 (exact)" in result.out
     assert newest.with_name(f"{newest.name}.damaged1").is_dir()
     assert cli("train", *SMALL, "hydra.run.dir=whole").code == 0
@@ -261,7 +261,7 @@ def test_without_one_whole_checkpoint_nothing_is_started_or_lost(cli: Cli, kille
         manifest.write_text("{}")
     before = tree(killed)
     result = cli("train", f"resume={killed}")
-    assert (result.code, "no whole checkpoint" in result.err) == (1, True)
+    assert (result.code, "has only damaged checkpoints: step-" in result.err) == (1, True)
     assert tree(killed) == before
 
 

@@ -380,7 +380,7 @@ def test_a_job_that_could_not_be_resumed_does_not_name_a_traceback_that_is_not_t
     monkeypatch.setattr(resume, "identity", lambda config: ANY)  # as if it were of this job
     result = cli("sweep", "seed=1", PLACE)
     assert result.code == 1
-    assert "has no whole checkpoint, 1 damaged" in result.err
+    assert "has only damaged checkpoints: step-" in result.err
     assert "log.txt" not in result.err
 
 

@@ -187,7 +187,8 @@ def test_a_reward_that_is_not_finite_stops_collection_naming_step_and_environmen
             obs, reward, *rest = super().step(action)
             return obs, bad if len(self.taken) == 4 else reward, *rest
 
-    with pytest.raises(NonFiniteError, match=r"rewards is not finite at step 3 .* environment 0"):
+    as_stored = np.float32(bad)
+    with pytest.raises(NonFiniteError, match=rf"rewards: {as_stored} at step 3 .* environment 0"):
         PPO(Bad, **SMALL).train(32)
 
 
