@@ -148,9 +148,7 @@ def test_a_column_that_is_no_number_is_told_by_name_step_and_environment(
     before = run.learner.optimizer.steps
     with torch.no_grad():
         run.policy.critic[-1].bias.fill_(float("nan"))
-    says = (
-        r"^values: nan at step 0 of rollout 2, environment 0 \(env_steps 192\); expected finite numbers$"
-    )
+    says = r"^values: nan at step 0 of rollout 2, environment 0 \(env_steps 192\); expected finite numbers$"
     with pytest.raises(NonFiniteError, match=says) as raised:
         trained(run, 3)
     assert raised.value.__suppress_context__ or raised.value.__context__ is None
