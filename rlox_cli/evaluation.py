@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def evaluate_run(config: EvaluateConfig) -> dict[str, Any]:
     """Play `config.episodes` episodes; write the file of its own.
 
-    `eval/<checkpoint>.json` is written too where the environment is the run's own.
+    `eval/<checkpoint>.json` is written too where the environment and the rows are the run's own.
 
     With `config.method` fqe the value is estimated from a dataset.
     """
@@ -209,7 +209,7 @@ def _loaded(config: EvaluateConfig, load: Any, checkpoint: Path, again: dict[str
 
 
 def _own_name(config: EvaluateConfig, checkpoint: Path, played: RunConfig) -> str:
-    """One name for each checkpoint, seed, number of episodes, way to play and environment."""
+    """One name for each checkpoint, seed, number of episodes, way to play, environment and file of rows."""
     name = f"{checkpoint.resolve().name}_s{config.seed}_e{config.episodes}"
     name += "" if config.max_steps is None else f"_max-{config.max_steps}"
     name += "" if config.deterministic else "_sampled"
@@ -220,13 +220,24 @@ def _own_name(config: EvaluateConfig, checkpoint: Path, played: RunConfig) -> st
 
 
 def _elsewhere(config: EvaluateConfig, played: RunConfig) -> str:
-    """What tells the environment that is played from the run's own; empty where it is that."""
-    own, env = plain(trained_config(Path(config.run)).env), plain(played.env)
+    """What tells the environment or the rows from the run's own; empty where they are these."""
+    trained = trained_config(Path(config.run))
+    own, env = plain(trained.env), plain(played.env)
     name = f"_env-{env['id']}" if env["id"] != own["id"] else ""
     if env["kwargs"] != own["kwargs"]:
         text = json.dumps(config.env.kwargs, sort_keys=True, default=str)
-        name += f"_kwargs-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+        name += f"_kwargs-{_sha256(text.encode())[:8]}"
+    if config.eval_dataset is not None:
+        rows = _sha256(Path(config.eval_dataset).read_bytes())
+        before = Path(trained.eval_dataset) if trained.eval_dataset else None
+        moved = before is not None and not before.is_file()
+        if not moved and (before is None or _sha256(before.read_bytes()) != rows):
+            name += f"_rows-{rows[:8]}"
     return name
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def _trusted(config: EvaluateConfig, run: Path) -> RunConfig:

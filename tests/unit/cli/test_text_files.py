@@ -163,6 +163,24 @@ def test_a_run_is_evaluated_and_exported_without_its_file(cli: Cli, files: Path)
     assert cli("resume", "run", "total_steps=24", "dataset=moved.jsonl").code == 0
 
 
+def test_scores_on_another_file_leave_those_on_the_runs_own_alone(cli: Cli, files: Path) -> None:
+    own, other = Path("chat.jsonl"), Path("other.jsonl")
+    other.write_text("".join(own.read_text().splitlines(keepends=True)[:6]))
+    given = ("algo=sft", "env=text", f"dataset={own}", f"eval_dataset={own}", "model=model", *SMALL)
+    assert cli("train", *given, "hydra.run.dir=run").code == 0
+    assert cli("evaluate", "run", "episodes=4").code == 0
+    newest = Path("run/eval/last.json")
+    before, count = newest.read_bytes(), len(list(newest.parent.iterdir()))
+    ran = cli("evaluate", "run", "episodes=4", f"eval_dataset={other}")
+    assert ran.code == 0, ran.err
+    assert newest.read_bytes() == before
+    assert len(list(newest.parent.iterdir())) == count + 1
+    own.rename("moved.jsonl")
+    again = ("dataset=moved.jsonl", "eval_dataset=moved.jsonl")
+    assert cli("evaluate", "run", "episodes=4", *again).code == 0
+    assert len(list(newest.parent.iterdir())) == count + 1
+
+
 def test_a_tokenizer_that_is_gone_is_no_other_one(cli: Cli, files: Path) -> None:
     from rlox.llm import Llama, LlamaSize, save_llama
 
@@ -208,8 +226,8 @@ def test_evaluate_resume_and_export_accept_moved_models_and_datasets(cli: Cli, f
     lines = (files / "other.jsonl").read_text().splitlines()[:5]
     (files / "five.jsonl").write_text("\n".join(lines))
     assert cli("evaluate", "run", *now, "eval_dataset=five.jsonl").code == 0
-    found = json.loads((files / "run" / "eval" / "last.json").read_text())
-    assert len(found["episodes"]) == 5
+    (kept,) = (files / "run" / "eval").glob("*_rows-*.json")
+    assert len(json.loads(kept.read_text())["episodes"]) == 5
     assert cli("resume", "run", *now, "total_steps=24").code == 0
     assert cli("export", "run", "model=away").code == 0
     changed = cli("evaluate", "run", "model=away", "dataset=five.jsonl")
