@@ -37,17 +37,8 @@ CODE = ("rlox", "rlox_cli")
 NO_TESTS = 5  # pytest's exit code where all tests were left out
 NOT_INHERITED = ("RLOX_NIGHTLY", "RLOX_FULL", "PYTEST_ADDOPTS")  # they would choose other tests
 RINGS = 2  # of tests, by how far their imports are from the changed file
-COPIED = (
-    *CODE,
-    "conf",
-    "tests",
-    "benchmarks",
-    "experiments",
-    "pyproject.toml",
-    "README.md",
-    "docs",
-)
-UNREAD = shutil.ignore_patterns("__pycache__", "*.pyc", ".cache")
+# what tests do not need of a tree: hidden folders, environments, what was built
+UNREAD = shutil.ignore_patterns(".*", "__pycache__", "*.pyc", "target")
 # folders of tests that take minutes to learn or build, or read the tree itself
 NOT_JUDGES = {"learning", "packaging", "meta"}
 
@@ -207,11 +198,7 @@ def copied(tree: Path, to: Path) -> Path:
     def left(folder: str, names: list[str]) -> set[str]:
         return UNREAD(folder, names) | (NOT_JUDGES if Path(folder) == tree / "tests" else set())
 
-    for name in COPIED:
-        if (tree / name).is_dir():
-            shutil.copytree(tree / name, to / name, ignore=left, symlinks=True)
-        elif (tree / name).exists():
-            shutil.copy(tree / name, to / name)
+    shutil.copytree(tree, to, ignore=left, symlinks=True)
     return to
 
 

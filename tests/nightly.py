@@ -91,7 +91,7 @@ def rust(check: str, *record: str) -> tuple[str, ...]:
 
 def mutants(seed: int) -> tuple[str, ...]:
     """Ten mutants of all Python code: few, so that a stop loses few."""
-    drawn = ("--seed", str(seed), "--count", "10", *CODE)
+    drawn = ("--seed", str(seed), "--count", "10", "--least", "6", *CODE)
     return script("mutants", "-n", "2", "--nightly", *drawn)
 
 
@@ -111,7 +111,7 @@ STAGES = (
     Stage("tensor-libraries", "the engines of Candle and Burn keep the contract", cargo(LIBRARIES)),
     Stage("fuzz", "no file makes its reader panic or hang", rust("fuzz", "--record", "{record}")),
     Stage("deny", "dependencies are as deny.toml says", rust("deny", "--record", "{record}")),
-    Stage("miri", "unsafe copies and claims to memory are sound", rust("miri")),
+    Stage("miri", "unsafe copies and claims to memory are sound", rust("miri", "--record", "{record}")),
     Stage("alone", "tests that need the machine to themselves", tests("-m", "alone", "tests")),
     Stage("envpool", "the tests that need EnvPool", fresh("envpool")),
     Stage("sb3-contrib", "the tests that need sb3-contrib", fresh("sb3-contrib")),
@@ -119,7 +119,7 @@ STAGES = (
     Stage("python3.13", "the wheel under Python 3.13", fresh("python3.13")),
     Stage("python3.14", "the wheel under Python 3.14", fresh("python3.14")),
     Stage("lowest", "the lowest versions that pyproject.toml allows", fresh("lowest")),
-    Stage("negative-controls", "tests notice broken algorithms", script("negative_controls")),
+    Stage("negative-controls", "tests notice broken algorithms", script("negative_controls", "-n", "2")),
     *(
         Stage(f"mutants-{seed}", "tests notice changes of the code", mutants(seed))
         for seed in (1, 2, 3)

@@ -45,7 +45,9 @@ def trace(out: Path, names: Sequence[str]) -> None:
 
 def require_built(core: Path, checkout: Path) -> None:
     """Exit unless the extension is newer than the Rust code of its checkout, if that is beside it."""
-    for source in (*checkout.glob("rust/**/*.rs"), checkout / "Cargo.lock"):
+    crates = ("rlox-core", "rlox-nn", "rlox-python")  # what the extension is built of
+    sources = (path for crate in crates for path in checkout.glob(f"rust/{crate}/src/**/*.rs"))
+    for source in (*sources, checkout / "Cargo.lock"):
         if source.exists() and source.stat().st_mtime > core.stat().st_mtime:
             sys.exit(f"{core.name} was built before {source.name} changed: pip install -e . first")
 

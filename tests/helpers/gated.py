@@ -12,6 +12,7 @@ import select
 import shutil
 import signal
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,26 +30,26 @@ class Gate:
 
     def __init__(self) -> None:
         self._open = False
+        # The interpreter writes the number of each signal into this pipe, whenever the signal comes: none
+        # is missed before the wait or in it. The signal's handler runs as it does anywhere else.
+        self._signals, writes = os.pipe()
+        os.set_blocking(writes, False)
+        signal.set_wakeup_fd(writes)
 
     def wait(self) -> None:
         """Say that this process waits, by a file `waits-PID`, and wait until the gate is open."""
         if self._open or Path(GATE).exists():
             return
-        # The interpreter writes the number of each signal into this pipe, whenever the signal comes: none
-        # is missed between two looks. The signal's handler runs as it does anywhere else.
-        reads, writes = os.pipe()
-        os.set_blocking(writes, False)
-        before = signal.set_wakeup_fd(writes)
         Path(WAITING.replace("*", str(os.getpid()))).touch()
-        while not Path(GATE).exists() and not select.select([reads], [], [], 0.01)[0]:
+        while not Path(GATE).exists() and not select.select([self._signals], [], [], 0.01)[0]:
             pass
-        signal.set_wakeup_fd(before)
-        os.close(reads)
-        os.close(writes)
         self._open = True
 
 
-_gate = Gate()  # of this process: all of its environments wait at one
+@cache
+def gate() -> Gate:
+    """That of this process: all of its environments wait at one."""
+    return Gate()
 
 
 class Gated(gym.Env[Any, Any]):
@@ -63,6 +64,7 @@ class Gated(gym.Env[Any, Any]):
     def __init__(self, at: int = 0, worth: float = 1.0) -> None:
         self.at, self.worth = at, worth
         self.t, self.taken = 0, 0
+        gate()  # from here on no signal is missed
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode."""
@@ -74,7 +76,7 @@ class Gated(gym.Env[Any, Any]):
         """Take a step, perhaps after a wait."""
         self.taken += 1
         if self.taken == self.at:
-            _gate.wait()
+            gate().wait()
         right = float(int(action) == self.t % 2)
         self.t += 1
         reward = self.worth + 0.01 * right + 0.001 * float(self.np_random.random())
@@ -117,7 +119,7 @@ def _wait_at(step: int) -> None:
     def waiting_show(self: progress.Lines, now: progress.Snapshot) -> None:
         show(self, now)
         if now.now >= step:
-            _gate.wait()
+            gate().wait()
 
     progress.Lines.__call__ = waiting_show  # type: ignore[method-assign]
 
@@ -125,6 +127,7 @@ def _wait_at(step: int) -> None:
 if __name__ == "__main__":
     from rlox_cli.main import main
 
+    gate()
     _wait_at(int(sys.argv[1]))
     sys.exit(main(sys.argv[2:]))
 if __name__ == "gated":  # the copy

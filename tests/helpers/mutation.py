@@ -11,6 +11,7 @@ import difflib
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 COMPARISONS: dict[type[ast.cmpop], str] = {
@@ -176,9 +177,14 @@ def _is_of_types(test: ast.expr) -> bool:
 
 def sites(path: Path, source: str) -> list[Site]:
     """Every change that can be made to a file; what would no longer be Python is left out."""
+    return [site for site in _written(path, source) if _parses(site.apply(source))]
+
+
+def _written(path: Path, source: str) -> list[Site]:
+    """Every change, also those after which a file is no Python."""
     finder = _Finder(path, source)
     finder.visit(ast.parse(source))
-    return sorted({site for site in finder.found if _parses(site.apply(source))})
+    return sorted(set(finder.found))
 
 
 def _parses(source: str) -> bool:
@@ -195,12 +201,12 @@ def draw(files: Sequence[Path], root: Path, seed: int, count: int) -> list[Site]
     Each file is as likely as it has sites, and the draw depends on nothing but the files' content,
     their names and the seed.
     """
-    every = [
-        site
-        for file in sorted(files)
-        for site in sites(file.relative_to(root), file.read_text(encoding="utf-8"))
-    ]
-    return random.Random(seed).sample(every, min(count, len(every)))
+    sources = {file.relative_to(root): file.read_text(encoding="utf-8") for file in sorted(files)}
+    every = [site for path, source in sources.items() for site in _written(path, source)]
+    random.Random(seed).shuffle(every)
+    # only what is drawn is parsed: that takes a file's length for each of its sites
+    fit = (site for site in every if _parses(site.apply(sources[site.path])))
+    return list(islice(fit, count))
 
 
 def diff(site: Site, source: str) -> str:

@@ -122,7 +122,7 @@ def test_the_maker_writes_what_changed_prints_it_and_deletes_nothing(
 
 
 def test_an_extension_that_is_older_than_its_rust_code_makes_nothing(tmp_path: Path) -> None:
-    core, source = tmp_path / "rlox/_core.so", tmp_path / "rust/core/src/lib.rs"
+    core, source = tmp_path / "rlox/_core.so", tmp_path / "rust/rlox-core/src/lib.rs"
     for at, path in enumerate((source, core)):
         path.parent.mkdir(parents=True)
         path.touch()

@@ -193,13 +193,15 @@ def test_the_record_counts_who_caught_what_and_has_the_survivors(tree: Path, tmp
 def test_the_copy_has_what_tests_import_and_none_of_the_tests_that_take_minutes(
     tree: Path, tmp_path_factory: pytest.TempPathFactory
 ):
-    for name in ("benchmarks/learning/plan.py", "tests/learning/test_x.py", "tests/unit/a.pyc"):
+    left = {"tests/learning/test_x.py", "tests/unit/a.pyc", ".venv/x.py", "rust/core/target/x.rs"}
+    needed = {"benchmarks/learning/plan.py", "examples/plugin/x.py", "rust/core/src/x.rs"}
+    for name in (*left, *needed):
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         (tree / name).touch()
     copy = mutants.copied(tree, tmp_path_factory.mktemp("copy") / "tree")
     found = {path.relative_to(copy).as_posix() for path in copy.rglob("*.*")}
-    assert {"benchmarks/learning/plan.py", "tests/unit/test_user.py", "rlox/inner.py"} <= found
-    assert not {"tests/learning/test_x.py", "tests/unit/a.pyc"} & found
+    assert {*needed, "tests/unit/test_user.py", "rlox/inner.py"} <= found
+    assert not left & found
 
 
 def test_the_command_tells_each_change_and_fails_below_the_least(tree: Path, capsys):

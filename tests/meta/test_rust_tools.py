@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import rust_tools
@@ -94,3 +96,26 @@ def test_a_missing_tool_is_named_and_the_stage_is_not_available(
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith("not available: ")
     assert sentence in last
+
+
+@pytest.mark.parametrize(
+    ("told", "ended", "code"),
+    [
+        ("test result: ok. 4 passed; 0 failed", 0, 0),
+        ("test result: ok. 0 passed; 0 failed", 0, 1),  # no test has the name
+        ("test result: FAILED. 3 passed; 1 failed", 101, 1),
+        ("", -9, 1),
+    ],
+)
+def test_the_stage_of_miri_fails_unless_a_test_of_each_name_passes(
+    told: str, ended: int, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ran(command: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(command, ended, told)
+
+    monkeypatch.setattr(rust_tools, "answer", lambda *command: "cargo 1")
+    monkeypatch.setattr(rust_tools.subprocess, "run", ran)
+    record = tmp_path / "record.json"
+    assert rust_tools.main(["miri", "--record", str(record)]) == code
+    passed = json.loads(record.read_text(encoding="utf-8"))["passed"]
+    assert set(passed.values()) == {4 if code == 0 else 0}

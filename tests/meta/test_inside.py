@@ -1,0 +1,30 @@
+"""Signals in the middle of calls reach them, however short the first call is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from helpers.inside import interrupted
+
+from rlox import stopping
+
+
+def test_a_call_that_ends_before_its_signal_is_made_again_twice_as_large() -> None:
+    sizes: list[int] = []
+    rung: list[int] = []
+
+    def make(size: int) -> Callable[[], int]:
+        def call() -> int:
+            sizes.append(size)
+            rung.clear()
+            stopping.check()  # which sends the signal
+            while size > 1 and not rung:
+                stopping.check()
+            if size > 1:
+                stopping.check()
+            return size
+
+        return call
+
+    assert interrupted(make, 1, lambda: rung.append(1)) == 2
+    assert sizes == [1, 2]
