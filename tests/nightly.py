@@ -5,9 +5,9 @@
     .ci/nightly --again           every stage
     .ci/nightly --list            each stage, what it shows and how it ended last
 
-A stage is a process with a log and a file of results below `.cache/nightly`. Its outcome is in the report,
-`benchmarks/reliability/nightly.json`, as soon as it has ended: whoever stops this loses one stage, and the
-same command goes on with that one. A stage that failed has ended too, and the others run all the same.
+A stage is a process with a log and a file of results below `.cache/nightly`. When a stage ends, this script
+writes its outcome into the report, `benchmarks/reliability/nightly.json`. A stop loses the stage that runs;
+the same command begins with that one again. A stage that fails ends too, and the others still run.
 Exit code 1 if a stage that was asked for has failed, 2 for wrong use, 128 and its number for a signal.
 """
 
@@ -37,6 +37,7 @@ from fresh_environments import NOT_AVAILABLE  # noqa: E402
 from helpers.checkout import code, machine  # noqa: E402
 
 REPORT = Path("benchmarks", "reliability", "nightly.json")
+REPORTS = (REPORT, REPORT.with_name("report.json"))  # which tests write: no part of the code
 CACHE = Path(".cache", "nightly")
 SECONDS = 6 * 3600.0  # that only a stage that hangs reaches; pytest-timeout ends tests long before
 GRACE = 30.0  # seconds in which a stage that is stopped may clean up
@@ -210,7 +211,7 @@ def run(stage: Stage, root: Path, seconds: float = SECONDS) -> dict[str, Any]:
         file.unlink(missing_ok=True)
     log = folder / f"{stage.name}.log"
     words = {"python": sys.executable, **{kind: str(path) for kind, path in files.items()}}
-    begun, used, tried = time.monotonic(), cpu_seconds(), code(root, REPORT.parent)
+    begun, used, tried = time.monotonic(), cpu_seconds(), code(root, REPORTS)
     outcomes: dict[int | None, str] = {0: "passed", NOT_AVAILABLE: "not available"}
     ended = exit_code([word.format(**words) for word in stage.command], root, log, seconds)
     entry = {
@@ -284,7 +285,7 @@ def main(argv: Sequence[str], stages: Sequence[Stage] = STAGES, root: Path = TES
     """Run the stages that are asked for and tell how all of them ended."""
     by_name = {stage.name: stage for stage in stages}
     asked = arguments(argv, list(by_name))
-    here = code(root, REPORT.parent)["tree"]
+    here = code(root, REPORTS)["tree"]
     if asked.list:
         for stage in stages:
             print(f"{stage.name:<18} {stage.shows}")

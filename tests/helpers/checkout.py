@@ -8,6 +8,7 @@ import platform
 import re
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ def git(root: Path, *arguments: str, index: Path | None = None) -> str:
     return subprocess.run(line, env=env, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def code(root: Path, reports: Path) -> dict[str, Any]:
-    """The commit, whether files differ from it, and git's name of all files but the folder of reports.
+def code(root: Path, reports: Sequence[Path]) -> dict[str, Any]:
+    """The commit, whether files differ from it, and git's name of all files but the reports.
 
     The name is that of a tree, so code that was tried before its commit is the same code after it.
     """
@@ -29,7 +30,8 @@ def code(root: Path, reports: Path) -> dict[str, Any]:
 
         def tree(*command: str) -> str:
             git(root, *command, index=index)
-            git(root, "rm", "-rq", "--cached", "--ignore-unmatch", reports.as_posix(), index=index)
+            left_out = [path.as_posix() for path in reports]
+            git(root, "rm", "-q", "--cached", "--ignore-unmatch", "--", *left_out, index=index)
             return git(root, "write-tree", index=index)
 
         committed, here = tree("read-tree", "HEAD"), tree("add", "--all")

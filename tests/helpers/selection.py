@@ -81,7 +81,7 @@ class Selection:
     def __init__(self, config: pytest.Config) -> None:
         inherited: dict[str, Any] = getattr(config, "workerinput", {})
         named = any("::" in argument for argument in config.args)
-        asked = NIGHTLY or named or bool(config.option.markexpr)
+        asked = NIGHTLY or named or "slow" in config.option.markexpr
         self.slow: bool = inherited.get("slow", asked)
         self.parallel = bool(inherited) or bool(getattr(config.option, "numprocesses", None))
 
@@ -101,9 +101,10 @@ class Selection:
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
         for item in items:
-            if item.get_closest_marker("timeout") is None:
-                seconds = SECONDS[item.get_closest_marker("slow") is not None]
-                item.add_marker(pytest.mark.timeout(seconds * (5 if LOADED else 1)))
+            own = item.get_closest_marker("timeout")
+            seconds = own.args[0] if own else SECONDS[item.get_closest_marker("slow") is not None]
+            # the closest counts: the first of its own
+            item.add_marker(pytest.mark.timeout(seconds * (5 if LOADED else 1)), append=False)
         left = [item for item in items if not self.runs(item)]
         if left:
             config.hook.pytest_deselected(items=left)

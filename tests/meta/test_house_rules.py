@@ -187,6 +187,15 @@ def test_every_test_function_contains_a_check_that_can_fail(path):
     assert [f.name for f in tests if not checks_something(f, helpers)] == []
 
 
+NO_SUBJECT = re.compile(r"^test_(?:it|so|that|there|they|those|what|which|who|whoever)_")
+
+
+def test_the_name_of_a_test_begins_with_its_subject():
+    files = [p for p in PYTHON if p.name.startswith("test_")]
+    names = [name for path in files for name, _ in functions(path) if NO_SUBJECT.match(name)]
+    assert names == []
+
+
 def test_a_test_without_a_check_is_noticed():
     assert not checks_something(ast.parse("def test_x():\n    run()"))
     for always in ("assert True", "assert 1 == 1", "assert (x == 2, 'message')", "assert 'text'"):

@@ -16,7 +16,7 @@ import nightly
 import pytest
 from helpers.checkout import code
 from helpers.waiting import until
-from nightly import REPORT, Stage, main, run
+from nightly import REPORT, REPORTS, Stage, main, run
 
 TESTS = Path(nightly.__file__).parent
 JUNIT = (
@@ -115,10 +115,10 @@ def test_a_second_call_runs_only_stages_that_have_not_ended_with_this_code(root:
 
 def test_a_commit_of_the_report_alone_repeats_no_stage(root: Path) -> None:
     main([], (GOOD,), root)
-    before = code(root, REPORT.parent)
+    before = code(root, REPORTS)
     for line in ("add --all", "commit -q -m report"):
         subprocess.run(["git", "-C", root, *line.split()], check=True)
-    after = code(root, REPORT.parent)
+    after = code(root, REPORTS)
     assert (after["tree"], after["changed"]) == (before["tree"], False)
     assert after["commit"] != before["commit"]
     main([], (GOOD,), root)
@@ -127,7 +127,7 @@ def test_a_commit_of_the_report_alone_repeats_no_stage(root: Path) -> None:
 
 def test_reading_the_code_leaves_the_index_as_it_was(root: Path) -> None:
     (root / "fresh.py").write_text("B = 1\n", encoding="utf-8")
-    assert code(root, REPORT.parent)["changed"] is True
+    assert code(root, REPORTS)["changed"] is True
     status = subprocess.check_output(["git", "-C", root, "status", "--porcelain"], text=True)
     assert status == "?? fresh.py\n"
 

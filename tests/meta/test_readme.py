@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+from inspect import signature
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,9 @@ PAGES = sorted(
         "rust/*/*.md",
         "experiments/**/*.md",
         "benchmarks/**/*.md",
+        "tests/*.md",
+        "tests/faults/*.md",
+        "tests/golden/*.md",
     )
     for p in ROOT.glob(pattern)
 )
@@ -86,7 +90,8 @@ def shown_in(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
-OTHERS = [p for p in PAGES if p.name != "README.md" or p.parent != ROOT]
+TESTS_PAGE = ROOT / "tests" / "README.md"  # whose blocks are tests
+OTHERS = [p for p in PAGES if p not in (ROOT / "README.md", TESTS_PAGE)]
 PYTHON = [(p, number) for p in OTHERS for number in range(len(shown_in(p, "python")))]
 
 
@@ -124,6 +129,16 @@ def test_a_file_that_a_page_shows_composes(page, block, workdir, capsys):
     captured = capsys.readouterr()
     assert code == 0, captured.err
     assert SETS[name] in captured.out
+
+
+@pytest.mark.parametrize("number", range(len(shown_in(TESTS_PAGE, "python"))))
+def test_an_example_of_the_page_on_tests_passes(number, request):
+    names: dict[str, object] = {}
+    block = shown_in(TESTS_PAGE, "python")[number]
+    exec(compile(block, f"{TESTS_PAGE.name}, block {number}", "exec", dont_inherit=True), names)
+    (example,) = [value for name, value in names.items() if name.startswith("test_")]
+    wanted = signature(example).parameters
+    assert example(**{name: request.getfixturevalue(name) for name in wanted}) is None
 
 
 def test_the_checked_python_blocks_include_the_readme_and_buffers_page():

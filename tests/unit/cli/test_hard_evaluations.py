@@ -168,7 +168,7 @@ def test_a_disk_that_stays_full_to_the_end_is_exit_code_5(
         assert "No space left on device" in ended.err
 
 
-def test_what_a_disk_answers_to_whomever_is_exit_code_5() -> None:
+def test_an_error_of_a_disk_is_exit_code_5_wherever_it_comes() -> None:
     assert exit_code(OSError(errno.ENOSPC, "No space left on device")) == 5
     assert exit_code(OSError(errno.ENOENT, "No such file or directory")) == 1
 

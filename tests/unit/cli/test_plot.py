@@ -133,7 +133,7 @@ def test_a_run_that_plays_to_learn_shows_returns_alone(tmp_path: Path) -> None:
     assert [*drawn(axes_of(tmp_path))] == ["episode", "mean of 3 episodes"]
 
 
-def test_what_text_scores_is_no_episode_return(tmp_path: Path) -> None:
+def test_scores_of_text_are_no_episode_returns(tmp_path: Path) -> None:
     rows = [{"env_steps": 0, "samples": n, "eval/return_mean": n / 8} for n in (4, 8)]
     fill(tmp_path, "metrics.jsonl", *rows)
     result(tmp_path, algo="sft", env="text/copy", unit="samples", samples=9)

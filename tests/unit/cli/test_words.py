@@ -116,7 +116,7 @@ def test_a_class_that_is_no_callback_is_named_without_an_address(cli: Cli) -> No
     assert "0x" not in result.err and "not its class" not in result.err
 
 
-def test_what_a_callback_raises_says_whose_it_is(cli: Cli) -> None:
+def test_an_error_of_a_callback_names_the_callback(cli: Cli) -> None:
     Path("hooks.py").write_text(
         "from rlox.callbacks import Callback\n"
         "class Boom(Callback):\n"

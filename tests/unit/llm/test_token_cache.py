@@ -125,7 +125,7 @@ def _with_another_begin() -> Any:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_tokens_depend_on_makes_them_anew_where_it_differs(
+def test_tokens_are_made_anew_where_something_that_they_depend_on_differs(
     change: str, kept: Path, asked: list[int], tmp_path: Path
 ) -> None:
     TextDataset(written(tmp_path / "d.jsonl", KINDS["messages"]), made(tmp_path / "t"))

@@ -51,7 +51,7 @@ def test_a_file_system_that_refuses_to_sync_folders_is_no_error(
         Disk().sync_folder(tmp_path)
 
 
-def test_what_a_file_system_cannot_do_is_told_from_what_it_cannot_do_now() -> None:
+def test_an_operation_that_a_disk_lacks_is_told_from_one_that_fails_for_now() -> None:
     wrapped = StorageError("cannot write")
     wrapped.__cause__ = OSError(errno.EROFS, "read-only")
     assert [may_pass(OSError(number, "")) for number in NEVER] == [False] * len(NEVER)

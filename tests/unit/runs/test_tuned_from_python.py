@@ -74,7 +74,9 @@ def test_the_preset_of_another_environment_and_of_an_id_with_its_module_can_be_u
         (BC, "CartPole-v1", "no tuned preset bc/CartPole-v1; there is none for this algorithm"),
     ],
 )
-def test_where_there_is_none_it_is_said_which_there_are(facade: Any, env: str, told: str) -> None:
+def test_a_missing_preset_is_an_error_that_names_those_there_are(
+    facade: Any, env: str, told: str
+) -> None:
     with pytest.raises(UnknownNameError) as refused:
         facade.tuned(env)
     assert str(refused.value).startswith(told)

@@ -41,7 +41,9 @@ def ppo(**algo: Any) -> RunConfig:
 
 
 @pytest.mark.parametrize(("name", "case"), OF_VECTORS)
-def test_what_is_foreseen_is_what_is_built(name: str, case: str, measured: Measured) -> None:
+def test_the_foreseen_engine_is_the_one_that_is_built(
+    name: str, case: str, measured: Measured
+) -> None:
     measured(lambda width, rows: 2.0 + width / 1000 + rows / 1e6)  # which tells the sizes apart
     with_backend = {"backend": "auto"}
     algorithm = SPECS[name].make(case, **with_backend)
