@@ -119,7 +119,7 @@ STAGES = (
     Stage("python3.12", "the wheel under Python 3.12", fresh("python3.12")),
     Stage("python3.13", "the wheel under Python 3.13", fresh("python3.13")),
     Stage("python3.14", "the wheel under Python 3.14", fresh("python3.14")),
-    Stage("lowest", "the lowest versions that pyproject.toml allows", fresh("lowest")),
+    Stage("lowest", "the lowest versions of the packages that rlox needs in any case", fresh("lowest")),
     Stage("negative-controls", "tests notice broken algorithms", script("negative_controls", "-n", "2")),
     *(
         Stage(f"mutants-{seed}", "tests notice changes of the code", mutants(seed))
