@@ -131,8 +131,8 @@ class StopConfig:
     score: float | None = param(None, "stop once an evaluation's mean return reaches this")
     minutes: float | None = param(
         None,
-        "stop after this many minutes, evaluations included; the final one may take a tenth of them more, at "
-        "least 10 s",
+        "stop after the first rollout and update that end later than this many minutes, evaluations included; "
+        "the final evaluation may take a tenth of the minutes more, at least 10 s",
         within="(0, inf)",
     )
 
