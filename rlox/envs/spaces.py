@@ -196,13 +196,15 @@ class ObservationCodec:
         array = np.asarray(observation)
         if array.dtype is not FLOAT:  # most are, at every step
             array = _numeric(array)
-        numbers[:] = array.reshape(len(numbers))  # never broadcast
+        if array.shape != self.space.shape:  # as many numbers in another order are another observation
+            _require_shape(array.shape, self.space)
+        numbers[:] = array.reshape(len(numbers))
 
     def write_batch(
         self, observations: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]
     ) -> None:
         """The same of several, `[N, ...]` into `[N, numbers]` and `[N, bytes]`."""
-        numbers[:] = _each(_numeric(observations), numbers.shape)
+        numbers[:] = _each(_numeric(observations), numbers.shape, self.space)
 
     def is_single(self, observation: Any) -> bool:
         """Whether `observation` is one observation rather than a batch of them."""
@@ -251,7 +253,7 @@ class ChoiceCodec(ObservationCodec):
     ) -> None:
         """A 1 for each integer of each."""
         given, (sizes, starts) = _numeric(observations), self._sizes
-        flat = _each(given, (len(numbers), len(sizes)))
+        flat = _each(given, (len(numbers), len(sizes)), self.space)
         index = flat.astype(np.int64) - starts
         if (index != flat - starts).any() or not ((index >= 0) & (index < sizes)).all():
             raise ValueError(f"{given} is not in {self.space}")
@@ -334,11 +336,19 @@ def _binary(given: Any) -> NDArray[Any]:
     return array
 
 
-def _each(given: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """A batch `[N, ...]` as `shape` `[N, size]`; `ValueError` where it has another N or size."""
+def _each(given: NDArray[Any], shape: tuple[int, ...], space: gym.Space[Any]) -> NDArray[Any]:
+    """A batch `[N, ...]` of `space` as `shape` `[N, size]`; `ValueError` where it has another N or shape."""
     if len(given) != shape[0]:
         raise ValueError(f"{len(given)} of them, expected {shape[0]}")
+    _require_shape(given.shape[1:], space)
     return given.reshape(shape)
+
+
+def _require_shape(shape: tuple[int, ...], space: gym.Space[Any]) -> None:
+    """`ValueError` for another shape than that of `space`, but for axes of length 1."""
+    expected = space.shape or ()
+    if [n for n in shape if n != 1] != [n for n in expected if n != 1]:
+        raise ValueError(f"it has the shape {shape}, expected {expected}")
 
 
 def _as_bytes(given: Any) -> NDArray[np.uint8]:
