@@ -128,7 +128,9 @@ class LogConfig:
 class StopConfig:
     """Reasons to stop before total_steps."""
 
-    score: float | None = param(None, "stop once an evaluation's mean return reaches this")
+    score: float | None = param(
+        None, "stop once an evaluation's mean return reaches this", within="(-inf, inf)"
+    )
     minutes: float | None = param(
         None,
         "stop after the first rollout and update that end later than this many minutes, evaluations included; "

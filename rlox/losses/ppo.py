@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -78,17 +79,24 @@ class PPOLoss:
         returns: Tensor,
         old_values: Tensor,
     ) -> tuple[Tensor, dict[str, float]]:
-        """Total loss (scalar, with gradient) and its parts as floats; all inputs `[B, ...]`.
+        """Total loss (scalar, with gradient) and its parts as floats.
 
-        Keys: `policy_loss`, `value_loss`, `entropy`, `approx_kl`, `clip_fraction`.
+        `obs` and `actions` are `[B, ...]`, the others `[B]`, as is what the policy returns; `ShapeError` for
+        other shapes, which would be broadcast. Keys: `policy_loss`, `value_loss`, `entropy`, `approx_kl`,
+        `clip_fraction`.
         """
-        if not len(obs) == len(actions) == len(old_log_probs) == len(advantages) == len(returns):
-            raise ShapeError(
-                f"PPOLoss: lengths differ: obs {len(obs)}, actions {len(actions)}, old_log_probs "
-                f"{len(old_log_probs)}, advantages {len(advantages)}, returns {len(returns)}"
-            )
+        if len(obs) != len(actions):
+            raise ShapeError(f"PPOLoss: obs has {len(obs)} rows, actions {len(actions)}")
+        numbers = {
+            "old_log_probs": old_log_probs,
+            "advantages": advantages,
+            "returns": returns,
+            "old_values": old_values,
+        }
+        _require_shape(len(obs), numbers)
         log_probs, entropy = policy.get_logprob_and_entropy(obs, actions)
         values = policy.get_value(obs)
+        _require_shape(len(obs), {"the policy's log_probs": log_probs, "the policy's values": values})
         terms = self.terms(
             log_probs, entropy, values, old_log_probs, advantages, returns, old_values
         )
@@ -174,3 +182,10 @@ def _value_terms(
     gradient = torch.where(plain, error, clipped_error * (change == bounded))
     loss = torch.max(error.square(), clipped_error.square()).mean()
     return loss, gradient.mul_(2.0 * weight)
+
+
+def _require_shape(rows: int, numbers: Mapping[str, Tensor]) -> None:
+    """`ShapeError` unless each is `[rows]`."""
+    for name, tensor in numbers.items():
+        if tensor.shape != (rows,):
+            raise ShapeError(f"PPOLoss: {name} of shape {list(tensor.shape)}, expected [{rows}]")

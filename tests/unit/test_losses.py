@@ -164,7 +164,24 @@ def test_the_documented_call_gives_the_total_and_its_parts_as_floats() -> None:
     assert all(p.grad is not None for p in policy.parameters())
 
 
-def test_columns_of_different_lengths_are_refused() -> None:
-    one, two = torch.zeros(1), torch.zeros(2)
-    with pytest.raises(ShapeError, match="lengths differ"):
-        PPOLoss()(DiscretePolicy(3, 2), torch.zeros(2, 3), two, one, two, two, two)
+COLUMNS = ("old_log_probs", "advantages", "returns", "old_values")
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+@pytest.mark.parametrize("shape", [(3,), (1,), (2, 1), (1, 2), ()])
+def test_a_column_that_would_be_broadcast_is_refused_by_name(
+    name: str, shape: tuple[int, ...]
+) -> None:
+    columns = {each: torch.zeros(2) for each in COLUMNS} | {name: torch.zeros(shape)}
+    with pytest.raises(ShapeError, match=rf"{name} of shape .*, expected \[2\]"):
+        PPOLoss()(DiscretePolicy(3, 2), torch.zeros(2, 3), torch.zeros(2), *columns.values())
+
+
+def test_values_of_a_policy_that_would_be_broadcast_are_refused_by_name() -> None:
+    class Column(DiscretePolicy):
+        def get_value(self, obs: torch.Tensor) -> torch.Tensor:
+            return super().get_value(obs).unsqueeze(-1)
+
+    columns = [torch.zeros(2) for _ in COLUMNS]
+    with pytest.raises(ShapeError, match=r"the policy's values of shape \[2, 1\], expected \[2\]"):
+        PPOLoss()(Column(3, 2), torch.zeros(2, 3), torch.zeros(2).long(), *columns)
