@@ -61,7 +61,10 @@ class OnPolicyConfig(AlgorithmConfig):
         False, "state-dependent exploration, gSDE (Box actions)", source="Raffin et al. 2021"
     )
     sde_sample_freq: int = param(
-        -1, "steps between new gSDE noise matrices; -1: once a rollout", within="[-1, inf)"
+        -1,
+        "steps between new gSDE noise matrices; -1: once a rollout",
+        within="[-1, inf)",
+        only_with="use_sde",
     )
     backend: str = param(
         "auto",
@@ -118,6 +121,7 @@ class OnPolicyConfig(AlgorithmConfig):
                 "algo.n_steps * env.n_envs is 1: advantages of a single transition cannot be "
                 "standardised; raise algo.n_steps or set algo.normalize_advantages=false"
             )
+        self.require_switches({"use_sde": "gSDE"})
         if self.sde_sample_freq == 0:
             raise ConfigError(
                 "algo.sde_sample_freq is 0, expected -1 (once a rollout) or at least 1"
