@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -173,7 +174,7 @@ def _require_whole(**given: Any) -> None:
 class EarlyStoppingCallback(Callback):
     """Stops when `mean_reward` has not risen by `min_delta` for `patience` updates.
 
-    Steps before the first update, which fill a buffer, do not count.
+    Steps before the first update, which fill a buffer, do not count. An infinite reward is no rise.
     """
 
     def __init__(self, patience: int = 10, min_delta: float = 0.0) -> None:
@@ -189,7 +190,7 @@ class EarlyStoppingCallback(Callback):
         reward = kwargs["metrics"]["mean_reward"]
         if reward != reward:  # no episode has ended yet
             return True
-        if reward > self.best + self.min_delta:
+        if math.isfinite(reward) and reward > self.best + self.min_delta:
             self.best, self.waited = reward, 0
         else:
             self.waited += 1
@@ -201,13 +202,20 @@ class EarlyStoppingCallback(Callback):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()`."""
-        self.best, self.waited = float(state["best"]), int(state["waited"])
+        self.best, self.waited = _finite_best(state), int(state["waited"])
+
+
+def _finite_best(state: Mapping[str, Any]) -> float:
+    """The best of a saved state; before the first one where an earlier version took infinity for it."""
+    best = float(state["best"])
+    return best if math.isfinite(best) else float("-inf")
 
 
 class EvalCallback(Callback):
     """Evaluates every `eval_freq` steps on environments of its own; keeps `(step, mean return)`.
 
-    `best_model_path` names a checkpoint folder to write whenever the mean return is a new best.
+    `best_model_path` names a checkpoint folder to write whenever the mean return is a new best. NaN and
+    infinities are never the best.
     """
 
     def __init__(
@@ -232,7 +240,7 @@ class EvalCallback(Callback):
         self._evaluated = step // self.eval_freq
         mean = algo.evaluate(self.n_eval_episodes).mean
         self.eval_results.append((step, mean))
-        if mean > self.best_reward:
+        if math.isfinite(mean) and mean > self.best_reward:
             self.best_reward = mean
             if self.best_model_path is not None:
                 algo.save(self.best_model_path)
@@ -246,7 +254,9 @@ class EvalCallback(Callback):
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()`."""
         self.eval_results = [(int(step), float(mean)) for step, mean in state["results"]]
-        self.best_reward, self._evaluated = float(state["best"]), int(state["evaluated"])
+        finite = [mean for _, mean in self.eval_results if math.isfinite(mean)]
+        self.best_reward = max(finite, default=_finite_best(state))
+        self._evaluated = int(state["evaluated"])
 
 
 class CheckpointCallback(Callback):

@@ -6,24 +6,42 @@ import errno
 import fcntl
 import os
 import shutil
+import stat
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from rlox.errors import StorageError
 
-__all__ = ["Disk", "append_file", "lock", "may_pass", "replace_file", "target_of"]
+__all__ = [
+    "Disk",
+    "append_file",
+    "lock",
+    "may_pass",
+    "open_at_once",
+    "open_file",
+    "read_file",
+    "replace_file",
+    "target_of",
+]
 
-# A file system that answers so cannot do it, and will not be able to in five minutes.
+# Errors that waiting does not end: the file system cannot do it, or something else is in the place. EFBIG is
+# none of them: `prlimit` raises the limit of a running process.
 _NEVER = frozenset(
     {
+        errno.EEXIST,
+        errno.EILSEQ,
         errno.EINVAL,
         errno.EISDIR,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
         errno.ENOSYS,
         errno.ENOTDIR,
         errno.ENOTSUP,
         errno.EOPNOTSUPP,
         errno.EPERM,
         errno.EROFS,
+        errno.EXDEV,
     }
 )
 _LONGEST_NAME = 255  # bytes, on every file system
@@ -33,6 +51,26 @@ def may_pass(error: OSError) -> bool:
     """Whether to try again may help: a full disk is freed, one without links stays without."""
     cause = error.__cause__ if error.errno is None else error
     return not (isinstance(cause, OSError) and cause.errno in _NEVER)
+
+
+def open_file(path: Path) -> BinaryIO:
+    """Open a file to read; `OSError` for a pipe, a socket or a device, for which a reader may wait for ever."""
+    file = open(path, "rb", opener=open_at_once)  # noqa: SIM115 - the caller closes it
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "is a pipe, a socket or a device, expected a file", str(path))
+    return file
+
+
+def open_at_once(path: str, flags: int) -> int:
+    """An opener that does not wait for the other end of a pipe."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def read_file(path: Path) -> bytes:
+    """The bytes of a file; `OSError` as `open_file`."""
+    with open_file(path) as file:
+        return file.read()
 
 
 def lock(descriptor: int) -> bool:

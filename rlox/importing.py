@@ -23,8 +23,15 @@ LONGEST = 500  # letters of an exception's text in one of ours
 
 def import_module(told: str, module: str) -> ModuleType:
     """A module; `UnknownNameError` if it cannot be imported, `ConfigError` with the file and line if it
-    fails on the way. `told` is the `key=value` that names it.
+    fails on the way, and for a path. `told` is the `key=value` that names it.
     """
+    if module.startswith(".") or "/" in module or module.endswith(".py"):
+        plain = module.removesuffix(".py").removeprefix("./").lstrip(".").replace("/", ".")
+        meant = plain and ".." not in module and not module.startswith("/")
+        raise ConfigError(
+            f"{told}: '{module}' is a path, expected a module that Python can import from the current folder"
+            + (f"; did you mean '{plain}'?" if meant else "")
+        )
     # As with `python -m`, modules in the current folder can be named; an installed command lacks it.
     if str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))

@@ -101,7 +101,7 @@ class Episode(NamedTuple):
 
     @property
     def success(self) -> bool | None:
-        """Whether it reached its goal, where its info says so by `is_success`."""
+        """Whether it reached its goal, where its info says so by `is_success`, a flag as `terminated` is."""
         told = (self.info or {}).get("is_success")
         return None if told is None else bool(told)
 

@@ -115,6 +115,7 @@ def _require_key(key: str, override: str, data: Mapping[str, Any]) -> None:
 
 def _value(override: str) -> Any:
     """The value as Hydra's grammar reads it; nothing is composed, looked up or resolved."""
+    messages.require_readable(override)
     try:
         (parsed,) = OverridesParser.create().parse_overrides([override])
         if parsed.is_sweep_override():

@@ -159,6 +159,9 @@ class Line:
         for override in given:
             _require_no_password(override)
         keys = verbatim_keys(command.schema.keys(command.schema.chosen(given, folders)))
+        for override in given:
+            if override.partition("=")[0] not in keys:
+                messages.require_readable(override)
         plain = list(quoted(given, keys, several=parsed.multirun))
         overrides = list(command.rewrite(plain, folders))
         return cls(command, parsed, _flags(args, given), overrides, folders)
@@ -240,7 +243,8 @@ def runs_named(args: list[str], command: Command) -> tuple[list[str], list[str]]
     runs = [
         a
         for a in given
-        if (a[:1] not in "~+" or a[:2] == "~/") and ("=" not in a or Path(a).is_dir())
+        # `Path` raises for a value that is longer than a file's name may be
+        if (a[:1] not in "~+" or a[:2] == "~/") and ("=" not in a or os.path.isdir(a))  # noqa: PTH112
     ]
     rest = [*flags, *(a for a in given if a not in runs)]
     if runs and any(argument.startswith("run=") for argument in rest):

@@ -19,6 +19,7 @@ from rlox.configs.text import is_text
 from rlox.errors import CheckpointError, ConfigError, NonFiniteError, StorageError
 from rlox.runs.evaluating import Evaluating, limited
 from rlox.runs.progress import Snapshot, reporter
+from rlox.training.evaluate import Evaluator
 from rlox_cli import summary
 from rlox_cli.commands.evaluate import EvaluateConfig
 from rlox_cli.run_folder import nearest_runs, read_config, slug, write_json
@@ -59,6 +60,8 @@ def evaluate_run(config: EvaluateConfig) -> dict[str, Any]:
     again |= text_files(config, trained)
     with closing(_loaded(config, load, checkpoint, again)) as algorithm, reporter() as report:
         _limit(algorithm, config)
+        if config.render:
+            _make_room(algorithm)
         stopped = Evaluating(lambda: False, partial(_sign, algorithm, report))
         asked = _ask(algorithm, config.target_return)
         ways: dict[str, Any] = {"seed": config.seed, "deterministic": config.deterministic}
@@ -70,6 +73,7 @@ def evaluate_run(config: EvaluateConfig) -> dict[str, Any]:
             played = _best_of(algorithm, config, config.best_of)
         if video:
             os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # frames, no window
+            _make_room(algorithm)
             algorithm.evaluate(1, **ways, video=video)
     data = _document(config, trained, checkpoint, played, video, asked)
     kept = folder / f"{_own_name(config, checkpoint, trained)}.json"
@@ -96,6 +100,13 @@ def _limit(algorithm: Algorithm, config: EvaluateConfig) -> None:
     if evaluator is not None:
         play = limited(evaluator, algorithm.name, config.n_envs, config.max_steps)
         algorithm.parts = replace(algorithm.parts, evaluate=play)
+
+
+def _make_room(algorithm: Algorithm) -> None:
+    """Close the environments of training where no other can live beside them: another kind of it draws."""
+    evaluator = algorithm.parts.evaluate
+    if isinstance(evaluator, Evaluator) and evaluator.settings.reuse_env:
+        algorithm.close()
 
 
 def _sign(algorithm: Algorithm, report: Callable[[Snapshot], None], evaluating: float) -> None:

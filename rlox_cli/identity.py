@@ -10,11 +10,13 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Container, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rlox.configs import RunConfig, make_run, plain
+from rlox.configs.env import KEYED, LONG
 from rlox.errors import ConfigError
 from rlox_cli.run_folder import read_config
 
@@ -33,8 +35,31 @@ def identity(config: RunConfig) -> str:
 
 
 def what(config: RunConfig) -> dict[str, Any]:
-    """The configuration without the keys that change no result."""
+    """The configuration without the keys that change no result.
+
+    The seeds that environments had before there was `env.seeding` count as today's: they are other draws
+    of the same job.
+    """
+    if config.env.seeding == LONG:
+        config = replace(config, env=replace(config.env, seeding=KEYED))
     return {key: value for key, value in plain(config).items() if key not in ASIDE}
+
+
+def require_rule_of_before(folder: Path, rules: Container[str]) -> None:
+    """`ConfigError` where the runs of a sweep normalise by a rule of before there was the key for it.
+
+    Its command, which names none, asks for the default today. `rules` are those that are asked for.
+    """
+    for path in job_folders(folder):
+        saved = saved_run(path)
+        if saved is None or saved.env.seeding != LONG or not saved.env.normalizes:
+            continue
+        if (rule := saved.env.normalize_rule) not in rules:
+            raise ConfigError(
+                f"{path} normalises by env.normalize_rule={rule}, as runs did before there was that key; "
+                f"this command asks for another rule\n  to go on with its folder: env.normalize_rule={rule}; "
+                "to begin anew: hydra.sweep.dir=FOLDER"
+            )
 
 
 def saved_run(folder: Path) -> RunConfig | None:

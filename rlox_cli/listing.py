@@ -16,6 +16,7 @@ import gymnasium as gym
 
 from rlox import plugins
 from rlox.configs import ALGO_CONFIGS
+from rlox.disk import read_file
 from rlox.envs.optional import ATARI_IDS, LATE_IDS, lacking
 from rlox.errors import ConfigError, RloxError
 from rlox.loggers.jsonl import METRICS, read_rows
@@ -132,7 +133,10 @@ class _Run(NamedTuple):
         """Its line, as `HEAD` has it."""
         date = f"{self.began:%Y-%m-%d %H:%M}"
         rest = (self.seed, self.progress, self.score, self.label, str(self.path))
-        return self.state, date, *rest
+        # a run folder is data: no letter of it moves the cursor
+        return tuple(
+            "".join(c if c.isprintable() else "?" for c in x) for x in (self.state, date, *rest)
+        )
 
     def is_wanted(self, config: ListConfig) -> bool:
         """Whether it has the text, the state, the algorithm and the environment that are asked for."""
@@ -164,7 +168,7 @@ def _run(path: Path) -> _Run:
     try:
         status = read_status(path)
         state, step = str(status["status"]), int(status["step"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return _Run(path, "unreadable", began)
     locked = is_locked(path)
     if locked:
@@ -181,7 +185,8 @@ def _run(path: Path) -> _Run:
         # a plugin that only the folder names is not imported for this
         kind = dict.get(ALGO_CONFIGS, algo)
         unit = kind.unit if kind is not None else result.get("unit", unit)
-        score = result.get("score")
+        found = result.get("score")
+        score = found if isinstance(found, int | float) else None
     if state == "died":  # its status is as old as its last checkpoint
         with suppress(OSError, TypeError):
             step = max([step, *(row[unit] for row in read_rows(path / METRICS) if unit in row)])
@@ -191,8 +196,8 @@ def _run(path: Path) -> _Run:
 
 def _began(path: Path) -> datetime:
     """When a run began, by its provenance, else by the time of its oldest file."""
-    with suppress(OSError, ValueError, KeyError, TypeError, OverflowError):
-        started = json.loads((path / "provenance.json").read_text("utf-8"))["started"]
+    with suppress(OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        started = json.loads(read_file(path / "provenance.json"))["started"]
         return datetime.fromtimestamp(datetime.fromisoformat(started).timestamp())
     with suppress(OSError):
         return datetime.fromtimestamp(min(of.stat().st_mtime for of in path.iterdir()))

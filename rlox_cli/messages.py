@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from hydra.core.config_store import ConfigStore
@@ -105,7 +106,10 @@ def unknown_option(group: str, option: str, options: Iterable[str]) -> ConfigErr
         return _unknown_plugin(f"hydra/{option.replace('/', '=', 1)}")
     if group == "env":
         module, colon, name = option.rpartition(":")
-        hint = nearest(name, {*names, *LATE_IDS}, module + colon)
+        from rlox.envs.ids import registered_by  # late: it brings Gymnasium
+
+        hint = registered_by(module) if module else ""
+        hint += nearest(name, {*names, *LATE_IDS}, module + colon)
         if not hint and ":" not in option:
             hint = f"\n  one of your own: env=module:{option}, with the module that registers it"
         return UnknownNameError(f"env={option}: no such environment in Gymnasium{hint}")
@@ -205,6 +209,14 @@ def not_yaml(error: YAMLError) -> ConfigError:
         return ConfigError(f"a configuration file is not YAML: {error}")
     place = f"{mark.name}, line {mark.line + 1}, column {mark.column + 1}"
     return ConfigError(f"not YAML: {problem}\n  {place}")
+
+
+def require_readable(override: str) -> None:
+    """`ConfigError` for a number of more digits than Python reads."""
+    key, _, value = override.partition("=")
+    most = sys.int_info.default_max_str_digits
+    if re.search(rf"\d{{{most + 1}}}", value):
+        raise ConfigError(f"{key}: got a number of more than {most} digits, expected a smaller one")
 
 
 def malformed(error: OverrideParseException) -> ConfigError:

@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]  # PyYAML, through omegaconf
 
+from rlox.disk import read_file
 from rlox.errors import ConfigError
 
 MAX_BYTES = 1 << 20
@@ -37,7 +38,7 @@ def load(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > MAX_BYTES:
             raise ConfigError(f"{path} is larger than any configuration")
-        data = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+        data = yaml.load(read_file(path).decode("utf-8"), _Loader)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         if isinstance(error, ConfigError):
             raise

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from rlox.runs.checkpoint import Checkpoint
 
 log = logging.getLogger("rlox.cli")
+LOGS = ("metrics.jsonl", "episodes.jsonl", "samples.jsonl", "log.txt")
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ class Continuation:
         `trusted` is a folder whose configuration is one that the user typed.
         """
         trust, overrides = trust_taken(given)
+        _require_files(path)
         try:
             frozen = validate.saved_config(read_config(path))
         except ConfigError as error:
@@ -161,6 +163,7 @@ def find_run(name: str) -> Path:
         raise ConfigError(f"resume={name}: {what}{nearest_runs(path)}")
     if (path / "manifest.json").exists():
         raise ConfigError(f"resume={name}: a checkpoint; name the run folder it is in")
+    _require_files(path)
     begun = (path / ".lock").exists() or (path / "status.json").exists()
     if begun and is_locked(path):
         raise ConfigError(f"resume={name}: {locked_message(path)}")
@@ -185,6 +188,7 @@ def _continue(plan: Continuation, folder: RunFolder, call: Call) -> dict[str, An
         plan.require_ahead(step)
         _require_same_origin(plan, algorithm)
         _require_own(plan, saved)
+        _require_logs(plan.path, saved)
         why = "" if saved is None else algorithm.source.interruption(saved.state["source"])
         grade = "episode_start" if why else "exact"
         folder.restart(step)
@@ -202,6 +206,26 @@ def _continue(plan: Continuation, folder: RunFolder, call: Call) -> dict[str, An
         log.info("%s", where)
         call.voice.say("resumed", f"  {where}")
         return run_training(algorithm, plan.config, folder, call, saved)
+
+
+def _require_files(run: Path) -> None:
+    """`ConfigError` for a pipe or a device in the place of a file: whoever opened it might wait for ever."""
+    for name in ("config.yaml", "status.json", "result.json", "provenance.json", *LOGS):
+        file = run / name
+        if file.exists() and not file.is_file():
+            raise ConfigError(f"{file} is no file, expected what a run wrote there")
+
+
+def _require_logs(run: Path, saved: Checkpoint | None) -> None:
+    """`StorageError`, before anything is changed, for a log that lost rows which the checkpoint counts on."""
+    for name, size in (saved.logs if saved else {}).items():
+        file = run / name
+        there = file.stat().st_size if file.exists() else 0
+        if there < size:
+            raise StorageError(
+                f"{file} has {there} bytes, the checkpoint was saved at {size}: put the file back, or start "
+                "a new run"
+            )
 
 
 def _require_same_origin(plan: Continuation, algorithm: Algorithm) -> None:
@@ -240,8 +264,11 @@ def _require_own(plan: Continuation, saved: Checkpoint | None) -> None:
             )
         return
     there = dict(leaves(plain(plan.frozen)))
+    written = dict(leaves(plain_yaml.load(plan.path / "config.yaml")))
+    # a version that went on with a run of an older one gave its checkpoints the defaults of these
+    late = {"env.seeding", "env.normalize_rule"} - written.keys()
     for key, value in leaves(saved.config):
-        if key in PLACE_KEYS or key not in there or Change(key, 0, 0).allowed:
+        if key in PLACE_KEYS or key in late or key not in there or Change(key, 0, 0).allowed:
             continue
         if there[key] != value:
             raise ConfigError(

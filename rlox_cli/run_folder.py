@@ -17,9 +17,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from rlox.configs import RunConfig, plain, without_old_keys
+from rlox.configs import RunConfig, plain, upgrade_saved
 from rlox.configs.secrets import scrubbed
-from rlox.disk import lock, may_pass, replace_file
+from rlox.disk import lock, may_pass, read_file, replace_file
+from rlox.envs.simulators import forget_warnings, repeat_warnings
 from rlox.errors import ConfigError, RloxError, StorageError
 from rlox_cli import plain_yaml
 from rlox_cli.signals import Interrupted
@@ -70,24 +71,32 @@ def write_json(path: Path, data: Any, patience: float = 0.0) -> None:
 
 def read_status(folder: Path) -> dict[str, Any]:
     """`status.json` of a run folder."""
-    status: dict[str, Any] = json.loads((folder / "status.json").read_text())
+    status: dict[str, Any] = _read_json(folder / "status.json")
     return status
 
 
 def read_result(folder: Path) -> dict[str, Any] | None:
     """`result.json` of a run folder; `None` where no session of it has ended."""
     path = folder / "result.json"
-    result: dict[str, Any] | None = json.loads(path.read_text()) if path.exists() else None
+    result: dict[str, Any] | None = _read_json(path) if path.exists() else None
     return result
+
+
+def _read_json(path: Path) -> Any:
+    """What a JSON file has; `ValueError` where it has none."""
+    try:
+        return json.loads(read_file(path))
+    except RecursionError as error:
+        raise ValueError(f"{path}: its lists are nested too deeply") from error
 
 
 def read_config(folder: Path) -> dict[str, Any]:
     """`config.yaml` of a run folder as plain data: nothing in it is resolved or executed.
 
-    Keys that nothing reads any more are left out.
+    Keys are those of today (`upgrade_saved`).
     """
     data = plain_yaml.load(folder / "config.yaml")
-    return without_old_keys({key: value for key, value in data.items() if key != "hydra"})
+    return upgrade_saved({key: value for key, value in data.items() if key != "hydra"})
 
 
 def write_config(folder: Path, config: RunConfig) -> None:
@@ -224,6 +233,7 @@ class RunFolder:
         logging.getLogger("rlox").addHandler(self._log)
         logging.captureWarnings(True)
         logging.getLogger("py.warnings").addHandler(self._log)
+        repeat_warnings()
         return self
 
     def __exit__(
@@ -265,6 +275,7 @@ class RunFolder:
         for name in ("rlox", "py.warnings"):
             logging.getLogger(name).removeHandler(self._log)
         logging.captureWarnings(False)
+        forget_warnings()
         with suppress(OSError):  # lines that a full disk has not taken are lost, as those before
             self._log.close()
 

@@ -5,17 +5,23 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from pathlib import Path
 
 
 def main() -> int:
     """Run the command line; its exit code."""
     # until the command has handlers of its own: imports take a while, and there is nothing to save
     signal.signal(signal.SIGINT, lambda number, frame: os._exit(130))
-    try:
-        from rlox_cli.main import main
-    except ImportError as error:
-        if error.name != "rlox":  # rlox itself, where another package shares its folder
-            raise
-        print(f"rlox: {error}", file=sys.stderr)
+    site = Path(__file__).resolve().parents[1]
+    # as `import rlox` has it, of which the file is another project's where that was installed later
+    for other in site.glob("rlox-*.dist-info"):
+        print(
+            f"rlox: the package {other.stem}, another project or an rlox from before its package was called "
+            f"rlox-runner, shares the folder {site / 'rlox'} with this one: pip uninstall rlox rlox-runner, "
+            "then install this one again",
+            file=sys.stderr,
+        )
         return 1
+    from rlox_cli.main import main
+
     return main()

@@ -21,7 +21,13 @@ from rlox.errors import ConfigError, EnvError
 from rlox.runs.progress import word
 from rlox_cli import elsewhere, grid, sweep_backend, sweep_summary, validate
 from rlox_cli.exit_codes import FAILED, OK
-from rlox_cli.identity import identity, job_folders, job_slug, saved_identity
+from rlox_cli.identity import (
+    identity,
+    job_folders,
+    job_slug,
+    require_rule_of_before,
+    saved_identity,
+)
 from rlox_cli.kept_loggers import kept_loggers
 from rlox_cli.run_folder import DONE, KILLED, RUNNING, read_status
 from rlox_cli.search.settings import FILES
@@ -107,6 +113,9 @@ def plan(app: Hydra, name: str, overrides: list[str]) -> SweepPlan:
     names = before | {algo: backend.name for algo, backend in chosen.items()}
     jobs = [PlannedJob(job, sweep_backend.applied(config, names)) for job, config in planned]
     _require_distinct(jobs)
+    rules = {config.env.normalize_rule for _, config in jobs if config.env.normalizes}
+    if rules:
+        require_rule_of_before(folder, rules)
     dry = all(config.dry_run for _, config in jobs)
     return SweepPlan(folder, jobs, dry, backends=chosen, kept_backends=before)
 

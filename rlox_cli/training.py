@@ -132,11 +132,15 @@ class TrainTask:
             validate.try_environment(config)
         validate.try_origin(config)
         warn(config, self.call.name)
-        from rlox.build import build  # late: it brings torch, which wrong use should not wait for
+        # late: they bring torch, which wrong use should not wait for
+        from rlox.build import build
+        from rlox.training.evaluate import Evaluator
 
         with closing(build(config)) as algorithm:
             self.call.signals.settle()
             if config.dry_run:
+                if isinstance(algorithm.parts.evaluate, Evaluator):
+                    algorithm.parts.evaluate.require_room()
                 fits = f"dry run: {_title(config, job)}: everything fits, nothing was trained"
                 self.call.voice.say(
                     "checked", fits + algorithm.parts.backend.line + algorithm.device.line
@@ -147,8 +151,8 @@ class TrainTask:
                 backend = algorithm.parts.backend
                 told: dict[str, Any] = {"resume_grade": algorithm.source.resume_grade}
                 told["backend"] = asdict(backend)
-                if algorithm.device.reason:
-                    told["device"] = asdict(algorithm.device)
+                if (device := algorithm.device).reason:
+                    told["device"] = {"name": device.name, "reason": device.reason}
                 if algorithm.parts.images:
                     told["images"] = list(algorithm.parts.images)
                 if algorithm.origin:

@@ -15,6 +15,7 @@ from rlox.configs.loggers import OF_PROCESS, TRACKING_URI, MlflowConfig
 from rlox.configs.off_policy import OffPolicyConfig
 from rlox.configs.offline import NO_ENV
 from rlox.configs.on_policy import OnPolicyConfig
+from rlox.configs.params import expectation
 from rlox.configs.secrets import meant
 from rlox.configs.tasks import require_task
 from rlox.configs.text import is_text
@@ -78,6 +79,7 @@ def try_environment(config: RunConfig) -> None:
     drawn show up here.
     """
     from rlox.envs.actions import ActionCodec
+    from rlox.envs.failures import close_or_warn
     from rlox.envs.films import frame_of, require_video
     from rlox.envs.make import require_native, single_factory, uses_native
     from rlox.envs.spaces import ObservationCodec
@@ -97,12 +99,13 @@ def try_environment(config: RunConfig) -> None:
         ObservationCodec.of(env.observation_space, config.env.id)
         ActionCodec.of(env.action_space, config.env.id)
     finally:
-        env.close()
+        close_or_warn(env, config.env.id)
 
 
 def spaces_of(config: RunConfig) -> tuple[ObservationCodec, ActionCodec]:
     """What the run sees and does in its environment, of which one is made."""
     from rlox.envs.actions import ActionCodec
+    from rlox.envs.failures import close_or_warn
     from rlox.envs.make import single_factory
     from rlox.envs.spaces import ObservationCodec
 
@@ -111,7 +114,7 @@ def spaces_of(config: RunConfig) -> tuple[ObservationCodec, ActionCodec]:
         observations = ObservationCodec.of(env.observation_space, config.env.id)
         actions = ActionCodec.of(env.action_space, config.env.id)
     finally:
-        env.close()
+        close_or_warn(env, config.env.id)
     return observations, actions
 
 
@@ -179,8 +182,9 @@ def require_known(data: dict[str, Any], schema: Schema) -> None:
         names = schema.names(schema.parts_of(data))
         raise messages.unknown_key(unknown, names, schema.owners(unknown))
     for key in not_given(data, schema):
-        word = key.name.split(".")[-1].upper()
-        raise ConfigError(f"missing key '{key.name}': {key.doc}; give {key.name}={word}")
+        word, within = key.name.split(".")[-1].upper(), expectation(key.field)
+        values = f", {within}" if within else ""
+        raise ConfigError(f"missing key '{key.name}': {key.doc}; give {key.name}={word}{values}")
 
 
 def _require_package(group: str, schema: Schema) -> None:

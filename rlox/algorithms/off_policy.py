@@ -18,7 +18,7 @@ from rlox.envs.engines.makers import building
 from rlox.envs.gym_vec import EnvFactory
 from rlox.envs.make import Stages, make_vec, single_factory
 from rlox.envs.normalize import RewardNormalizer, observation_normalizer
-from rlox.errors import ConfigError
+from rlox.errors import ConfigError, EnvError
 from rlox.parameters.cost import Cost
 from rlox.policies.native_exploring import Explores
 from rlox.policies.on_demand import OnDemand
@@ -123,7 +123,14 @@ def _goals(
     buffer = config.buffer
     if not isinstance(buffer, UniformConfig) or buffer.hindsight is None:
         return None
-    judge = make_env()
+    try:
+        judge = make_env()
+    except Exception as error:
+        raise EnvError(
+            f"buffer.hindsight={buffer.hindsight} asks one more {config.env.id} for rewards, beside the "
+            f"{env.n_envs} of training, and it cannot be made: {error}\n"
+            "  Where no more can live, leave hindsight out: buffer.hindsight=null."
+        ) from error
     unfinished.enter_context(building(judge, None))
     return Goals.of(judge, env.observations, buffer.hindsight, buffer.hindsight_k, config.env.id)
 

@@ -19,6 +19,7 @@ from rlox.configs import DecisionTransformerConfig, OfflineConfig, RunConfig
 from rlox.configs.offline import NO_ENV, OfflineAlgorithmConfig, OfflineNetworksConfig
 from rlox.configs.offline_critics import OfflineCriticsConfig
 from rlox.envs.actions import TOLERANCE, ActionCodec, UnitCodec
+from rlox.envs.failures import close_or_warn
 from rlox.envs.make import EnvSource, Stages, single_factory
 from rlox.envs.space_text import space_of
 from rlox.envs.spaces import ObservationCodec
@@ -179,7 +180,7 @@ def _given_spaces(config: RunConfig, algo: OfflineAlgorithmConfig, tools: Tools)
                 ActionCodec.of(env.action_space, name),
             )
         finally:
-            env.close()
+            close_or_warn(env, config.env.id)
         _require_sizes(algo, *found)
         return found
     if (said := _said_spaces(config, tools)) is not None:

@@ -12,7 +12,7 @@ from rlox.configs.buffers import (
     RolloutBufferConfig,
     UniformConfig,
 )
-from rlox.configs.check import leaves, make, make_run, plain, require_device, without_old_keys
+from rlox.configs.check import leaves, make, make_run, plain, require_device, upgrade_saved
 from rlox.configs.cql import CQLConfig
 from rlox.configs.decision_transformer import DecisionTransformerConfig
 from rlox.configs.dpo import DPOConfig, OnlineDPOConfig
@@ -87,5 +87,5 @@ __all__ = [
     "param",
     "plain",
     "require_device",
-    "without_old_keys",
+    "upgrade_saved",
 ]

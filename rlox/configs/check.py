@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 import re
 import types
@@ -14,7 +15,7 @@ from rlox.configs.atari import AtariConfig, is_ale
 from rlox.configs.base import AlgorithmConfig
 from rlox.configs.buffers import BUFFER_CONFIGS, BufferConfig
 from rlox.configs.code import as_code, plain_argument
-from rlox.configs.env import EnvConfig
+from rlox.configs.env import LONG, EnvConfig
 from rlox.configs.loggers import LOGGER_CONFIGS
 from rlox.configs.names import nearest
 from rlox.configs.offline import NO_ENV
@@ -68,13 +69,21 @@ def make_run(data: Mapping[str, Any], begins: bool = False) -> RunConfig:
     return run
 
 
-def without_old_keys(data: Mapping[str, Any]) -> dict[str, Any]:
-    """A saved tree without keys that earlier versions wrote and that never had an effect."""
-    algo = data.get("algo")
-    if not isinstance(algo, Mapping) or not OLD_ALGO_KEYS & algo.keys():
-        return dict(data)
-    kept = {key: value for key, value in algo.items() if key not in OLD_ALGO_KEYS}
-    return {key: kept if key == "algo" else value for key, value in data.items()}
+def upgrade_saved(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A saved tree of an earlier version in today's keys.
+
+    Keys that never had an effect are left out. A key that the tree lacks, and whose default is not what
+    runs did before there was the key, gets the value of what they did.
+    """
+    tree = dict(data)
+    if isinstance(algo := data.get("algo"), Mapping):
+        tree["algo"] = {key: value for key, value in algo.items() if key not in OLD_ALGO_KEYS}
+    if isinstance(env := data.get("env"), Mapping):
+        normalizes = env.get("normalize_obs") is True or env.get("normalize_reward") is True
+        # algorithms on datasets, which normalise nothing, take no other rule than the default
+        before = {"normalize_rule": "sb3"} if normalizes else {}
+        tree["env"] = {"seeding": LONG, **before, **env}
+    return tree
 
 
 def require_buffer(algo: str, buffer: str) -> None:
@@ -87,8 +96,7 @@ def require_buffer(algo: str, buffer: str) -> None:
 def whole_number(cls: type[Any], field: str, value: Any, called: str) -> int:
     """An argument that stands for a whole-numbered field of `cls`, under the name it has there."""
     declared = {f.name: f for f in fields(cls)}[field]
-    number: int = _convert(int, value, called)
-    _check(declared, number, called)
+    number: int = _value(declared, int, value, called)
     return number
 
 
@@ -252,6 +260,17 @@ def require_one_schedule(algo: str, given: Mapping[str, Any]) -> None:
 
 
 def _value(f: Field[Any], hint: Any, value: Any, path: str) -> Any:
+    """The value of a field, checked and converted to its type."""
+    try:
+        return _checked(f, hint, value, path)
+    except OverflowError as error:  # of `float`; Python prints no more than 4300 digits
+        expected = f"a value {expectation(f)}" if expectation(f) else "a smaller one"
+        raise ConfigError(
+            f"{path}: got a number of more than 309 digits, expected {expected}"
+        ) from error
+
+
+def _checked(f: Field[Any], hint: Any, value: Any, path: str) -> Any:
     if path in UNIONS and (hint is BufferConfig or not is_dataclass(hint)):  # a run's
         return _named(UNIONS[path], value, path)
     if path == "logger":
@@ -318,13 +337,14 @@ def _convert(hint: Any, value: Any, path: str) -> Any:
 
 
 def _scalar(kind: type[Any], value: Any, path: str) -> Any:
-    number = isinstance(value, numbers.Real) and not isinstance(value, bool)  # NumPy's too
     if kind is bool and isinstance(value, bool):
         return value
-    if kind is int and number and float(value).is_integer():
+    number = isinstance(value, numbers.Real) and not isinstance(value, bool)  # NumPy's too
+    rounded = float(value) if number else math.nan  # `OverflowError` for one that is too large
+    if kind is int and rounded.is_integer():
         return int(value)
     if kind is float and number:
-        return float(value)
+        return rounded
     if kind is str and isinstance(value, (str, int, float)) and not isinstance(value, bool):
         return str(value)
     words = {bool: "true or false", int: "an integer", float: "a number", str: "text"}

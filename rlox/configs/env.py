@@ -18,6 +18,8 @@ WRAPPERS = (
     "time_aware_observation",
 )
 
+KEYED, LONG = "keyed", "long"  # long: of runs that began before there was env.seeding
+
 
 @dataclass(frozen=True)
 class EnvConfig:
@@ -61,11 +63,12 @@ class EnvConfig:
         within="[1, 1048576]",
     )
     seeding: str = param(
-        "keyed",
+        KEYED,
         "what the copies are reset with. keyed: numbers below 2^31 that differ over copies, restarts and the "
         "seeds of runs; offset: seed + i for copy i at first, as Stable-Baselines3 has it (the gymnasium "
-        "backend is used)",
-        choices=("keyed", "offset"),
+        "backend is used). The configuration of a run that began before there was this key has long",
+        choices=(KEYED, "offset"),
+        besides=(LONG,),
     )
     max_episode_steps: int | None = param(
         None,
@@ -104,7 +107,9 @@ class EnvConfig:
         plugin="wrapper",
     )
     reward_scale: float = param(
-        1.0, "what rewards are multiplied by, in training only, after env.reward_wrappers"
+        1.0,
+        "what rewards are multiplied by, in training only, after env.reward_wrappers",
+        within="(-inf, inf)",
     )
     reward_clip: float | None = param(
         None,
@@ -146,10 +151,15 @@ class EnvConfig:
     @property
     def put_around(self) -> tuple[str, ...]:
         """The settings of this configuration that Gymnasium's environments have and native ones have not."""
-        default = EnvConfig()
+        default = EnvConfig(seeding=LONG if self.seeding == LONG else KEYED)
         return tuple(
             f"env.{name}" for name in _AROUND if getattr(self, name) != getattr(default, name)
         )
+
+    @property
+    def normalizes(self) -> bool:
+        """Whether `normalize_rule` says anything."""
+        return self.normalize_obs or self.normalize_reward
 
 
 _AROUND = (

@@ -133,7 +133,7 @@ class StopConfig:
     )
     minutes: float | None = param(
         None,
-        "stop after the first rollout and update that end later than this many minutes, evaluations included; "
+        "stop after the first rollout and update that end after this many minutes, evaluations included; "
         "the final evaluation may take a tenth of the minutes more, at least 10 s",
         within="(0, inf)",
     )

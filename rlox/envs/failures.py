@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import traceback
-from typing import Any
+from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
@@ -13,7 +14,9 @@ from rlox.envs.spaces import ObservationCodec, shape_of
 from rlox.errors import EnvError
 from rlox.importing import wording
 
-__all__ = ["CHECK", "encoded", "raised"]
+__all__ = ["CHECK", "Closes", "close_or_warn", "encoded", "raised"]
+
+log = logging.getLogger("rlox.envs")
 
 CHECK = "rlox check says all that is wrong with an environment"
 
@@ -22,6 +25,21 @@ _OTHER_LENGTH = re.compile(
     r"(?:not enough|too many) values to unpack|cannot unpack non-iterable .* object"
 )
 _RETURNS = {"step": FIVE_VALUES, "reset": TWO_VALUES}
+
+
+class Closes(Protocol):
+    """What holds processes, ports, windows or memory."""
+
+    def close(self) -> None:
+        """Release them."""
+
+
+def close_or_warn(env: Closes, who: str) -> None:
+    """Close an environment whose work is done: that it raises then costs no result, and is a warning."""
+    try:
+        env.close()
+    except (Exception, SystemExit) as error:
+        log.warning("%s", raised(who, "close", error))
 
 
 def raised(who: str, call: str, error: BaseException) -> str:

@@ -113,8 +113,10 @@ class FilmedEpisodes(gym.Wrapper[Any, Any, Any, Any]):
 
     def close(self) -> None:
         """Leave no half film behind."""
-        self._stop()
-        super().close()
+        try:
+            self._stop()
+        finally:
+            super().close()
 
     def save_state(self) -> dict[str, Any]:
         """How many episodes there were: which one is filmed next."""

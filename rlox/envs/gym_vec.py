@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from rlox.envs.actions import ActionCodec
 from rlox.envs.base import Finals, copied, reset_of, step_of
 from rlox.envs.columns import apart, joined
-from rlox.envs.failures import encoded, raised
+from rlox.envs.failures import close_or_warn, encoded, raised
 from rlox.envs.seeding import KEYED, Seeding, seeded_reset
 from rlox.envs.snapshot import can_save, restore_env, save_env
 from rlox.envs.spaces import ObservationCodec
@@ -34,17 +34,17 @@ def opened(factories: Sequence[EnvFactory]) -> list[gym.Env[Any, Any]]:
             env = make()
             envs.append(env)
     except BaseException:
-        with suppress(Exception):  # the error is that of what cannot be made
-            close_all(envs)
+        for env in envs:
+            with suppress(Exception):  # the error is that of what cannot be made
+                env.close()
         raise
     return envs
 
 
-def close_all(envs: Sequence[gym.Env[Any, Any]]) -> None:
-    """Close every environment, also behind one whose `close` raises; its error is raised at the end."""
-    with ExitStack() as each:
-        for env in reversed(envs):
-            each.callback(env.close)
+def close_all(envs: Sequence[gym.Env[Any, Any]], name: str) -> None:
+    """Close every environment, also behind one whose `close` raises: that is a warning."""
+    for i, env in enumerate(envs):
+        close_or_warn(env, f"{name} (copy {i})")
 
 
 class SyncGymVecEnv:
@@ -70,6 +70,7 @@ class SyncGymVecEnv:
         self.n_envs = len(factories)
         self.seeding = Seeding(seed, self.n_envs, seeding)
         self.starts = 0
+        self.closed = False
         self._lent = False  # to an evaluation, which left the environments where it ended
         self.envs = opened(factories)
         try:
@@ -81,8 +82,7 @@ class SyncGymVecEnv:
             self.observations = replace(codec, frames=frames_in(first))
             self.actions = ActionCodec.of(first.action_space, name)
         except BaseException:
-            with suppress(Exception):  # the error is the one before
-                self.close()
+            self.close()
             raise
 
     def reset_into(self, obs: NDArray[Any]) -> None:
@@ -175,8 +175,10 @@ class SyncGymVecEnv:
         return Finals(everyone[:0], obs[:0].copy(), lost=everyone, restarts=1)
 
     def close(self) -> None:
-        """Close every environment."""
-        close_all(self.envs)
+        """Close every environment, once."""
+        if not self.closed:
+            self.closed = True
+            close_all(self.envs, self.name)
 
     def _saved(self, i: int) -> dict[str, Any]:
         try:

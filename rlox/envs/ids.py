@@ -20,7 +20,9 @@ from rlox.extras import install
 from rlox.importing import import_module
 from rlox.plugins import the_offer
 
-__all__ = ["env_ids", "find_spec", "plugged", "takes_num_envs", "vector_factory"]
+__all__ = ["env_ids", "find_spec", "plugged", "registered_by", "takes_num_envs", "vector_factory"]
+
+SHOWN = 10  # ids of a module in a message
 
 # Ids that a separate package registers, by how they begin: (module, package, extra).
 _PACKAGES = {
@@ -51,7 +53,9 @@ def find_spec(env_id: str) -> Any:
         if module:
             _require_none_of_that_name(env_id, module, name)
         near = nearest(name, {*env_ids(), *LATE_IDS}, f"{module}:" if module else "")
-        raise UnknownNameError(f"environment '{env_id}' is not registered in Gymnasium{near}")
+        raise UnknownNameError(
+            f"environment '{env_id}' is not registered in Gymnasium{registered_by(module)}{near}"
+        )
     return gym.spec(name)
 
 
@@ -71,6 +75,17 @@ def plugged(env_id: str) -> ModuleType | None:
     if env_id not in gym.registry:
         raise offer.wrong(told, f"a module that registers {env_id} with Gymnasium")
     return module if isinstance(module, ModuleType) else None
+
+
+def registered_by(module: str) -> str:
+    """Which ids a module or package registers by now, for messages; empty where none is known."""
+    homes = {
+        name: made.partition(":")[0] if isinstance(made, str) else getattr(made, "__module__", "")
+        for name, made in ((name, spec.entry_point) for name, spec in gym.registry.items())
+    }
+    found = sorted(name for name, home in homes.items() if f"{home}.".startswith(f"{module}."))
+    more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+    return f"; {module} registers {', '.join(found[:SHOWN])}{more}" if found else ""
 
 
 def vector_factory(env_id: str) -> Callable[..., Any] | None:
@@ -102,10 +117,19 @@ def _require_none_of_that_name(env_id: str, path: str, name: str) -> None:
         return
     found = vars(module)[name]
     what = "takes no num_envs" if callable(found) else f"is of type {type(found).__name__}"
+    there = f"env={env_id}: {path}.{name} is there but {what}"
+    if isinstance(found, type) and issubclass(found, gym.Env):
+        made_by = (found, f"{path}:{name}", f"{found.__module__}:{name}")
+        ids = sorted(key for key, spec in gym.registry.items() if spec.entry_point in made_by)
+        by_id = ", ".join(f"env={path}:{key}" for key in ids) or (
+            f"have {path} call gymnasium.register('{name}-v0', {name}) and give env={path}:{name}-v0"
+        )
+        raise ConfigError(
+            f"{there}: it is a class of single environments, which an id names: {by_id}"
+        )
     raise ConfigError(
-        f"env={env_id}: {path}.{name} is there but {what}: expected what makes a vectorised environment, "
-        "def make(num_envs); single environments are named by the id that the module registers "
-        "(gymnasium.register)"
+        f"{there}: expected what makes a vectorised environment, def make(num_envs); single environments are "
+        "named by the id that the module registers (gymnasium.register)"
     )
 
 

@@ -27,7 +27,7 @@ from rlox.envs.ids import find_spec
 from rlox.envs.masks import masking
 from rlox.envs.native import NativeVecEnv, native_engine
 from rlox.envs.native_gym import NativeGymEnv
-from rlox.envs.simulators import log_mujoco_warnings
+from rlox.envs.simulators import mujoco_warnings_logged
 from rlox.envs.spaces import ObservationCodec
 from rlox.envs.stages import LocalStage, Stage
 from rlox.envs.workers.crew import share
@@ -228,8 +228,6 @@ def factory_of(
         def registered() -> gym.Env[Any, Any]:
             if render_mode == "rgb_array":
                 choose_mujoco_gl(spec.entry_point)
-            if str(spec.entry_point).startswith("gymnasium.envs.mujoco"):
-                log_mujoco_warnings()
             return gym.make(spec, disable_env_checker=True, **options)
 
         return lambda: _call(source, registered)
@@ -274,7 +272,8 @@ def _within(env: gym.Env[Any, Any], name: str, limit: int) -> gym.Env[Any, Any]:
 
 def _call(name: str, make: Callable[[], gym.Env[Any, Any]]) -> gym.Env[Any, Any]:
     try:
-        return make()
+        with mujoco_warnings_logged():
+            return make()
     except (gym.error.DependencyNotInstalled, ImportError) as error:
         # What names an engine without missing it, as Gymnasium's word on -v3 of MuJoCo, says all itself.
         absent = isinstance(error, (gym.error.DependencyNotInstalled, ModuleNotFoundError))
@@ -306,9 +305,10 @@ def _copies_of(env: gym.Env[Any, Any], options: Mapping[str, Any]) -> EnvFactory
 
     def duplicate() -> gym.Env[Any, Any]:
         try:
-            if options and env.spec is not None:  # to be made anew with a render_mode
-                return gym.make(env.spec, **options)
-            return copy.deepcopy(env)
+            with mujoco_warnings_logged():
+                if options and env.spec is not None:  # to be made anew with a render_mode
+                    return gym.make(env.spec, **options)
+                return copy.deepcopy(env)
         except Exception as error:
             raise ConfigError(
                 f"{env} cannot be copied ({error}); pass a callable that makes it instead: "
@@ -319,7 +319,8 @@ def _copies_of(env: gym.Env[Any, Any], options: Mapping[str, Any]) -> EnvFactory
 
 
 def _checked(make: EnvFactory) -> gym.Env[Any, Any]:
-    env = make()
+    with mujoco_warnings_logged():
+        env = make()
     if not isinstance(env, gym.Env):
         raise EnvError(
             f"the environment factory returned {type(env).__name__}, expected gymnasium.Env"

@@ -9,11 +9,11 @@ from typing import Any
 import gymnasium as gym
 
 from rlox._core import stream_seed
+from rlox.configs.env import KEYED, LONG
 
 __all__ = ["KEYED", "SEEDS", "Seeding", "seeded_reset"]
 
 SEEDS = 1 << 31  # NumPy's RandomState and engines in C++ take seeds below it
-KEYED, LONG = "keyed", ""
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Seeding:
     - `keyed`: copy i has (b + (k * n_envs + i) * a) mod 2^31 at its start number k, with b and an odd a of
       the run's stream. So all starts of a run differ, and neighbouring runs share none but by chance.
     - `offset`: seed + i at the first start, as Stable-Baselines3 has it; `keyed` afterwards.
-    - empty, of checkpoints that were written before there were rules: seed + i, then keys of 63 bits.
+    - `long`, of runs that began before there were rules: seed + i, then keys of 63 bits.
     """
 
     seed: int
@@ -58,7 +58,7 @@ class Seeding:
         return (self._drawn(0) + starts * self.n_envs) % (SEEDS - self.n_envs)
 
     def state(self) -> dict[str, Any]:
-        """The rule, which a resumed run keeps."""
+        """The rule, which a resumed run keeps; checkpoints from before there were rules have none."""
         return {} if self.rule == LONG else {"seeding": self.rule}
 
     def restore(self, state: Mapping[str, Any]) -> None:

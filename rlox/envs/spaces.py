@@ -196,7 +196,9 @@ class ObservationCodec:
         array = np.asarray(observation)
         if array.dtype is not FLOAT:  # most are, at every step
             array = _numeric(array)
-        if array.shape != self.space.shape:  # as many numbers in another order are another observation
+        if (
+            array.shape != self.space.shape
+        ):  # as many numbers in another order are another observation
             _require_shape(array.shape, self.space)
         numbers[:] = array.reshape(len(numbers))
 

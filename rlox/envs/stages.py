@@ -84,7 +84,7 @@ class LocalStage:
 
     def close(self) -> None:
         """Close every environment."""
-        close_all(self.envs)
+        close_all(self.envs, self.name)
 
     def _write(self, place: int, seen: Any) -> None:
         encoded(self.observations, seen, self.rows[place], self._episode(place))

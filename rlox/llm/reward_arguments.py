@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -24,8 +25,14 @@ FORMS = (
 ONE = inspect.Parameter.POSITIONAL_ONLY
 MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 OPEN = inspect.Parameter.VAR_KEYWORD
-# Names of a first parameter that is something else than completions.
-OTHERS = {*TAKEN[:2], *COLUMNS, "answer", "p"}
+# Names of a first parameter that is something else than completions, and words in such names: of the right
+# answer (`labels`, `gold_answers`, `y_true`) and of what is asked.
+OTHERS = {*TAKEN[:2], *COLUMNS, "p"}
+OTHER_WORDS = {
+    "answer", "context", "correct", "expected", "gold", "golden", "groundtruth", "gt", "ideal", "input",
+    "instruction", "label", "problem", "prompt", "queries", "query", "question", "ref", "reference", "right",
+    "solution", "source", "target", "true", "truth",
+}  # fmt: skip
 
 
 class Arguments:
@@ -125,9 +132,17 @@ def _by_position(needed: Sequence[str], known: Collection[str]) -> bool:
     if len(needed) != 2:
         return False
     first, second = needed
-    if first in OTHERS or {first, second} & set(known) - {"completions", "prompts"}:
+    if first in OTHERS or _words(first) & OTHER_WORDS:
+        return False
+    if {first, second} & set(known) - {"completions", "prompts"}:
         return False
     return second in ("p", "prompts") or second.startswith("_")
+
+
+def _words(name: str) -> set[str]:
+    """The words in `gold_answers` or `goldAnswers`, in small letters, with and without a last s."""
+    words = [word.lower() for word in re.findall("[A-Z]*[a-z]+|[A-Z]+", name)]
+    return {*words, *(word.removesuffix("s") for word in words)}
 
 
 def _asks_for(label: str, name: str, known: Collection[str]) -> str:

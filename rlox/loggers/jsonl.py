@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rlox.disk import may_pass
+from rlox.disk import may_pass, open_at_once, open_file
 from rlox.errors import StorageError
 
 __all__ = ["METRICS", "JsonLines", "read_rows", "rows_from"]
@@ -39,7 +39,7 @@ class JsonLines:
         self._waiting = bytearray()
         self._refused_at: float | None = None
         try:
-            self._file = path.open("ab", buffering=0)
+            self._file = open(path, "ab", buffering=0, opener=open_at_once)  # noqa: SIM115
             size = self._file.tell()
             if size >= offset:
                 self._file.truncate(offset)
@@ -117,7 +117,7 @@ def rows_from(path: Path, offset: int = 0) -> Iterator[tuple[dict[str, Any], int
 
     What follows the last newline is a row that is being written, or that a crash cut short.
     """
-    with path.open("rb") as file:
+    with open_file(path) as file:
         file.seek(offset)
         while (line := file.readline()).endswith(b"\n"):
             offset += len(line)

@@ -96,7 +96,9 @@ class PPOLoss:
         _require_shape(len(obs), numbers)
         log_probs, entropy = policy.get_logprob_and_entropy(obs, actions)
         values = policy.get_value(obs)
-        _require_shape(len(obs), {"the policy's log_probs": log_probs, "the policy's values": values})
+        _require_shape(
+            len(obs), {"the policy's log_probs": log_probs, "the policy's values": values}
+        )
         terms = self.terms(
             log_probs, entropy, values, old_log_probs, advantages, returns, old_values
         )

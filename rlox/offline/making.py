@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from rlox.configs import EnvConfig
 from rlox.envs.actions import ActionCodec
+from rlox.envs.failures import close_or_warn
 from rlox.envs.make import EnvSource, single_factory
 from rlox.envs.space_text import text_of
 from rlox.envs.spaces import ObservationCodec
@@ -22,13 +24,15 @@ from rlox.errors import CheckpointError, ConfigError, NonFiniteError, Unsupporte
 from rlox.offline.description import Returns, described
 from rlox.offline.replayed import replayed_columns, require_replay
 from rlox.runs.algorithm import Algorithm
-from rlox.runs.checkpoint import resolve_checkpoint, whole_checkpoints
-from rlox.runs.record import Rows, dataset_of, play, record
+from rlox.runs.checkpoint import best_checkpoint, resolve_checkpoint, whole_checkpoints
+from rlox.runs.record import Rows, dataset_of, env_of, play, record
 from rlox.sources.dataset_file import Dataset
 from rlox.sources.prepared import complete_returns
 from rlox.training.actor import Forgetful
 
 __all__ = ["Play", "of_random_actions", "of_run"]
+
+log = logging.getLogger("rlox.offline")
 
 PART = 1.0 / 3.0  # of the way from random to expert, where medium begins
 SCORING_SEED = 500_000  # episode i of a score starts from reset(seed=SCORING_SEED + i)
@@ -86,7 +90,8 @@ def of_run(run: Path, quality: str, how: Play, trust: bool = False) -> Dataset:
     `expert` is the best checkpoint, by the run's evaluations or, without any, by scores; `medium` the first
     one whose score is past a third of the way from random actions' to that, and `medium-replay` what its
     replay buffer has; `full-replay` what the last one's has. A score is the mean return of `how.scored`
-    episodes with the best actions.
+    episodes with the best actions; a checkpoint whose returns are not finite is passed over with a warning.
+    `NonFiniteError` where none is left, or random actions have no finite score.
     """
     from rlox.algorithms import ALGORITHMS
 
@@ -101,17 +106,16 @@ def of_run(run: Path, quality: str, how: Play, trust: bool = False) -> Dataset:
         raise ConfigError(f"policy={run}: {error}") from error
     with closing(loaded(last)) as algorithm:
         config = algorithm.config.env
-        if quality == "random":
-            return of_random_actions(config, how)
         if quality.endswith("-replay"):
             require_replay(algorithm)
+    if quality == "random":
+        return of_random_actions(config, how)
     if quality == "full-replay":
         with closing(loaded(last, replay=True)) as algorithm:
             return _replayed(algorithm, quality, last, None)
-    scored = _Scored(run, loaded, how)
+    scored = _Scored(run, loaded, how, bool(algorithm.config.eval.every))
     scores = {"random": _random_score(config, how)}
-    best = scored.best()
-    scores["expert"] = scored(best)
+    best, scores["expert"] = scored.best()
     chosen = best if quality == "expert" else _medium(scored, scores)
     with closing(loaded(chosen, replay=quality == "medium-replay")) as algorithm:
         if quality != "medium-replay":
@@ -120,28 +124,48 @@ def of_run(run: Path, quality: str, how: Play, trust: bool = False) -> Dataset:
 
 
 class _Scored:
-    """The checkpoints of a run, oldest first, and what each scores, which is found out once."""
+    """The checkpoints of a run, oldest first, and what each scores, which is found out once.
 
-    def __init__(self, run: Path, loaded: Any, how: Play) -> None:
+    `evaluated` says whether the run was evaluated on the way, and not at its end alone.
+    """
+
+    def __init__(self, run: Path, loaded: Any, how: Play, evaluated: bool) -> None:
         self.run, self._loaded, self._how = run, loaded, how
+        self._evaluated = evaluated or (run / "checkpoints" / "best").exists()
         there = [folder for folder, _ in whole_checkpoints(run)][::-1]
         self.folders = there or [resolve_checkpoint(run)]
-        self._known: dict[str, float] = {}
+        self._known: dict[str, float | None] = {}
 
-    def __call__(self, folder: Path) -> float:
-        """The score of a checkpoint."""
+    def __call__(self, folder: Path) -> float | None:
+        """The score of a checkpoint; `None`, with a warning, of one that plays to no finite score."""
         name = folder.resolve().name
         if name not in self._known:
-            with closing(self._loaded(folder)) as algorithm:
-                self._known[name] = _score(algorithm, self._how)
-            self._how.score_told(name, self._known[name])
+            self._known[name] = score = self._score(folder, name)
+            if score is not None:
+                self._how.score_told(name, score)
         return self._known[name]
 
-    def best(self) -> Path:
-        """The best one by the evaluations of the run or, where it had none, by these scores."""
-        if (self.run / "checkpoints" / "best").exists():
-            return resolve_checkpoint(self.run, "best")
-        return max(self.folders, key=self)
+    def _score(self, folder: Path, name: str) -> float | None:
+        try:
+            with closing(self._loaded(folder)) as algorithm:
+                return _score(algorithm, self._how)
+        except NonFiniteError as error:
+            log.warning("passing over %s: %s", name, error)
+            return None
+
+    def all(self) -> list[tuple[Path, float]]:
+        """Those that have a score, oldest first."""
+        scored = [(folder, self(folder)) for folder in self.folders]
+        return [(folder, score) for folder, score in scored if score is not None]
+
+    def best(self) -> tuple[Path, float]:
+        """The best one by the run's evaluations or, where they name none with a score, by these scores."""
+        found = best_checkpoint(self.run) if self._evaluated else None
+        if found is not None and (score := self(found)) is not None:
+            return found, score
+        if there := self.all():
+            return max(there, key=lambda one: one[1])  # of equal ones the first
+        raise NonFiniteError(f"{self.run} has no checkpoint with a score: each was passed over")
 
 
 def _algorithm_of(checkpoint: Path) -> str:
@@ -173,12 +197,15 @@ def _randomly(
             told(len(rows), total / len(returns))
         return rows, returns, _of_env(env)
     finally:
-        env.close()
+        close_or_warn(env, config.id)
 
 
 def _random_score(config: EnvConfig, how: Play) -> float:
     _, returns, _ = _randomly(config, None, SCORING_SEED, episodes=how.scored)
-    return float(np.mean(returns[: how.scored]))
+    score = float(np.mean(returns[: how.scored]))
+    if not np.isfinite(score):
+        raise NonFiniteError(f"random actions in {config.id} have no score: {score} is not finite")
+    return score
 
 
 def _score(algorithm: Algorithm, how: Play) -> float:
@@ -197,15 +224,15 @@ def _medium(scored: _Scored, scores: dict[str, float]) -> Path:
             "that a medium could be between; train for longer"
         )
     asked = low + PART * (high - low)
-    found = next(folder for folder in scored.folders if scored(folder) >= asked)
-    if found.resolve().name == scored.best().resolve().name:
-        told = ", ".join(f"{scored(folder):.1f}" for folder in scored.folders)
+    found, score = next(one for one in scored.all() if one[1] >= asked)
+    if found.resolve().name == scored.best()[0].resolve().name:
+        told = ", ".join(f"{score:.1f}" for _, score in scored.all())
         raise ConfigError(
             f"{run} has no checkpoint whose policy is medium: random actions score {low:.1f}, the best "
             f"checkpoint {high:.1f}, so that one before it from {asked:.1f} on is expected; those that "
             f"are there score {told}. Train with more of them: checkpoint.every=N checkpoint.keep=1000"
         )
-    scores["medium"] = scored(found)
+    scores["medium"] = score
     return found
 
 
@@ -215,7 +242,7 @@ def _played(
     best = not how.sampled
     made = record(algorithm, None, how.seed, best, steps=how.steps, told=how.rows_told)
     about = {**made.about, **_about(algorithm, quality, checkpoint)}
-    return _told(made.columns, about, _said(algorithm.config.env), scores)
+    return _told(made.columns, about, _said(algorithm), scores)
 
 
 def _replayed(
@@ -226,7 +253,7 @@ def _replayed(
         **_about(algorithm, quality, checkpoint),
         "returns": complete_returns(columns).tolist(),
     }
-    return _told(columns, about, _said(algorithm.config.env), scores)
+    return _told(columns, about, _said(algorithm), scores)
 
 
 def _about(algorithm: Algorithm, quality: str, checkpoint: Path) -> dict[str, Any]:
@@ -254,12 +281,9 @@ def _told(
     return dataset_of(columns, {**about, **more})
 
 
-def _said(config: EnvConfig) -> dict[str, Any]:
-    env = single_factory(config)()
-    try:
+def _said(algorithm: Algorithm) -> dict[str, Any]:
+    with env_of(algorithm) as env:
         return _of_env(env)
-    finally:
-        env.close()
 
 
 def _of_env(env: gym.Env[Any, Any]) -> dict[str, Any]:

@@ -27,17 +27,26 @@ __all__ = ["ActorCritic", "Policy", "Sampler", "acting"]
 # `[N, act_dim]`.
 Sampler = Callable[[Tensor, int], Tensor]
 
-# Methods of a policy that are given rows of a rollout or of a batch.
+# Methods of a policy that are given rows of a rollout or of a batch, on policy and off policy.
 _TAKES_ROWS = (
+    "act",
     "as_seen",
+    "draw",
     "evaluate_actions",
+    "forward",
     "get_action_and_logprob",
     "get_action_value",
     "get_logprob_and_entropy",
     "get_value",
     "mode",
+    "said",
     "sample",
+    "score",
     "scored",
+    "taken",
+    "trace",
+    "value",
+    "worth",
 )
 
 # Noise is drawn in blocks of at most this many numbers.
@@ -86,22 +95,10 @@ def _awake(policy: nn.Module) -> tuple[list[dict[str, Any]], list[nn.Module]]:
 
 
 class Policy(nn.Module, ABC):
-    """What acts once it has learned. Shapes: obs `[B, obs_dim]`, actions `[B]` or `[B, act_dim]`."""
-
-    @abstractmethod
-    def mode(self, obs: Tensor) -> Tensor:
-        """The best action."""
-
-    @abstractmethod
-    def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """A sampled action; torch's default generator unless given."""
-
-
-class ActorCritic(Policy):
-    """A policy and a value function.
+    """What acts once it has learned. Shapes: obs `[B, obs_dim]`, actions `[B]` or `[B, act_dim]`.
 
     Methods that a class outside of rlox defines are given copies of observations and actions, into which
-    they may write (`obs /= 255`): the tensors themselves are what a rollout stores.
+    they may write (`obs /= 255`): the tensors themselves are what a rollout or a batch has.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -113,6 +110,18 @@ class ActorCritic(Policy):
             if isfunction(method):
                 wrap = _sampling_copies if name == "sampler" else _given_copies
                 setattr(cls, name, wrap(method))
+
+    @abstractmethod
+    def mode(self, obs: Tensor) -> Tensor:
+        """The best action."""
+
+    @abstractmethod
+    def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """A sampled action; torch's default generator unless given."""
+
+
+class ActorCritic(Policy):
+    """A policy and a value function."""
 
     @abstractmethod
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Sampler:

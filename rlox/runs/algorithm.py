@@ -36,7 +36,7 @@ from rlox.sources.episodes import RecentEpisodes
 from rlox.sources.store import InMemory, Noted, Nowhere, Segments, Store
 from rlox.training.actor import Forgetful
 from rlox.training.backend import Backend
-from rlox.training.device import CPU, device_for, saved_device
+from rlox.training.device import device_for, saved_device
 from rlox.training.evaluate import Evaluation
 from rlox.training.loop import Fused, Hook, Timings, fit
 from rlox.training.parts import Parts, Tools
@@ -335,8 +335,8 @@ class Algorithm(Habits):
             "session": dict(session or {}),
             "backend": self.parts.backend.name,
         }
-        if self.device.reason and self.device.name != CPU:
-            state["device"] = self.device.name
+        if self.device.kept:
+            state["device"] = self.device.kept
         if kept := states_of(self._watchers.callbacks):
             state["callbacks"] = kept
         return Checkpoint(

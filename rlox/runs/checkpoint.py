@@ -62,6 +62,7 @@ REPLAY = "replay"  # the folder of segments, in a run or in a checkpoint apart f
 OWN_REPLAY = "last"  # the name of the only save in the latter
 MAX_MANIFEST = 1 << 20  # bytes; it is read before anything about it is known
 JSON_IN_MEMORY = 18  # times its size, at most: nested lists
+_NO_STATE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 _OLD = ".old"
 _FILES = ("state.json", "weights.safetensors", "optimizer.safetensors", "state.safetensors")
 _STEP = re.compile(r"^step-\d{12}(-\d{12})?$")
@@ -159,17 +160,9 @@ def read_checkpoint(folder: Path) -> Checkpoint:
             logs={str(k): int(v) for k, v in manifest["logs"].items()},
             replay=_replay(folder, manifest.get("replay")),
         )
-    except (
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        RecursionError,
-        TypeError,
-        ValueError,
-    ) as error:
-        raise CheckpointError(
-            f"{folder}/state.json is not a checkpoint's state: {error}"
-        ) from error
+    except _NO_STATE as error:
+        told = f"{folder}/state.json is not a checkpoint's state: {error}"
+        raise CheckpointError(told) from error
 
 
 def _replay(folder: Path, name: Any) -> Segments | None:
@@ -184,25 +177,27 @@ def _replay(folder: Path, name: Any) -> Segments | None:
 def resolve_checkpoint(run: Path, name: str = "last") -> Path:
     """The folder of checkpoint `name` (`last`, `best`, `step-...`) of a run, or of a path to one.
 
-    `last` is the newest whole checkpoint, whatever the link of that name says; without an
-    evaluation during training, `best` is `last`.
+    A folder with a manifest is the checkpoint, whatever its name. `last` of a run is the newest whole
+    checkpoint, whatever the link of that name says; without an evaluation during training, `best` is `last`.
     """
-    if run.name in ("last", "best") and run.parent.name == "checkpoints" and not run.is_symlink():
-        return resolve_checkpoint(run.parent.parent, run.name)
     if (run / MANIFEST).exists():
         return run
     if not run.exists() and (_old(run) / MANIFEST).exists():
         return _old(run)  # killed while it was being replaced
+    if (place := run.absolute()).name in ("last", "best") and place.parent.name == "checkpoints":
+        owner = place.parent.parent
+        if (owner / "config.yaml").is_file():  # a run, and a copy left nothing of its link
+            return resolve_checkpoint(owner, place.name)
+        if (found := _named(place)) is not None:
+            return found
     root = run / "checkpoints"
     found = _inside(root, name) if _STEP.match(name) else None
     if found is None and name == "best":
         found = best_checkpoint(run)
+    if found is None and name in ("last", "best"):
+        found = newest_checkpoint(run)
     if found is not None:
         return found
-    if name in ("last", "best"):
-        newest = newest_checkpoint(run)
-        if newest is not None:
-            return newest
     there = ", ".join(p.name for p in steps_of(root))
     if there and name in ("last", "best"):
         raise CheckpointError(f"{run} has only damaged checkpoints: {there}")
@@ -223,10 +218,9 @@ def best_checkpoint(run: Path) -> Path | None:
     itself in its place, or nothing: then the log says which evaluation was best.
     """
     best = (root := run / "checkpoints") / "best"
-    target = target_of(best)
-    if target is not None:
-        return _inside(root, target) if _STEP.match(target) else None
-    if (clock := clock_of(best)) is not None:
+    if (found := _named(best)) is not None:
+        return found
+    if not best.is_symlink() and (clock := clock_of(best)) is not None:
         return next((folder for folder in steps_of(root) if clock_of(folder) == clock), best)
     there = [(clock_of(folder) or {}, folder) for folder in steps_of(root)]
     found, highest = None, -math.inf
@@ -237,6 +231,12 @@ def best_checkpoint(run: Path) -> Path | None:
                 if clock and all(row.get(name, at) == at for name, at in clock.items()):
                     found, highest = folder, mean
     return found
+
+
+def _named(link: Path) -> Path | None:
+    """The checkpoint that a link leads to, or that the file in its place names."""
+    target = target_of(link)
+    return _inside(link.parent, target) if target is not None and _STEP.match(target) else None
 
 
 def _inside(root: Path, name: str) -> Path | None:

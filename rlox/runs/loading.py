@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rlox.configs import RunConfig, leaves, make, make_run, require_device, without_old_keys
+from rlox.configs import RunConfig, leaves, make, make_run, require_device, upgrade_saved
 from rlox.configs.code import Code, named, require_trusted
 from rlox.configs.params import object_name
 from rlox.configs.schedules import Schedule, other_ways, scheduled
@@ -128,7 +128,7 @@ def reread(
     """
     if backend is not None:
         saved = {**saved, "algo": {**saved["algo"], "backend": backend}}
-    config = make_run(without_old_keys(saved))
+    config = make_run(upgrade_saved(saved))
     if device is None:
         return config
     require_device(device)

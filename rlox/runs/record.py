@@ -15,19 +15,20 @@ from numpy.typing import NDArray
 
 from rlox.disk import replace_file
 from rlox.envs.base import reset_of, step_of
-from rlox.envs.failures import encoded, raised
+from rlox.envs.failures import close_or_warn, encoded, raised
 from rlox.envs.make import EnvSource, single_factory
 from rlox.errors import ConfigError, EnvError, RloxError
 from rlox.runs.algorithm import Algorithm
 from rlox.sources.dataset_file import DATA, DOCUMENT, FORMAT, Dataset, digest_of, require_columns
 from rlox.sources.dataset_folder import renewed
 from rlox.training.actor import ActorOf, player_of
+from rlox.training.evaluate import Evaluator
 from rlox.training.setup import env_name, torch_threads
 
 if TYPE_CHECKING:  # a run of the native engine imports no torch
     import torch
 
-__all__ = ["Rows", "dataset_of", "play", "record", "write_dataset"]
+__all__ = ["Rows", "dataset_of", "env_of", "play", "record", "write_dataset"]
 
 BLOCK = 4096  # rows that are held apart until they are an array
 
@@ -83,7 +84,6 @@ def record(
         if given is not None and given < 1:
             raise ConfigError(f"{name}={given}: expected at least 1")
     actor = player_of(algorithm.parts.actor, algorithm.name)
-    played = single_factory(algorithm.config.env, env)()
     rows, returns = Rows(), list[float]()
     total = 0.0
 
@@ -92,15 +92,13 @@ def record(
             return None
         return algorithm.streams.generator("record", seed + episode, str(actor.device))
 
-    try:
-        with torch_threads(algorithm.config.torch_threads), actor.ready():
-            while len(returns) < (episodes or 1) or len(rows) < (steps or 0):
-                number = len(returns)
-                returns.append(play(actor, played, seed + number, sampling(number), rows))
-                total += returns[-1]  # a mean of all after each of many episodes would be slow
-                told(len(rows), total / len(returns))
-    finally:
-        played.close()
+    threads = torch_threads(algorithm.config.torch_threads)
+    with env_of(algorithm, env) as played, threads, actor.ready():
+        while len(returns) < (episodes or 1) or len(rows) < (steps or 0):
+            number = len(returns)
+            returns.append(play(actor, played, seed + number, sampling(number), rows))
+            total += returns[-1]  # a mean of all after each of many episodes would be slow
+            told(len(rows), total / len(returns))
     about = {
         "env": algorithm.config.env.id if env is None else env_name(env),
         "algo": algorithm.config.algo.name,
@@ -110,6 +108,24 @@ def record(
         "returns": returns,
     }
     return dataset_of(rows.columns(), about)
+
+
+@contextmanager
+def env_of(algorithm: Algorithm, source: EnvSource | None = None) -> Iterator[gym.Env[Any, Any]]:
+    """An environment to play in, closed at the end: of `source`, else of the algorithm's kind.
+
+    With `eval.reuse_env` one of training, which has it back at the end.
+    """
+    evaluate, config = algorithm.parts.evaluate, algorithm.config.env
+    if source is None and isinstance(evaluate, Evaluator) and evaluate.settings.reuse_env:
+        with evaluate.lent() as env:
+            yield env
+        return
+    env = single_factory(config, source)()
+    try:
+        yield env
+    finally:
+        close_or_warn(env, config.id)
 
 
 def dataset_of(columns: Mapping[str, NDArray[Any]], about: Mapping[str, Any]) -> Dataset:

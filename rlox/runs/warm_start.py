@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from rlox.configs import RunConfig, make_run, without_old_keys
+from rlox.configs import RunConfig, make_run, upgrade_saved
 from rlox.configs.env import EnvConfig
 from rlox.configs.offline import IDLE, OfflineAlgorithmConfig, worded
 from rlox.configs.offline_critics import OfflineCriticsConfig
@@ -47,7 +47,7 @@ def warm_start(path: str, config: RunConfig, parts: Parts) -> dict[str, Any]:
     try:
         checkpoint = resolve_checkpoint(Path(path))
         saved = read_checkpoint(checkpoint)
-        trained = make_run(without_old_keys(saved.config))
+        trained = make_run(upgrade_saved(saved.config))
     except (CheckpointError, ConfigError) as error:
         raise ConfigError(f"init_from={path}: {error}") from error
     kinds = (trained.algo.name, config.algo.name)
@@ -173,6 +173,12 @@ def _take_moments(saved: Checkpoint, config: RunConfig, parts: Parts) -> None:
         raise ConfigError("its policy saw observations as they are; set env.normalize_obs=false")
     if moments is not None and isinstance(normalizer, ObservationNormalizer):
         normalizer.restore(moments)
+        there, here = normalizer.moments.rule, config.env.normalize_rule
+        if there != here:  # rewards would be standardised by the one, observations by the other
+            raise ConfigError(
+                f"its policy saw observations standardised by the rule {there}, here is "
+                f"env.normalize_rule={here}; set env.normalize_rule={there}"
+            )
 
 
 def _going_on(fixed: FixedNormalizer, drawn: int) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlox.envs.base import GOES_ON, TRUE_RETURN
+from rlox.envs.base import GOES_ON, TRUE_RETURN, WrongKindError, flag_of
+from rlox.errors import EnvError
 from rlox.types import Episode, Progress
 
 __all__ = ["EpisodeTracker", "RecentEpisodes"]
@@ -34,7 +35,8 @@ class EpisodeTracker:
     ) -> list[Episode]:
         """Close the episodes of the environments `index`, which ended at `env_steps` with `infos`.
 
-        One that ended for learning only, at the loss of a life, goes on to be counted.
+        One that ended for learning only, at the loss of a life, goes on to be counted. `EnvError` where
+        `is_success` of an info is no flag.
         """
         if any(info.get(GOES_ON) for info in infos):
             over = [k for k, info in enumerate(infos) if not info.get(GOES_ON)]
@@ -68,7 +70,15 @@ class EpisodeTracker:
 
     def _ended(self, i: int, env_steps: int, info: Mapping[str, Any] | None) -> Episode:
         """With the return of the environment itself where wrappers changed its rewards."""
-        total = (info or {}).get(TRUE_RETURN, self.returns[i])
+        told = info or {}
+        if told.get("is_success") is not None:
+            try:
+                flag_of("is_success", told["is_success"])
+            except WrongKindError as error:
+                raise EnvError(
+                    f"environment {i} (env_steps {env_steps}): the info of an episode's last step has {error}"
+                ) from error
+        total = told.get(TRUE_RETURN, self.returns[i])
         return Episode(env_steps, i, float(total), int(self.lengths[i]), info)
 
     def state(self) -> dict[str, Any]:

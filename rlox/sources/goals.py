@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from rlox._core import HindsightConfig, ReplayBuffer
 from rlox.envs.parts import PartsCodec
-from rlox.envs.spaces import ObservationCodec
-from rlox.errors import ConfigError, EnvError, UnsupportedSpaceError
+from rlox.envs.spaces import NUMBERS, ObservationCodec
+from rlox.errors import ConfigError, EnvError, NonFiniteError, UnsupportedSpaceError
+from rlox.importing import wording
 
 __all__ = ["Goals"]
 
@@ -26,12 +27,14 @@ class Goals:
 
     `env` is asked for `compute_reward(achieved_goal, desired_goal, info)`, goals `[m, ...]`, and where
     it has one for `compute_terminated` with the same arguments, `info` empty: both as in
-    Gymnasium-Robotics. A rule that gives one answer for many goals is asked for each of them.
+    Gymnasium-Robotics. A rule that gives one answer for many goals is asked for each of them. Rewards are
+    finite numbers, ends are bools or 0 and 1.
     """
 
     env: gym.Env[Any, Any]
     codec: PartsCodec
     config: HindsightConfig
+    name: str  # of the environment, for errors
 
     @classmethod
     def of(
@@ -50,7 +53,11 @@ class Goals:
                 f"buffer.hindsight={strategy}: {name} has no compute_reward(achieved_goal, "
                 "desired_goal, info)"
             )
-        return cls(env, codec, HindsightConfig(reward, strategy, k))
+
+        def rewards(achieved: NDArray[Any], desired: NDArray[Any], _: Any) -> NDArray[np.float32]:
+            return _rewards(f"{name}: compute_reward", reward, achieved, desired)
+
+        return cls(env, codec, HindsightConfig(rewards, strategy, k), name)
 
     @property
     def spaces(self) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -103,14 +110,64 @@ class Goals:
         self, rule: Callable[..., Any], achieved: NDArray[Any], desired: NDArray[Any]
     ) -> NDArray[np.bool_]:
         """What the environment's rule says of goals `[m, ...]`: `[m]`."""
-        # copies: the rule may write into them, and the goals are learned from
-        ended = np.asarray(rule(achieved.copy(), desired.copy(), {}))
-        if ended.size == 1 < len(desired):  # it judges one goal at a time, as `GoalEnv` declares it
-            pairs = zip(achieved.copy(), desired.copy(), strict=True)
-            ended = np.array([rule(*goals, {}) for goals in pairs])
-        if ended.size != len(desired):
+        who = f"{self.name}: compute_terminated"
+        ended = _answers(who, "bool", rule, achieved, desired)
+        odd = (ended != 0) & (ended != 1)
+        if odd.any():
             raise EnvError(
-                f"compute_terminated of {self.env} returned shape {ended.shape} for "
-                f"{len(desired)} goals"
+                f"{who} returned {ended[odd][0]} for a goal, expected bools, or 0 and 1; "
+                "return an array of bool"
             )
-        return ended.astype(bool).ravel()
+        flags: NDArray[np.bool_] = ended != 0
+        return flags
+
+
+def _rewards(
+    who: str, rule: Callable[..., Any], achieved: NDArray[Any], desired: NDArray[Any]
+) -> NDArray[np.float32]:
+    """What a rule pays for goals `[m, ...]`: `[m]`, finite."""
+    given = _answers(who, "number", rule, achieved, desired)
+    with np.errstate(over="ignore"):
+        rewards = given.astype(np.float32)
+    bad = ~np.isfinite(rewards)
+    if bad.any():
+        raise NonFiniteError(
+            f"{who} returned {given[bad][0]} for a goal, expected numbers that are finite in float32"
+        )
+    return rewards
+
+
+def _answers(
+    who: str, wanted: str, rule: Callable[..., Any], achieved: NDArray[Any], desired: NDArray[Any]
+) -> NDArray[Any]:
+    """A real number `[m]` for each of the goals `[m, ...]`; `EnvError` for others, with what is `wanted`."""
+    # copies: the rule may write into them, and the goals are learned from
+    answers, count = _answer(who, rule, achieved.copy(), desired.copy()), len(desired)
+    if answers.size == 1 < count:  # it judges one goal at a time, as `GoalEnv` declares it
+        pairs = zip(achieved.copy(), desired.copy(), strict=True)
+        answers = np.array([_single(who, wanted, _answer(who, rule, *goals)) for goals in pairs])
+    if answers.size != count or answers.dtype.kind not in NUMBERS:
+        raise EnvError(
+            f"{who} returned an array of shape {answers.shape} and {answers.dtype}, expected a {wanted} for "
+            f"each of {count} goals"
+        )
+    return answers.reshape(count)
+
+
+def _single(who: str, wanted: str, answer: NDArray[Any]) -> Any:
+    """The number that a rule answered for one goal."""
+    if answer.size != 1 or answer.dtype.kind not in NUMBERS:
+        raise EnvError(f"{who} returned {answer.tolist()!r} for a goal, expected a {wanted}")
+    return answer.item()
+
+
+def _answer(who: str, rule: Callable[..., Any], *goals: NDArray[Any]) -> NDArray[Any]:
+    """What a rule says of its goals, as an array."""
+    try:
+        answer = rule(*goals, {})
+    except (Exception, SystemExit) as error:
+        raise EnvError(f"{who} raised {type(error).__name__}: {wording(error)}") from error
+    try:
+        return np.asarray(answer)
+    except (ValueError, TypeError, RuntimeError) as error:  # of unequal lengths, of a tensor
+        raise EnvError(f"{who} returned what is no array: {wording(error)}") from error

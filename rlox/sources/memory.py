@@ -12,6 +12,7 @@ from rlox._core import PrioritizedReplayBuffer, ReplayBuffer
 from rlox.configs import PrioritizedConfig, ReplayConfig
 from rlox.configs.buffers import MAX_CAPACITY
 from rlox.envs.base import VectorEnv
+from rlox.envs.failures import close_or_warn
 from rlox.envs.spaces import ObservationCodec
 from rlox.errors import ConfigError
 from rlox.sources.chunk import Stretch
@@ -76,7 +77,14 @@ class Memory:
         return self._draw
 
     def push(self, stretch: Stretch) -> None:
-        """Store transitions of the environments in time order."""
+        """Store transitions of the environments in time order; of a lost step there may be none."""
+        if len(stretch.env_ids):
+            self.buffer.push_batch(**self._rows(stretch))
+        for env in stretch.lost:
+            self.buffer.cut_episode(int(env))
+
+    def _rows(self, stretch: Stretch) -> dict[str, Any]:
+        """The columns as the buffer has them."""
         given = stretch.columns
         rows: dict[str, Any] = self.goals.split(given) if self.goals else dict(given)
         if self.frames > 1:
@@ -85,10 +93,7 @@ class Memory:
         if self.packing is not None:
             rows |= {name: self.packing.pack(given[name]) for name in OBSERVED}
         rows["env_ids"] = stretch.env_ids if self.buffer.n_envs > 1 else None
-        if len(stretch.env_ids):
-            self.buffer.push_batch(**rows)
-        for env in stretch.lost:
-            self.buffer.cut_episode(int(env))
+        return rows
 
     def weigh(self, elapsed: float) -> None:
         """Draw from now on with the weights of when the part `elapsed` of the run is over."""
@@ -165,7 +170,7 @@ class Memory:
     def close(self) -> None:
         """Close the environment that judges goals."""
         if self.goals is not None:
-            self.goals.env.close()
+            close_or_warn(self.goals.env, "the environment that judges goals")
 
     def _prioritize(self, indices: NDArray[np.uint64], errors: NDArray[Any]) -> None:
         config, buffer = self.config, self.buffer

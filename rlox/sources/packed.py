@@ -60,9 +60,11 @@ class Packing:
         given, kept = self.codec.numbers_of(rows), self._numbers_of(packed)
         hot = given[..., self.hot]
         # one column of each integer is not 0, so that they come in the order of the integers
-        places = np.nonzero(hot.reshape(-1, len(self.hot)))[1].reshape(*hot.shape[:-1], -1)
+        places = np.nonzero(hot.reshape(-1, len(self.hot)))[1]
         kept[..., : len(self.plain)] = given[..., self.plain]
-        kept[..., len(self.plain) :] = places - self.before
+        kept[..., len(self.plain) :] = (
+            places.reshape(*hot.shape[:-1], len(self.firsts)) - self.before
+        )
         packed[..., self._unit * self.numbers :] = rows[..., self._unit * self.codec.numbers :]
         return packed
 

@@ -233,7 +233,8 @@ class ReplaySource:
             self._begin_anew(began, told)
             raise
         self._unreported += self.env_steps - before
-        self._owed = self._due(before, self.env_steps)
+        # from no rows, as where every step so far was lost, nothing can be drawn
+        self._owed = self._due(before, self.env_steps) if len(self.memory.buffer) else 0
 
     def _begin(self, n_steps: int) -> None:
         """Have room for so many steps, and environments that have begun."""

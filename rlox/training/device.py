@@ -6,6 +6,7 @@ Small networks of vectors are faster on the CPU, where calls of a GPU would take
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from rlox.configs import RunConfig
 from rlox.configs.offline import NO_ENV
 from rlox.configs.text import TINY, TextAlgorithmConfig, is_text
 from rlox.devices import loaded_torch
+from rlox.envs.failures import close_or_warn
 from rlox.envs.make import EnvSource, single_factory, uses_native
 from rlox.envs.spaces import ObservationCodec
 from rlox.errors import ConfigError
@@ -31,6 +33,8 @@ __all__ = [
     "saved_device",
 ]
 
+log = logging.getLogger("rlox.device")
+
 AUTO, CPU, CUDA = "auto", "cpu", "cuda"
 WIDE = 1024  # widths of hidden layers from which on a network counts as large
 # What drivers of GPUs leave in a machine: NVIDIA's, WSL's, AMD's. Without them torch need not be imported.
@@ -43,11 +47,17 @@ class Device:
 
     name: str
     reason: str = ""
+    before: str = ""  # what `auto` took when the run began, where that is not here
 
     @property
     def line(self) -> str:
         """For people; nothing of what was asked for."""
         return f"\n  device  {self.name}: {self.reason}" if self.reason else ""
+
+    @property
+    def kept(self) -> str:
+        """What a run goes on with where that is there; empty for the CPU, and where it was asked for."""
+        return self.before or (self.name if self.reason and self.name != CPU else "")
 
 
 def device_for(
@@ -61,8 +71,13 @@ def device_for(
     if config.device != AUTO:
         return Device(usable_device(config.device))
     if kept is not None:
-        there = kept == CPU or cuda_is_there()
-        return Device(kept, "as when the run began" * (kept != CPU)) if there else Device(CPU)
+        if kept == CPU:
+            return Device(CPU)
+        if cuda_is_there():
+            return Device(kept, "as when the run began")
+        missing = f"the run began on {kept}, which is not here (results differ by rounding)"
+        log.warning("device=auto takes %s: %s", CPU, missing)
+        return Device(CPU, missing, kept)
     if own is not None:  # it is where the user has put it
         return Device(CPU)
     return device_of_auto(config, lambda: _has_images(config, source))
@@ -115,4 +130,4 @@ def _has_images(config: RunConfig, source: EnvSource | None) -> bool:
         return bool(ObservationCodec.of(env.observation_space, config.env.id).images)
     finally:
         if env is not source:
-            env.close()
+            close_or_warn(env, config.env.id)

@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -118,24 +119,26 @@ class Evaluator:
             self._require_reusable()
 
     def require_room(self) -> None:
-        """`EnvError` where a user's environments cannot live beside training's: it costs no training then.
+        """Open and close as many of a user's environments as an evaluation plays in, before training.
 
-        As many are opened as evaluations play in, and closed.
+        `EnvError` where so many cannot live beside those of training.
         """
         config, settings = self.stages.config, self.settings
         if settings.reuse_env or not self.plays_own_code:
             return
         places = min(settings.episodes, self.places)
         try:
-            self.stages.open(places, settings.seed, self.actor.observations).close()
+            stage = self.stages.open(places, settings.seed, self.actor.observations)
         except Exception as error:
-            several = f"{places} environments" if places > 1 else "an environment"
+            several = places > 1
+            many, one = (f"{places} environments", "one of them") if several else ("1", "it")
+            fewer = "in one environment (eval.n_envs=1), or " * several
             raise EnvError(
-                f"evaluations need {several} beside the {config.n_envs} of training, and so many "
-                f"{config.id} cannot be made: {error}\n"
-                "  where fewer can live, play in fewer, eval.n_envs=1, or in those of training, "
-                "eval.reuse_env=true with env.workers=sync"
+                f"evaluations of {config.id} need {many} beside the {config.n_envs} of training, but {one} "
+                f"cannot be made: {error}\n  evaluate {fewer}in the environments of training "
+                "(eval.reuse_env=true env.workers=sync)"
             ) from error
+        stage.close()
 
     def __call__(
         self,
@@ -150,10 +153,16 @@ class Evaluator:
 
         With `video` or `render` one at a time, written to an mp4 or shown in a window, always in this
         process. An episode that has not ended after `settings.max_steps` steps ends there. `NonFiniteError`
-        for an observation that is not finite.
+        for an observation that is not finite, `ConfigError` for pictures with `settings.reuse_env` while
+        training has its environments.
         """
         if episodes < 1:
             raise ConfigError(f"episodes={episodes}: expected at least 1")
+        if (video or render) and self.settings.reuse_env and not self._require_reusable().closed:
+            raise ConfigError(
+                f"eval.reuse_env=true: {self.stages.config.id} is not drawn in training, and another one may "
+                "not live beside it; end the training and use rlox evaluate RUN video=true, or render=true"
+            )
         frames: list[NDArray[np.uint8]] = []
         rate, observations = 30.0, self.actor.observations
         stage: Stage
@@ -194,6 +203,16 @@ class Evaluator:
         """Whether the environment is the user's own, which runs in Python."""
         config, source = self.stages.config, self.stages.source
         return source is not None or (not uses_native(config) and is_own_code(config.id))
+
+    @contextmanager
+    def lent(self) -> Iterator[gym.Env[Any, Any]]:
+        """One of the environments of training, which goes on in it afterwards (`settings.reuse_env`)."""
+        vec = self._require_reusable()
+        state = vec.state()
+        try:
+            yield vec.envs[0]
+        finally:
+            vec.take_back(state)
 
     def _borrowed(self, places: int) -> BorrowedStage:
         """Some of the environments of training."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -110,7 +111,8 @@ def _run(call: Call) -> int:
     places = [
         a
         for a in given
-        if (a[:1] not in "~+" or a[:2] == "~/") and ("=" not in a or Path(a).exists())
+        # `Path` raises for a value that is longer than a file's name may be
+        if (a[:1] not in "~+" or a[:2] == "~/") and ("=" not in a or os.path.exists(a))  # noqa: PTH110
     ]
     rest = [*flags, *(a for a in given if a not in places)]
     if places and any(argument.startswith("runs=") for argument in rest):

@@ -81,7 +81,9 @@ def _read(place: Baseline) -> Iterator[Run]:
         return
     runs = [read_run(folder, place.label) for folder in folders]
     yield from runs
-    yield from never_begun(place.path, {run.name for run in runs})
+    # a summary of before names a job that had no folder without its identity: 1_seed-1 of 1_seed-1_ba7826
+    names = {run.name for run in runs}
+    yield from never_begun(place.path, names | {name.rpartition("_")[0] for name in names})
 
 
 def _unbegun(place: Path, kind: str) -> Iterator[Run]:

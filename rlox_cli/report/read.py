@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rlox.configs import ALGO_CONFIGS, leaves, make_run
+from rlox.disk import read_file
 from rlox.errors import ConfigError
 from rlox_cli.identity import what
 from rlox_cli.report.records import (
@@ -159,7 +160,7 @@ def _unit(config: Mapping[str, Any]) -> str:
 
 def _mapping(path: Path) -> dict[str, Any]:
     with suppress(OSError, ValueError, RecursionError):
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(read_file(path))
         if isinstance(data, dict):
             return data
     return {}
@@ -169,7 +170,7 @@ def _rows(path: Path) -> tuple[list[dict[str, Any]], int]:
     """The rows of a JSON-lines file that are whole, and how many lines are not."""
     rows, unread = [], 0
     try:
-        lines = path.read_bytes().split(b"\n")
+        lines = read_file(path).split(b"\n")
     except OSError:
         return [], 0
     for line in lines[:-1]:  # what follows the last newline is being written

@@ -17,12 +17,12 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
-from rlox.configs import RunConfig, make_run, plain, without_old_keys
+from rlox.configs import RunConfig, make_run, upgrade_saved
 from rlox.disk import lock
 from rlox.errors import ConfigError, StorageError
 from rlox_cli import summary, sweep_backend, validate
 from rlox_cli.exit_codes import FAILED, OK
-from rlox_cli.identity import identity, saved_run, what
+from rlox_cli.identity import identity, require_rule_of_before, saved_run, what
 from rlox_cli.job_titles import of_trial
 from rlox_cli.jobs import BUSY, Job, busy_folder
 from rlox_cli.run_folder import DONE, KILLED, PRUNED, note_death, read_result, read_status
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 Outcome = dict[str, Any]
 SAME = "rlox"  # of a study: what is searched, and on what base
+NORMALIZES = frozenset({"env.normalize_obs", "env.normalize_reward"})
 WAIT_SECONDS = 0.2
 
 
@@ -245,6 +246,7 @@ def register() -> None:
 
 def require_same(study: Any, plan: SearchPlan) -> None:
     """Refuse a study of another search: its values would say nothing about this one."""
+    require_rule_of_before(plan.folder, {plan.base.env.normalize_rule})
     space = {d.name: d.described() for d in plan.space.dimensions}
     mine = {"space": space, "seeds": list(plan.space.seeds), "base": what(plan.base)}
     saved: Mapping[str, Any] | None = study.user_attrs.get(SAME)
@@ -256,7 +258,10 @@ def require_same(study: Any, plan: SearchPlan) -> None:
     ]
     if saved["seeds"] != mine["seeds"]:
         differing.append("seed")
-    base = make_run(without_old_keys(saved["base"]))
+    tree = upgrade_saved(saved["base"])
+    if NORMALIZES & saved["space"].keys():  # its trials did, by the rule of before there was a key
+        tree["env"] = {"normalize_rule": "sb3", **tree["env"]}
+    base = make_run(tree)
     if identity(base) != identity(plan.base):
         differing += _differences(base, plan.base)
     if differing:
@@ -277,7 +282,7 @@ def plain_json(data: Any) -> Any:
 def _differences(one: RunConfig, other: RunConfig) -> list[str]:
     from rlox_cli.changes import differences
 
-    return [c.key for c in differences(plain(one), plain(other))]
+    return [c.key for c in differences(what(one), what(other))]
 
 
 def _failed(message: str) -> Outcome:

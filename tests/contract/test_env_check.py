@@ -17,6 +17,7 @@ from faults.deadlines import give_up_the_hung
 from helpers.checked import ADVISED, BROKEN, GOOD, LACKS, PUBLISHED, Kind
 from helpers.checked.actions import Walled
 from helpers.checked.kinds import Line, VectorLine
+from helpers.checked.observations import MetresOnTheEquator, MicroscopicDegrees
 from helpers.checked.sharing import OneMomentumForAll, OneWalledPlaceForAll
 from helpers.waiting import PATIENCE
 
@@ -76,6 +77,21 @@ def test_check_env_finds_state_shared_between_instances_under_action_masks(
     assert (finding.code, finding.severity) == ("instances-share", "error")
     assert where in finding.message
     assert "while a second copy is played, expected" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("kind", "where"),
+    [
+        (MetresOnTheEquator, "the observation has 10000000.0 and 10000000.25 at [1]"),
+        (MicroscopicDegrees, "the observation['at'] has 48.137 and 48.1370001 at [1]"),
+    ],
+)
+def test_check_env_names_the_column_whose_numbers_are_equal_in_float32(
+    kind: Any, where: str
+) -> None:
+    (finding,) = check_env(kind, steps=STEPS, limits=LIMITS)
+    assert (finding.code, finding.severity) == ("observation-digits", "warning")
+    assert finding.message.startswith(f"{where}, which are equal in float32, expected")
 
 
 def test_check_env_reports_a_failing_second_copy_as_step_fails_not_shared() -> None:

@@ -15,7 +15,7 @@ from helpers.impolite import Twin, twins
 from helpers.selection import each_value_once
 from torch import nn
 
-from rlox.algorithms import A2C, DQN, PPO, SAC, RecurrentPPO
+from rlox.algorithms import A2C, DQN, PPO, SAC, TD3, RecurrentPPO, torch_dqn, torch_sac, torch_td3
 from rlox.callbacks import Callback
 from rlox.envs.actions import ActionCodec
 from rlox.envs.base import copied
@@ -199,6 +199,54 @@ def test_a_policy_that_writes_into_its_observations_learns_as_one_that_copies_th
         made.train(TOTAL)
         weights = [p.detach().numpy().tobytes() for p in made.policy.parameters()]
         found.append((weights, made.evaluate(3).returns))
+        made.close()
+    assert found[0] == found[1]
+
+
+def own_kind(kind: type[Any], names: tuple[str, ...], polite: bool) -> type[Any]:
+    """A policy of rlox's, the named methods of which scale their observations, in place or not."""
+
+    def scaled(name: str) -> Any:
+        def method(self: Any, obs: torch.Tensor, *rest: Any) -> Any:
+            seen = obs / 3 if polite else obs.div_(3)
+            return getattr(kind, name)(self, seen, *rest)
+
+        return method
+
+    def taken(self: Any, critic: Any, obs: torch.Tensor, actions: torch.Tensor) -> Any:
+        seen = obs / 3 if polite else obs.div_(3)
+        return kind.taken(self, critic, seen, actions / 2 if polite else actions.div_(2))
+
+    own: dict[str, Any] = {name: scaled(name) for name in names}
+    own |= {"taken": taken} if hasattr(kind, "taken") else {"fast_values": lambda self: self}
+    return type("Own", (kind,), {**own, "__module__": __name__})
+
+
+@pytest.mark.parametrize(
+    ("facade", "space", "module", "kind", "names"),
+    [
+        (DQN, "Discrete", torch_dqn, "QPolicy", ("forward", "trace")),
+        (SAC, "Box", torch_sac, "SquashedPolicy", ("mode", "sample", "draw")),
+        (TD3, "Box", torch_td3, "DeterministicPolicy", ("mode", "act")),
+    ],
+)
+def test_an_own_policy_off_policy_that_writes_into_its_rows_learns_as_one_that_copies_them(
+    facade: Any, space: str, module: Any, kind: str, names: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, rlox_kind = [], getattr(module, kind)
+    for polite in (True, False):
+        monkeypatch.setattr(module, kind, own_kind(rlox_kind, names, polite))
+        made = facade(partial(Twin, space), backend="torch", **REPLAY)
+        made.train(TOTAL)
+        weights = [p.detach().numpy().tobytes() for p in made.policy.parameters()]
+        drawn = made.source.memory.buffer.sample(64, 0)
+        found.append((weights, drawn["obs"].tobytes(), made.evaluate(3).returns))
+        actor = made.parts.actor
+        rows = np.ones((2, actor.observations.seen), np.float32)
+        with actor.ready():
+            for generator in (None, torch.Generator().manual_seed(1)):
+                actor.act(rows, generator)
+        assert (rows == 1).all()
         made.close()
     assert found[0] == found[1]
 

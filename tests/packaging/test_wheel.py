@@ -172,18 +172,24 @@ def test_the_command_runs_where_the_checkout_is_not(installed, workdir):
     assert all(Path(origin).is_relative_to(installed) for origin in origins)
 
 
+@pytest.mark.parametrize("later", [False, True])
 @pytest.mark.parametrize("command", ["doctor", "--version", "train"])
 def test_the_command_names_another_rlox_in_its_folder_without_a_traceback(
-    installed, workdir, command
+    installed, workdir, command, later
 ):
+    """Also one that was installed later, and has put its own file in the place of ours with the check."""
     (site,) = installed.glob("lib/python*/site-packages")
-    other = site / "rlox-1.2.0.dist-info"
+    other, package = site / "rlox-1.2.0.dist-info", site / "rlox" / "__init__.py"
+    ours = package.read_bytes()
     other.mkdir()
     try:
+        if later:
+            package.write_text("__version__ = '1.2.0'\n")
         done = subprocess.run(
             [installed / "bin" / "rlox", command], cwd=workdir, capture_output=True, text=True
         )
     finally:
+        package.write_bytes(ours)
         other.rmdir()
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("rlox: the package rlox-1.2.0, another project")

@@ -12,7 +12,9 @@ from golden.files import HERE, ROOT
 from golden.keep import COMMANDS
 from safetensors.numpy import load_file
 
+from rlox.runs.checkpoint import read_checkpoint, resolve_checkpoint
 from rlox_cli.main import main
+from rlox_cli.run_folder import read_config
 
 OLD = HERE / "old"
 VERSIONS = sorted(p.parent.name for p in OLD.glob(f"*/{COMMANDS}"))
@@ -55,6 +57,21 @@ def test_an_old_run_goes_on_to_a_larger_total_with_the_rows_it_had(name, tmp_pat
     assert steps == sorted(steps)
     # the last row was that of the end, which is no row of the longer run
     assert kept.startswith("".join(rows.splitlines(keepends=True)[:-1]))
+
+
+@pytest.mark.parametrize(("name", "rule"), [("ppo_native", "sb3"), ("ppo_torch", "relative")])
+def test_an_old_run_that_goes_on_says_by_which_rules(name, rule, tmp_path):
+    """Seeds of environments and moments are those of its version; nothing is normalised in the other one."""
+    run = copied(f"2026-11-28/runs/{name}", tmp_path)
+    assert main(["resume", str(run), "total_steps=512"]) == 0
+    env = read_config(run)["env"]
+    assert (env["seeding"], env["normalize_rule"]) == ("long", rule)
+    state = read_checkpoint(resolve_checkpoint(run)).state["source"]
+    assert state.get("obs_normalizer", {}).get("rule", rule) == rule
+    text = (run / "config.yaml").read_text()
+    assert "seeding: long" in text and f"normalize_rule: {rule}" in text
+    assert main(["resume", str(run), "total_steps=640"]) == 0
+    assert read_config(run)["env"] == env
 
 
 @pytest.mark.parametrize("name", RUNS)

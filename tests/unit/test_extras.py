@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib.metadata
+import shutil
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -36,6 +39,31 @@ def test_the_files_of_another_rlox_in_the_same_folder_are_refused_on_import(tmp_
         ImportError, match=r"rlox-1\.2\.0, another .*: pip uninstall rlox rlox-runner"
     ):
         rlox._require_own_folder(tmp_path)
+
+
+def started(site: Path) -> subprocess.CompletedProcess[str]:
+    """The script `rlox` of a folder of packages."""
+    script = (
+        f"import sys; sys.path.insert(0, {str(site)!r})\n"
+        "from rlox_cli.start import main; sys.exit(main())"
+    )
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+
+
+def test_the_command_names_another_rlox_that_was_installed_later_before_it_imports_it(
+    tmp_path: Path,
+) -> None:
+    """Its files have then replaced ours, with the check on import."""
+    for package in ("rlox", "rlox_cli"):
+        (tmp_path / package).mkdir()
+    for name in ("__init__.py", "start.py"):
+        shutil.copy(Path(rlox.__file__).parents[1] / "rlox_cli" / name, tmp_path / "rlox_cli")
+    (tmp_path / "rlox" / "__init__.py").write_text("print('theirs')\n__version__ = '1.2.0'\n")
+    (tmp_path / "rlox-1.2.0.dist-info").mkdir()
+    done = started(tmp_path)
+    with pytest.raises(ImportError) as ours:
+        rlox._require_own_folder(tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"rlox: {ours.value}\n")
 
 
 def test_a_checkout_that_is_not_installed_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:

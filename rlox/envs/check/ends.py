@@ -6,9 +6,10 @@ import copy
 from dataclasses import dataclass
 from typing import Any
 
+from rlox.envs.base import WrongKindError, flag_of
 from rlox.envs.check.player import Step
 from rlox.envs.check.subject import Subject
-from rlox.envs.check.values import same
+from rlox.envs.check.values import brief, same
 
 __all__ = ["Ends"]
 
@@ -43,16 +44,27 @@ class Ends:
         """It goes on, or ends, with its step `t`."""
         self.longest = max(self.longest, t)
         as_begun = same(step.seen, self._first)
+        info = step.info if isinstance(step.info, dict) else {}
         if step.terminated or step.truncated:
             back = as_begun and self._varied
             self.ended.append(Ended(t, bool(step.terminated), bool(step.truncated), back))
+            self._look_at_success(info.get("is_success"), t)
         self._varied |= not as_begun
-        told = step.info.get("TimeLimit.truncated") if isinstance(step.info, dict) else False
-        if told and step.terminated and not step.truncated:
+        if info.get("TimeLimit.truncated") and step.terminated and not step.truncated:
             self.subject.report.warning(
                 "limit-in-info",
                 f"step {t} tells a time limit by terminated=True and info['TimeLimit.truncated'], as Gym "
                 "did, expected terminated=False, truncated=True: else its last state counts as worth 0",
+            )
+
+    def _look_at_success(self, success: Any, t: int) -> None:
+        try:
+            flag_of("is_success", False if success is None else success)
+        except WrongKindError:
+            self.subject.report.error(
+                "success-kind",
+                f"info['is_success'] of step {t}, the last of an episode, is {brief(success)} "
+                f"({type(success).__name__}), expected a bool: whether it reached its goal; return bool(...)",
             )
 
     def look(self) -> None:

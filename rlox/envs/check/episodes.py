@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from rlox.envs.check.digits import Digits
 from rlox.envs.check.ends import Ends
 from rlox.envs.check.player import Player, Step, flag_text
 from rlox.envs.check.subject import Subject
-from rlox.envs.check.values import brief, lost_digits, misfit, same
+from rlox.envs.check.values import brief, misfit, same
 
 __all__ = ["play_episodes"]
 
@@ -28,6 +29,7 @@ def play_episodes(subject: Subject, player: Player) -> Ends:
         _play(subject, watched)
     finally:  # also where a call of it raised
         subject.done_steps, subject.done_episodes = watched.steps, len(watched.ends.ended)
+    watched.look_at_digits()
     watched.ends.look()
     return watched.ends
 
@@ -60,6 +62,7 @@ class _Watched:
         self._held: tuple[Any, Any] | None = None  # the last observation, and a copy of it
         self._seconds: list[float] = []
         self._pickled = 0
+        self._digits = Digits()
 
     def reset(self, seed: int | None) -> tuple[Any, Any]:
         """Begin an episode."""
@@ -97,13 +100,18 @@ class _Watched:
         self.ends.step(step, self.player.t)
         return step.seen, step.info
 
+    def look_at_digits(self) -> None:
+        """Whether networks can tell apart the numbers that all observations had."""
+        for lost in self._digits.lost():
+            self.report.warning(lost.code, f"the observation{lost.part} {lost.text}")
+
     def _look_at_observation(self, seen: Any) -> None:
         where = self.player.where
         wrong = misfit(self.subject.observation_space, seen)
         if wrong is not None:
             self.report.error(wrong.code, f"the observation{wrong.part} of {where} {wrong.text}")
-        elif large := lost_digits(self.subject.observation_space, seen):
-            self.report.warning(large.code, f"the observation{large.part} of {where} {large.text}")
+        else:
+            self._digits.see(self.subject.observation_space, seen)
         if self._held is not None and not same(*self._held):
             self.report.error(
                 "observation-aliased",

@@ -11,10 +11,7 @@ from gymnasium import spaces
 
 from rlox.envs.spaces import ADDRESS
 
-__all__ = ["Misfit", "brief", "lost_digits", "misfit", "same"]
-
-
-EXACT = 1 << 24  # float32 has all whole numbers until here
+__all__ = ["Misfit", "brief", "misfit", "same"]
 
 
 @dataclass(frozen=True)
@@ -45,27 +42,6 @@ def misfit(space: Any, value: Any, part: str = "") -> Misfit | None:
         part,
         f"is {brief(value)}, which {brief(space)} does not contain, expected the like of what "
         "observation_space.sample() gives; compare the two",
-    )
-
-
-def lost_digits(space: Any, value: Any, part: str = "") -> Misfit | None:
-    """The first number, of a value that fits, which float32 does not tell from those near it."""
-    if isinstance(space, spaces.Dict | spaces.Tuple):
-        inner = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
-        found = (lost_digits(each, value[key], f"{part}[{key!r}]") for key, each in inner)
-        return next(filter(None, found), None)
-    if not isinstance(space, spaces.Box):
-        return None
-    large = np.abs(np.asarray(value, np.float64)) > EXACT
-    if not large.any():
-        return None
-    at = tuple(int(i) for i in np.argwhere(large)[0])
-    spacing = float(np.spacing(np.abs(np.float32(value[at]))))
-    return Misfit(
-        "observation-digits",
-        part,
-        f"has {value[at]} at {list(at)}, expected numbers up to 2^24 = {EXACT:,}: networks see float32, in "
-        f"which its neighbours are {spacing:g} away; subtract where it begins, or give it another unit",
     )
 
 

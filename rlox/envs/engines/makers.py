@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import gymnasium as gym
 
@@ -18,7 +18,9 @@ from rlox.envs.engines.masked import EngineMasks
 from rlox.envs.engines.pools import ale_games, pooled, require_pool_id
 from rlox.envs.engines.put_around import require_fits
 from rlox.envs.engines.vector import VectorEngine, autoreset_of, require_vector
+from rlox.envs.failures import Closes
 from rlox.envs.ids import find_spec, takes_num_envs, vector_factory
+from rlox.envs.simulators import mujoco_warnings_logged
 from rlox.errors import ConfigError, EnvError, MissingExtraError, RloxError
 from rlox.importing import failure
 
@@ -28,13 +30,6 @@ Vector = gym.vector.VectorEnv[Any, Any, Any]
 # A ready engine, or what makes one with so many environments: `make(num_envs=n)`.
 VectorSource = Vector | Callable[..., Vector]
 Maker = Callable[[int, bool], Vector]  # of so many environments, for training or not
-
-
-class Closes(Protocol):
-    """What holds processes, windows or memory."""
-
-    def close(self) -> None:
-        """Release them."""
 
 
 @contextmanager
@@ -113,7 +108,8 @@ def _made(make: Callable[..., Any], config: EnvConfig, n_envs: int, training: bo
     except TypeError as error:
         raise ConfigError(f"env={config.id}: env.kwargs do not fit: {error}") from error
     try:
-        made = make(num_envs=n_envs, **options)
+        with mujoco_warnings_logged():
+            made = make(num_envs=n_envs, **options)
     except RloxError:
         raise
     except (gym.error.DependencyNotInstalled, ImportError) as error:

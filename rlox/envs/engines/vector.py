@@ -16,7 +16,7 @@ from rlox.envs.base import GOES_ON, NOBODY, TRUE_RETURN, Finals
 from rlox.envs.engines.lives import Lives
 from rlox.envs.engines.masked import EngineMasks
 from rlox.envs.engines.rows import flags_of, info_of, row_of, rows_of
-from rlox.envs.failures import CHECK, raised
+from rlox.envs.failures import CHECK, close_or_warn, raised
 from rlox.envs.seeding import KEYED, Seeding
 from rlox.envs.spaces import ObservationCodec, shape_of
 from rlox.errors import ConfigError, EnvError, RloxError
@@ -153,7 +153,7 @@ class VectorEngine:
 
     def close(self) -> None:
         """Close the engine."""
-        self.env.close()
+        close_or_warn(self.env, self.name)
 
     def _finals(
         self,

@@ -19,6 +19,7 @@ from rlox._core import set_num_threads
 from rlox.envs.base import copied, reset_of, step_of
 from rlox.envs.failures import encoded, raised
 from rlox.envs.seeding import seeded_reset
+from rlox.envs.simulators import pass_warnings_on
 from rlox.envs.snapshot import can_save, restore_env, save_env
 from rlox.envs.stacks import frames_in
 from rlox.envs.workers.job import Failure, Job, Report, Told
@@ -60,6 +61,8 @@ class _Worker:
         self.infos: dict[int, Mapping[str, Any]] = {}
         self.unmade: set[int] = set()  # whose constructor failed
         self.spaces: tuple[gym.Space[Any], gym.Space[Any]] | None = None
+        self.warnings: list[str] = []  # of the simulator, for the next answer that can tell of them
+        pass_warnings_on(self.warnings.append)
 
     def work(self) -> None:
         """Do what is asked, in its order; to make the environments is the first."""
@@ -79,6 +82,8 @@ class _Worker:
                 answer = do[name](given)
             except (Exception, SystemExit) as error:
                 answer = self.failure(self.index.start, name, error)
+            if isinstance(answer, Told):
+                answer.warnings = self.taken_warnings()
             self.wire.send(answer)
 
     def close(self) -> None:
@@ -103,7 +108,8 @@ class _Worker:
                 failures.append(self.failure(i, "__init__", error))
         envs = list(self.envs.values())
         frames = frames_in(envs[0]) if envs else 1
-        return Report(self.spaces, all(map(can_save, envs)), frames, failures)
+        exact = all(map(can_save, envs))
+        return Report(self.spaces, exact, frames, failures, self.taken_warnings())
 
     def close_failed(self, i: int) -> None:
         """Close an environment that failed before another one is made: both may need the same port."""
@@ -183,15 +189,17 @@ class _Worker:
 
     def answer(self, told: Told) -> None:
         """What came of a step: one byte where that is all."""
-        if not (told.ended or told.failures or self.job.keep_infos):
+        if not (told.ended or told.failures or self.warnings or self.job.keep_infos):
             self.wire.nudge()
             return
+        told.warnings = self.taken_warnings()
         told.infos = self.kept_infos()
         try:
             given = pickled(told)
         except Exception as error:
             failure = self.failure(self.index.start, "sending infos", error)
-            given = pickled(Told(failures=[failure._replace(envs=tuple(self.index))]))
+            lost = [failure._replace(envs=tuple(self.index))]
+            given = pickled(Told(failures=lost, warnings=told.warnings))
         self.wire.send_pickled(given)
 
     def kept_infos(self) -> Sequence[Mapping[str, Any]]:
@@ -219,6 +227,12 @@ class _Worker:
         if isinstance(error, RloxError):
             return Failure((i,), str(error), trace, type(error).__name__)
         return Failure((i,), raised(f"{self.job.name} (copy {i})", call, error), trace)
+
+    def taken_warnings(self) -> list[str]:
+        """Those of the simulator that no answer told of."""
+        taken = self.warnings.copy()
+        self.warnings.clear()
+        return taken
 
     def save(self, index: Iterable[int]) -> list[Saved]:
         """The states of these environments."""

@@ -12,6 +12,7 @@ from typing import Any
 import gymnasium as gym
 
 from rlox._core import stream_seed
+from rlox.envs.simulators import log_warning
 from rlox.envs.workers.job import Failure, Job, Report, Told
 from rlox.envs.workers.nursery import Nursery
 from rlox.envs.workers.wire import Gone, Late, Wire, delivered
@@ -179,6 +180,9 @@ class Crew:
             except (Gone, Late) as error:
                 ended[worker] = isinstance(error, Late)
                 continue
+            if isinstance(answer, Report | Told):
+                for text in answer.warnings:
+                    log_warning(text)
             if answer is not None:
                 answers[worker] = answer
         return answers | self._end(ended, call, seconds) if ended else answers

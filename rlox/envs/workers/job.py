@@ -56,6 +56,7 @@ class Report(NamedTuple):
     exact: bool  # all of the worker's can be saved
     frames: int  # that their observations are stacks of
     failures: list[Failure]
+    warnings: Sequence[str] = ()  # of the simulator, that the log has not had yet
 
 
 def required(failures: Iterable[Failure]) -> None:
@@ -75,3 +76,4 @@ class Told:
     infos: Sequence[
         Mapping[str, Any]
     ] = ()  # of all environments of the worker, where they are kept
+    warnings: Sequence[str] = ()  # of the simulator, that the log has not had yet

@@ -41,6 +41,19 @@ class MaskByMethod(Walled):
 
 
 @good
+class FarAndSettled(Line):
+    """Large numbers that float32 has, constants but for rounding, and differences that nobody needs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = spaces.Box(-np.inf, np.inf, (4,), np.float64)
+
+    def seen(self) -> Any:
+        odd = self.t % 2
+        return np.array([self.x, 3e7 + 4 * self.t, 0.5 + 1e-16 * odd, self.t + 1e-9 * odd])
+
+
+@good
 class WalledWithSpeed(Walled):
     """Two choices, of which the first may not go on where it stands at the side; told of both."""
 

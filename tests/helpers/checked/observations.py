@@ -203,6 +203,26 @@ class SecondsSince1970(Line):
         return np.array([self.x, 1.7e9 + self.t])
 
 
+class MetresOnTheEquator(Line):
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float64)
+
+    def seen(self) -> Any:
+        return np.array([self.x, 1e7 + 0.25 * (self.t % 2)])
+
+
+class MicroscopicDegrees(Line):
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = spaces.Dict(
+            {"x": spaces.Box(-10, 10, (), np.float64), "at": spaces.Box(-90, 90, (2,), np.float64)}
+        )
+
+    def seen(self) -> Any:
+        return {"x": np.float64(self.x), "at": np.array([0.0, 48.137 + 1e-7 * (self.t % 2)])}
+
+
 @broken("observation-large", "warning")
 class TwoMegabytes(Line):
     def __init__(self) -> None:

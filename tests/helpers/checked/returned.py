@@ -119,3 +119,9 @@ class NumberForTerminated(Line):
 class NothingForTruncated(Line):
     def late(self) -> Any:
         return True if super().late() else None
+
+
+@broken("success-kind")
+class ListForSuccess(Line):
+    def told(self) -> Any:
+        return {"is_success": [super().over()]}

@@ -8,9 +8,10 @@ import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium as gym
+import numpy as np
 import pytest
 from faults.disk import FaultyDisk
 from helpers.cli import TINY, Cli, only_run
@@ -23,13 +24,35 @@ ENDS = "hydra.run.dir=run"
 SMALL = (*TINY, "total_steps=128", "algo.net_arch=[4]")
 
 
+class Drawn(Lonely):
+    """Lives alone, and can be drawn."""
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 10}
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        super().__init__()
+        self.render_mode = render_mode
+
+    def render(self) -> Any:
+        return np.zeros((16, 16, 3), np.uint8)
+
+
+class Unclosable(Dice):
+    """Raises when it is closed."""
+
+    def close(self) -> None:
+        raise OSError("connection already closed")
+
+
 @pytest.fixture(autouse=True)
 def _registered() -> Iterator[None]:
     kinds: dict[str, Any] = {
+        "Drawn-v0": Drawn,
         "Endless-v0": Endless,
         "Lonely-v0": Lonely,
         "NanReward-v0": lambda: Dice("reward"),
         "NanSeen-v0": lambda: Dice("obs"),
+        "Unclosable-v0": Unclosable,
     }
     Lonely.alive = Lonely.most = 0
     for name, kind in kinds.items():
@@ -148,6 +171,42 @@ def test_an_environment_that_lives_alone_is_refused_at_the_start_and_evaluated_i
     assert Lonely.most == 1
     assert cli("evaluate", "run", "episodes=2").code == 0
     assert Lonely.most == 1
+
+
+def test_a_dry_run_refuses_an_environment_beside_which_no_evaluation_finds_room(cli: Cli) -> None:
+    refused = cli("train", *SMALL, "env=Lonely-v0", "env.n_envs=1", "dry_run=true")
+    assert refused.code == 4
+    assert "evaluations of Lonely-v0 need 1 beside the 1 of training" in refused.err
+    assert "everything fits" not in refused.out
+
+
+def test_an_environment_that_lives_alone_is_filmed_and_recorded(cli: Cli) -> None:
+    pytest.importorskip("imageio_ffmpeg", reason="an extra")
+    alone = ("env=Drawn-v0", "env.n_envs=1", "eval.reuse_env=true")
+    assert cli("train", *SMALL, *alone, ENDS).code == 0
+    filmed = cli("evaluate", "run", "episodes=2", "video=true")
+    assert filmed.code == 0, filmed.err
+    assert Path("run/videos/last.mp4").stat().st_size > 0
+    for quality in ("expert", "random"):
+        made = cli(
+            "dataset", "make", "policy=run", f"quality={quality}", f"path={quality}", "steps=9"
+        )
+        assert made.code == 0, made.err
+    assert Lonely.most == 1
+
+
+def test_a_run_keeps_its_score_where_its_environments_cannot_be_closed(cli: Cli) -> None:
+    ended = cli("train", *SMALL, "env=Unclosable-v0", "eval.every=64", ENDS)
+    assert ended.code == 0, ended.err
+    score = read(Path("run/result.json"))["score"]
+    told = "WARNING rlox.envs: Unclosable-v0 (copy 0) raised OSError in close: connection already"
+    assert told in Path("run/log.txt").read_text()
+    assert cli("evaluate", "run", "episodes=3", "seed=100000").code == 0
+    assert read(Path("run/eval/last.json"))["mean"] == score
+    assert (
+        cli("dataset", "make", "policy=random", "env=Unclosable-v0", "path=any", "steps=9").code
+        == 0
+    )
 
 
 def test_a_disk_that_stays_full_to_the_end_is_exit_code_5(

@@ -23,6 +23,13 @@ def rows(out: str) -> list[list[str]]:
     return [line.split(maxsplit=4) for line in out.splitlines()]
 
 
+def test_a_listing_without_a_kind_names_the_kinds(cli: Cli) -> None:
+    refused = cli("list")
+    assert refused.code == 2
+    told = f"also without what=; give what=WHAT, one of {', '.join(KINDS)}"
+    assert told in " ".join(refused.err.split())
+
+
 def test_every_algorithm_is_listed_with_a_line_on_it(cli: Cli) -> None:
     out = cli("list", "algo").out
     assert [line.split()[0] for line in out.splitlines()] == sorted(ALGO_CONFIGS)

@@ -120,6 +120,17 @@ def test_a_configuration_edited_under_its_checkpoints_is_refused(cli: Cli, train
     assert tree(trained) == before
 
 
+def test_a_configuration_from_before_a_key_goes_on_with_checkpoints_that_have_its_default(
+    cli: Cli, trained: Path
+) -> None:
+    """A run that a version between went on with: it did not write the configuration anew."""
+    file = trained / "config.yaml"
+    kept = [line for line in file.read_text().splitlines(True) if "  seeding: keyed" not in line]
+    file.write_text("".join(kept))
+    assert cli("train", f"resume={trained}", "total_steps=512").code == 0
+    assert "  seeding: long\n" in file.read_text()
+
+
 def test_a_folder_that_is_no_run_is_refused_with_the_runs_there_are(
     cli: Cli, trained: Path
 ) -> None:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import importlib.metadata
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import optuna
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 
+from rlox.configs import make_run
 from rlox.errors import ConfigError, MissingExtraError
 from rlox.extras import install
+from rlox_cli.identity import what
 from rlox_cli.search.optimizer import Optimizer, counted, open_study, require_optuna
 from rlox_cli.search.settings import SearchOptions
+from rlox_cli.search.sweeper import require_same
 
 SPACE = {"x": FloatDistribution(0, 1), "y": CategoricalDistribution(("a", "b"))}
 OPTIONS = SearchOptions(n_trials=6, n_startup_trials=3, seed=5)
@@ -164,3 +168,30 @@ def test_an_optuna_that_is_missing_or_too_old_is_told_with_the_install_line(
     with pytest.raises(MissingExtraError, match=said) as raised:
         require_optuna()
     assert str(raised.value).endswith(install("optuna"))
+
+
+@pytest.mark.parametrize(
+    ("env", "space", "rule"),
+    [
+        ({}, {}, "relative"),
+        ({"normalize_obs": True}, {}, "sb3"),
+        ({}, {"env.normalize_obs": "true or false"}, "sb3"),
+    ],
+)
+def test_a_study_from_before_the_rules_had_keys_goes_on_by_the_rule_it_followed(
+    tmp_path: Path, env: dict[str, Any], space: dict[str, str], rule: str
+) -> None:
+    base = what(make_run({"env": env}))
+    del base["env"]["seeding"], base["env"]["normalize_rule"]
+    saved = {"rlox": {"space": space, "seeds": [0], "base": base}}
+    study: Any = SimpleNamespace(study_name="old", user_attrs=saved)
+    dimensions = [SimpleNamespace(name=n, described=lambda d=d: d) for n, d in space.items()]
+    for asked in ("relative", "sb3"):
+        config = make_run({"env": {**env, "normalize_rule": asked}})
+        searched = SimpleNamespace(dimensions=dimensions, seeds=[0])
+        plan: Any = SimpleNamespace(folder=tmp_path, base=config, space=searched)
+        if asked == rule:
+            require_same(study, plan)
+        else:
+            with pytest.raises(ConfigError, match=r"another search: env\.normalize_rule differs"):
+                require_same(study, plan)

@@ -111,6 +111,69 @@ def test_loggers_that_jobs_done_before_do_not_get_are_said_in_one_line(
     assert kept_loggers([outcome | {"message": "busy"}], {"it": make_run({"logger": asked})}) == ""
 
 
+def before_the_rules_had_keys(config: RunConfig, folder: Path) -> Path:
+    """The folder of a run that is configured so, as versions without these keys left it."""
+    tree = plain(config)
+    del tree["env"]["seeding"], tree["env"]["normalize_rule"]
+    folder.mkdir(parents=True)
+    (folder / "config.yaml").write_text(plain_yaml.dump(tree))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("env", "same"),
+    [
+        ({}, True),
+        ({"normalize_obs": True, "normalize_rule": "sb3"}, True),
+        ({"normalize_reward": True, "normalize_rule": "sb3"}, True),
+        ({"normalize_obs": True, "normalize_rule": "relative"}, False),
+        ({"seeding": "offset"}, False),
+    ],
+)
+def test_a_job_from_before_the_rules_had_keys_is_that_of_the_rules_it_followed(
+    tmp_path: Path, env: dict[str, Any], same: bool
+) -> None:
+    asked = make_run({"env": env})
+    old = before_the_rules_had_keys(asked, tmp_path / "0_a")
+    assert (identity.saved_identity(old) == identity.identity(asked)) == same
+
+
+def test_a_job_of_a_preset_from_before_the_rules_had_keys_is_known_under_the_preset(
+    cli: Cli, tmp_path: Path
+) -> None:
+    preset = ("train", "--cfg", "job", "tuned=ppo/MountainCar-v0", "env=MountainCar-v0")
+    config = OmegaConf.to_container(OmegaConf.create(cli(*preset).out))
+    assert isinstance(config, dict) and config["env"]["normalize_rule"] == "sb3"
+    asked = make_run({str(key): value for key, value in config.items()})
+    old = before_the_rules_had_keys(asked, tmp_path / "0_a")
+    assert identity.saved_identity(old) == identity.identity(asked)
+
+
+@pytest.mark.parametrize("seeding", ["keyed", "offset"])
+@pytest.mark.parametrize("rule", ["relative", "sb3"])
+def test_every_key_of_the_environment_is_part_of_a_jobs_identity(seeding: str, rule: str) -> None:
+    config = make_run({"env": {"seeding": seeding, "normalize_rule": rule}})
+    assert identity.what(config)["env"] == plain(config)["env"]
+
+
+def test_a_sweep_from_before_the_rules_had_keys_goes_on_by_its_own_or_says_which_it_is(
+    cli: Cli, tmp_path: Path
+) -> None:
+    line = ("sweep", "tuned=null", "seed=1,2,3", "dry_run=true", PLACE)
+    for normalize in (True, False):
+        config = make_run({"seed": 1, "env": {"normalize_obs": normalize}})
+        before_the_rules_had_keys(config, tmp_path / "sweep" / f"{int(normalize)}_a")
+    assert cli(*line).code == 0, "nothing of it is normalised"
+    line = (*line, "env.normalize_obs=true")
+    refused = cli(*line)
+    assert refused.code == 2
+    assert "1_a normalises by env.normalize_rule=sb3, as runs did before" in refused.err
+    assert "to go on with its folder: env.normalize_rule=sb3; to begin anew: hydra" in refused.err
+    goes_on = cli(*line, "env.normalize_rule=sb3")
+    assert goes_on.code == 0, goes_on.err
+    assert cli(*line, "env.normalize_rule=sb3,relative").code == 0
+
+
 def whole(config: DictConfig) -> dict[Any, Any]:
     OmegaConf.set_struct(config, False)
     del config["hydra"]

@@ -174,3 +174,23 @@ def test_a_mistake_is_explained_by_what_was_typed_and_not_by_a_presets_keys(
     cli: Cli, tmp_path: Path, given: tuple[str, ...], hint: str
 ) -> None:
     assert_explained(cli("train", "algo=dqn", *given), hint, tmp_path)
+
+
+@pytest.mark.parametrize("digits", [400, 5000])
+@pytest.mark.parametrize(
+    ("line", "key", "expected"),
+    [
+        (("train", "env=CartPole-v1"), "total_steps", "[1, inf)"),
+        (("sweep", "env=CartPole-v1"), "env.n_envs", "[1, 1048576]"),
+        (("evaluate", "run"), "episodes", "[1, inf)"),
+        (("report", "run"), "resamples", "[100, 1000000]"),
+    ],
+)
+def test_a_number_of_hundreds_of_digits_is_refused_with_its_key(
+    cli: Cli, digits: int, line: tuple[str, ...], key: str, expected: str
+) -> None:
+    Path("run").mkdir()
+    result = cli(*line, f"{key}={'9' * digits}")
+    most, wanted = (4300, "a smaller one") if digits > 4300 else (309, f"a value in {expected}")
+    assert result.code == 2
+    assert f"{key}: got a number of more than {most} digits, expected {wanted}" in result.err

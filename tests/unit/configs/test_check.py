@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import FrozenInstanceError, fields
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -15,11 +17,13 @@ from rlox.configs import (
     make,
     make_run,
     plain,
-    without_old_keys,
+    upgrade_saved,
 )
+from rlox.configs.check import whole_number
 from rlox.configs.names import near_names
 from rlox.configs.params import inside, parse_interval
 from rlox.errors import ConfigError, UnknownNameError
+from rlox.training.setup import config_from_arguments
 
 
 def run(**changes: Any) -> RunConfig:
@@ -99,6 +103,9 @@ def test_a_configuration_survives_being_written_as_plain_data() -> None:
         ({"seed": -1}, "seed=-1: expected a value in"),
         ({"total_steps": 0}, "total_steps=0"),
         ({"stop": {"minutes": 0}}, "stop.minutes=0"),
+        ({"stop": {"score": float("nan")}}, "stop.score=nan"),
+        ({"stop": {"score": float("inf")}}, "stop.score=inf"),
+        ({"env": {"reward_scale": float("nan")}}, "env.reward_scale=nan"),
     ],
 )  # fmt: skip
 def test_make_run_refuses_invalid_keys_and_values_and_names_the_remedy(
@@ -293,5 +300,74 @@ def test_a_key_that_nothing_ever_read_is_refused_in_a_new_run_and_left_out_of_a_
     saved = {"algo": {"name": "ppo", "inference": "torch"}, "seed": 3}
     with pytest.raises(ConfigError, match=r"unknown key 'algo\.inference'"):
         make_run(saved)
-    assert without_old_keys(saved) == {"algo": {"name": "ppo"}, "seed": 3}
-    assert make_run(without_old_keys(saved)).seed == 3
+    assert upgrade_saved(saved) == {"algo": {"name": "ppo"}, "seed": 3}
+    assert make_run(upgrade_saved(saved)).seed == 3
+
+
+@pytest.mark.parametrize("key", ["normalize_obs", "normalize_reward"])
+def test_a_saved_tree_from_before_a_rule_had_a_key_gets_what_runs_did_then(key: str) -> None:
+    saved = {"algo": {"name": "ppo"}, "env": {key: True}}
+    env = make_run(upgrade_saved(saved)).env
+    assert (env.seeding, env.normalize_rule) == ("long", "sb3")
+    said = {"env": {key: True, "seeding": "offset", "normalize_rule": "relative"}}
+    assert upgrade_saved(said) == said
+
+
+def test_a_saved_tree_that_normalises_nothing_keeps_the_default_rule_which_datasets_require() -> (
+    None
+):
+    saved = plain(make_run({"algo": {"name": "bc"}, "env": {"n_envs": 1}}))
+    del saved["env"]["seeding"], saved["env"]["normalize_rule"]
+    env = make_run(upgrade_saved(saved)).env
+    assert (env.seeding, env.normalize_rule) == ("long", "relative")
+
+
+def test_seeds_from_before_there_was_a_key_keep_a_native_environment_native() -> None:
+    assert EnvConfig(seeding="long").put_around == ()
+    assert EnvConfig(seeding="long", reward_scale=2.0).put_around == ("env.reward_scale",)
+    assert EnvConfig(seeding="offset").put_around == ("env.seeding",)
+
+
+HUGE = 10**400  # `float` takes 309 digits, `str` 4300
+
+
+@pytest.mark.parametrize(
+    "value", [HUGE, -HUGE, 10**5000, Fraction(HUGE)], ids=["400", "negative", "5000", "fraction"]
+)
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ("total_steps", "[1, inf)"),
+        ("seed", "[0, 9007199254740991]"),
+        ("stop.score", "(-inf, inf)"),
+        ("algo.n_steps", "[1, inf)"),
+        ("algo.learning_rate", "(0, inf)"),
+        ("algo.net_arch", "[1, 65536]"),
+        ("env.step_timeout", "(0, inf)"),
+        ("env.id", "a smaller one"),
+    ],
+)
+def test_a_number_too_large_for_a_float_is_refused_with_its_key_and_range(
+    key: str, expected: str, value: Any
+) -> None:
+    group, _, name = key.rpartition(".")
+    given = [value] if name == "net_arch" else value
+    tree = {group: {name: given}} if group else {name: given}
+    if group == "algo":
+        tree["algo"]["name"] = "ppo"
+    told = rf"^{key}: got a number of more than 309 digits, expected .*{re.escape(expected)}"
+    with pytest.raises(ConfigError, match=told):
+        make_run({"algo": {"name": "ppo"}, **tree})
+
+
+def test_an_argument_of_a_facade_too_large_for_a_float_is_refused_with_its_range() -> None:
+    told = r"^total_timesteps: got a number of more than 309 digits, expected a value in \[1, inf\)"
+    with pytest.raises(ConfigError, match=told):
+        whole_number(RunConfig, "total_steps", HUGE, "total_timesteps")
+    told = r"^algo\.n_steps: got a number of more than 309 digits, expected a value in \[1, inf\)"
+    with pytest.raises(ConfigError, match=told):
+        config_from_arguments("ppo", "CartPole-v1", None, 0, {"n_steps": HUGE})
+
+
+def test_an_integer_that_a_float_would_round_is_kept() -> None:
+    assert run(total_steps=2**62 + 1).total_steps == 2**62 + 1

@@ -86,7 +86,7 @@ def test_cuda_that_cannot_be_used_leaves_the_cpu_with_the_reason(
 
 
 def test_a_run_goes_on_where_auto_had_put_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     options = {**SMALL_PPO, "net_arch": (8,), "backend": "torch"}
     with monkeypatch.context() as patch:
@@ -100,8 +100,20 @@ def test_a_run_goes_on_where_auto_had_put_it(
             large.save(tmp_path / "large")
         large.close()
     again = PPO.from_checkpoint(tmp_path / "large")  # a machine without it
-    assert again.device == Device(CPU)
+    missing = f"the run began on {DEVICE}, which is not here (results differ by rounding)"
+    assert again.device == Device(CPU, missing, str(DEVICE))
+    (told,) = caplog.records
+    assert (told.levelname, told.getMessage()) == ("WARNING", f"device=auto takes cpu: {missing}")
+    again.save(tmp_path / "on_the_cpu")
     again.close()
+    with monkeypatch.context() as patch:
+        pretend(patch)
+        patch.setattr(device, "cuda_is_there", lambda: True)
+        with Watch():
+            back = PPO.from_checkpoint(tmp_path / "on_the_cpu")
+            assert back.device == Device(str(DEVICE), "as when the run began")
+            assert next(back.policy.parameters()).device == DEVICE
+        back.close()
     small = PPO("CartPole-v1", seed=0, **options)
     small.save(tmp_path / "small")
     small.close()

@@ -19,7 +19,7 @@ from rlox.llm import Characters
 from rlox.llm.decoding import Completed
 from rlox.llm.judges import FunctionJudge
 from rlox.llm.prompts import Prompt
-from rlox.llm.reward_arguments import with_arguments
+from rlox.llm.reward_arguments import Arguments, with_arguments
 
 CODEC = Characters("abcd")
 WRITTEN = Completed(
@@ -238,6 +238,11 @@ SIGNATURES: dict[str, tuple[Any, Expected]] = {
         "reward f asks for target, and there is completions, prompts, texts, answer, length, prompt, "
         "solution: expected f(completions, prompts), f(completions, COLUMN), f(texts, COLUMN) or",
     ),
+    "f(labels, prompts)": (lambda labels, prompts: [], "reward f asks for labels, and there is"),
+    "f(label, _)": (lambda label, _: [], "reward f asks for label, and there is"),
+    "f(ground_truths, p)": (lambda ground_truths, p: [], "asks for ground_truths, and there is"),
+    "f(gold_answers, prompts)": (lambda gold_answers, prompts: [], "asks for gold_answers, and"),
+    "f(correct_answer, p)": (lambda correct_answer, p: [], "asks for correct_answer, and"),
     "f(outputs, solutions)": (lambda outputs, solutions: [], "asks for outputs, and there is"),
     "f(completion, prompts)": (lambda completion, prompts: [], "did you mean 'completions'"),
     "f(p, c)": (lambda p, c: [], "asks for p, and there is"),
@@ -253,6 +258,39 @@ SIGNATURES: dict[str, tuple[Any, Expected]] = {
     "a class": (Called, "reward f is a class, expected a function, or an object with __call__"),
     "a builtin": (max, "reward f does not say its parameters"),
 }
+
+
+# What people call the right answer, of one row or of all, and what is asked.
+REFERENCES = (
+    "answer", "answers", "correct_answer", "correct_answers", "expected", "expected_answer", "gold", "golds",
+    "gold_answer", "gold_answers", "golden", "gt", "gts", "ground_truth", "ground_truths", "groundtruth",
+    "label", "labels", "reference", "references", "ref", "refs", "reference_answer", "right", "right_answer",
+    "solution", "solutions", "target", "targets", "target_text", "truth", "truths", "y_true", "true_answer",
+    "correct", "expected_output", "expected_outputs", "ideal", "ideals", "goldAnswer", "answer_key", "GT",
+    "question", "questions", "query", "queries", "inputs", "problems",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("second", ["prompts", "p", "_"])
+def test_no_name_of_the_right_answer_or_of_the_question_gets_completions(second: str) -> None:
+    for name in REFERENCES:
+        space: dict[str, Any] = {}
+        exec(f"def f({name}, {second}): return []", space)
+        with pytest.raises(ConfigError, match=f"asks for {name}, and there is"):
+            Arguments("f", space["f"], {"completions", "prompts", "texts"})
+        known = {"completions", "prompts", "texts", name}
+        with pytest.raises(ConfigError, match=r"asks for|takes neither"):
+            Arguments("f", space["f"], known)
+
+
+@pytest.mark.parametrize(
+    "name", ["c", "rows", "outputs", "responses", "xs", "ids", "tokens", "generated"]
+)
+def test_a_name_that_says_no_right_answer_gets_completions(name: str) -> None:
+    space: dict[str, Any] = {}
+    exec(f"def f({name}, prompts): return {name}", space)
+    taken = Arguments("f", space["f"], {"completions", "prompts"})
+    assert taken.call(space["f"], {"completions": [1], "prompts": [2]}) == [1]
 
 
 @pytest.mark.parametrize("form", SIGNATURES)

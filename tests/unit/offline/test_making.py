@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import math
+import shutil
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +18,17 @@ from helpers.envs import Countdown
 from rlox.algorithms import DQN, PPO, SAC
 from rlox.configs import EnvConfig
 from rlox.envs.make import single_factory
-from rlox.errors import ConfigError
+from rlox.errors import ConfigError, NonFiniteError
 from rlox.offline import making, of_random_actions, of_run
 from rlox.offline.checked import findings
 from rlox.offline.making import Play
 from rlox.offline.replayed import replayed_columns, require_replay
+from rlox.runs.checkpoint import read_manifest
 from rlox.runs.record import BLOCK, Rows, record
 from rlox.sources.chunk import Stretch
 from rlox.sources.dataset_file import Dataset
 from rlox.sources.prepared import complete_returns
+from rlox.training.evaluate import Evaluation
 
 SMALL: dict[str, Any] = {"learning_starts": 40, "batch_size": 16, "net_arch": (8,), "seed": 1}
 FEW = Play(steps=100, scored=2)
@@ -33,6 +39,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of checkpoints after 100, 200, 300 and 400 steps; the last one is the best."""
     folder = tmp_path_factory.mktemp("run")
     algorithm = SAC("Pendulum-v1", buffer_size=1_000, max_episode_steps=50, **SMALL)
+    algorithm.config = replace(algorithm.config, eval=replace(algorithm.config.eval, every=100))
     for total in (100, 200, 300, 400):
         algorithm.train(total)
         algorithm.save(folder / "checkpoints" / f"step-{total:012}")
@@ -270,3 +277,64 @@ def test_recording_a_dataset_needs_either_episodes_or_steps() -> None:
             record(algorithm, **wrong)
     with pytest.raises(ConfigError, match="steps=0: expected at least 1"):
         record(algorithm, steps=0)
+
+
+def scored_as(scores: dict[int, float], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The policy after so many steps plays to that return, random actions to 0."""
+
+    def evaluate(self: SAC, episodes: int, seed: int) -> Evaluation:
+        returns = (scores[self.clock.env_steps],) * episodes
+        return Evaluation(returns, (1,) * episodes, seed)
+
+    monkeypatch.setattr(making, "_random_score", lambda config, how: 0.0)
+    monkeypatch.setattr(SAC, "evaluate", evaluate)
+
+
+@pytest.mark.parametrize("flaw", [math.nan, math.inf, -math.inf])
+def test_a_checkpoint_without_a_finite_score_is_passed_over_with_a_warning(
+    flaw: float, run: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    scored_as({100: flaw, 200: 40.0, 300: 90.0, 400: flaw}, monkeypatch)
+    told: list[tuple[str, float]] = []
+    how = Play(50, scored=2, score_told=lambda name, score: told.append((name, score)))
+    made = of_run(run, "expert", how)
+    assert made.about["checkpoint"] == "step-000000000300"
+    assert made.about["scores"] == {"random": 0.0, "expert": 90.0}
+    assert told == [("step-000000000200", 40.0), ("step-000000000300", 90.0)]
+    assert caplog.text.count("passing over step-") == 2
+    assert "passing over step-000000000400: a checkpoint of sac has no score: 2 of 2" in caplog.text
+    assert of_run(run, "medium", how).about["checkpoint"] == "step-000000000200"
+
+
+def test_a_run_none_of_whose_checkpoints_has_a_finite_score_is_refused(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scored_as(dict.fromkeys((100, 200, 300, 400), math.nan), monkeypatch)
+    with pytest.raises(
+        NonFiniteError, match="has no checkpoint with a score: each was passed over"
+    ):
+        of_run(run, "expert", FEW)
+
+
+def test_random_actions_without_a_finite_score_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    played: Any = (Rows(), [1.0, math.nan], {})
+    monkeypatch.setattr(making, "_randomly", lambda *told, **more: played)
+    with pytest.raises(NonFiniteError, match="random actions in Pendulum-v1 have no score: nan"):
+        making._random_score(EnvConfig(id="Pendulum-v1"), FEW)
+
+
+@pytest.mark.usefixtures("scores")
+@pytest.mark.parametrize("link", [True, False])
+def test_expert_is_the_best_by_the_log_with_and_without_the_link(
+    link: bool, run: Path, tmp_path: Path
+) -> None:
+    copied = shutil.copytree(run, tmp_path / "run")
+    evaluated = read_manifest(run / "checkpoints" / "step-000000000200")["clock"]
+    row = {**evaluated, "eval/return_mean": 9.0}
+    (copied / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+    if link:
+        (copied / "checkpoints" / "best").symlink_to("step-000000000200")
+    assert of_run(copied, "expert", FEW).about["checkpoint"] == "step-000000000200"
+    (copied / "checkpoints" / "best").unlink(missing_ok=True)
+    (copied / "metrics.jsonl").unlink()
+    assert of_run(copied, "expert", FEW).about["checkpoint"] == "step-000000000400"

@@ -32,6 +32,7 @@ from rlox.errors import (
 from rlox.policies import ContinuousPolicy
 from rlox.policies.base import acting
 from rlox.trainers import PPOTrainer
+from rlox.training.evaluate import Evaluation
 
 SMALL: dict[str, Any] = {"n_envs": 2, "n_steps": 16, "batch_size": 16, "n_epochs": 2}
 
@@ -382,6 +383,16 @@ def test_early_stopping_waits_for_its_patience_and_ignores_the_time_before_an_ep
     assert stopping.on_step(metrics={"mean_reward": 5.5}) is False
 
 
+def test_early_stopping_takes_no_infinite_reward_for_a_rise() -> None:
+    stopping = EarlyStoppingCallback(patience=3)
+    told = [stopping.on_step(metrics={"mean_reward": r}) for r in (1, float("inf"), 2, 3, 2, 2, 2)]
+    assert told == [True, True, True, True, True, True, False]  # three without a rise above 3
+    assert stopping.best == 3
+    stopping.restore({"best": float("inf"), "waited": 1})  # as earlier versions saved it
+    assert stopping.on_step(metrics={"mean_reward": 1.0}) is True
+    assert (stopping.best, stopping.waited) == (1.0, 0)
+
+
 def test_early_stopping_ends_a_run() -> None:
     stopping = EarlyStoppingCallback(patience=3, min_delta=1e9)
     algorithm = PPO(OddRewards, callbacks=[stopping], **SMALL)
@@ -397,6 +408,33 @@ def test_the_eval_callback_evaluates_once_for_every_multiple_and_keeps_the_best(
     assert callback.best_reward == max(mean for _, mean in callback.eval_results)
     best = PPO.from_checkpoint(tmp_path / "best")
     assert best.evaluate(2).mean == callback.best_reward
+
+
+class Scripted:
+    """What the eval callback needs of an algorithm, with the scores of its evaluations."""
+
+    def __init__(self, *scores: float) -> None:
+        self.scores, self.saves = list(scores), 0
+
+    def evaluate(self, episodes: int) -> Any:
+        return Evaluation((self.scores.pop(0),) * episodes, (1,) * episodes, 0)
+
+    def save(self, path: Any) -> None:
+        self.saves += 1
+
+
+def test_the_eval_callback_keeps_no_score_that_is_not_finite_as_the_best() -> None:
+    nan, inf = float("nan"), float("inf")
+    callback = EvalCallback(eval_freq=1, n_eval_episodes=2, best_model_path="best")
+    scripted, saves = Scripted(-inf, 5, nan, inf, 6, 4, 7), []
+    for step in range(1, 8):
+        callback.on_step(step=step, algo=scripted)
+        saves.append(scripted.saves)
+    assert saves == [0, 1, 1, 1, 2, 2, 3]
+    assert callback.best_reward == 7
+    old = {"results": [[1, 5.0], [2, inf], [3, nan]], "best": inf, "evaluated": 3}
+    callback.restore(old)  # as earlier versions saved it
+    assert callback.best_reward == 5
 
 
 def test_the_checkpoint_callback_saves_once_for_every_multiple(tmp_path: Path) -> None:

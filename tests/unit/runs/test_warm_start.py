@@ -122,6 +122,19 @@ def test_observations_that_were_not_standardised_are_not_now(tmp_path: Path) -> 
         PPO("CartPole-v1", normalize_obs=True, init_from=tmp_path / "plain", **SMALL)
 
 
+@pytest.mark.parametrize(("there", "here"), [("relative", "sb3"), ("sb3", "relative")])
+def test_init_from_refuses_moments_of_another_rule_than_the_runs(
+    there: str, here: str, tmp_path: Path
+) -> None:
+    options = {"normalize_obs": True, "normalize_reward": True, **SMALL}
+    PPO("CartPole-v1", normalize_rule=there, **options).save(tmp_path / "a")
+    told = rf"by the rule {there}, here is env\.normalize_rule={here}; set env\.normalize_rule={there}$"
+    with pytest.raises(ConfigError, match=told):
+        PPO("CartPole-v1", normalize_rule=here, init_from=tmp_path / "a", **options)
+    begun = PPO("CartPole-v1", normalize_rule=there, init_from=tmp_path / "a", **options)
+    assert begun.collector.obs_normalizer.moments.rule == there
+
+
 def test_pixels_of_another_range_are_refused_by_every_way_to_take_weights_over(
     tmp_path: Path,
 ) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from helpers.bit_flipping import (
     BitFlipping,
     Falling,
@@ -18,7 +19,7 @@ from helpers.bit_flipping import (
 from helpers.oracles import numeric_leaves
 
 from rlox.algorithms import DQN
-from rlox.errors import ConfigError, UnsupportedSpaceError
+from rlox.errors import ConfigError, EnvError, NonFiniteError, UnsupportedSpaceError
 from rlox.sources.store import InMemory
 from rlox.types import Clock, Transitions
 
@@ -38,6 +39,22 @@ def drawn(algorithm: DQN) -> Transitions:
 
 def parts(algorithm: DQN, rows: Any) -> dict[str, Any]:
     return algorithm.parts.actor.observations.split(np.asarray(rows))
+
+
+def test_the_environment_that_judges_goals_is_refused_with_a_remedy_where_no_other_can_live() -> (
+    None
+):
+    alive: list[BitFlipping] = []
+
+    def lonely() -> BitFlipping:
+        if alive:
+            raise OSError("Address already in use")
+        alive.append(BitFlipping(N))
+        return alive[0]
+
+    refused = r"asks one more .* beside the 1 of training.*already in use\n.*buffer\.hindsight=null"
+    with pytest.raises(EnvError, match=refused):
+        DQN(lonely, n_envs=1, hindsight="future")
 
 
 def test_rewards_and_discounts_are_those_of_the_goal_that_a_drawn_row_has() -> None:
@@ -217,3 +234,112 @@ def test_rules_that_write_into_goals_change_nothing_that_is_learned(
     for name in ("obs", "next_obs", "rewards", "discounts"):
         here, there = (np.asarray(getattr(batch, name)) for batch in batches)
         np.testing.assert_array_equal(there, here, err_msg=name)
+
+
+def answering(rule: str, answer: Any) -> type[BitFlipping]:
+    """Bit flipping with a rule that gives `answer(achieved, desired)`; steps are paid as ever."""
+
+    class Answers(BitFlipping):
+        stepping = False
+
+        def step(self, action: Any) -> Any:
+            self.stepping = True
+            stepped = super().step(action)
+            self.stepping = False
+            return stepped
+
+        def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+            if rule == "compute_reward" and not self.stepping:
+                return answer(achieved, desired)
+            return super().compute_reward(achieved, desired, info)
+
+        def compute_terminated(self, achieved: Any, desired: Any, info: Any) -> Any:
+            if rule == "compute_terminated":
+                return answer(achieved, desired)
+            return super().compute_terminated(achieved, desired, info)
+
+    return Answers
+
+
+def of_each(value: Any) -> Any:
+    """The same answer for each of the goals, as an array where there are several."""
+    return lambda achieved, desired: np.full(len(achieved), value) if achieved.ndim > 1 else value
+
+
+def unequal(achieved: Any, desired: Any) -> Any:
+    return [[1.0]] * (len(achieved) - 1) + [[1.0, 2.0]]
+
+
+NOT_FOR_EACH = [
+    (of_each("False"), r"shape \(\d+,\) and <U5, expected a {wanted} for each of \d+ goals"),
+    (of_each(1j), r"shape \(\d+,\) and complex128, expected a {wanted} for each"),
+    (
+        lambda achieved, desired: np.zeros(2),
+        r"shape \(2,\) and float64, expected a {wanted} for each",
+    ),
+    (lambda achieved, desired: "False", "'False' for a goal, expected a {wanted}"),
+    (lambda achieved, desired: None, "None for a goal, expected a {wanted}"),
+    (unequal, "what is no array"),
+    (lambda achieved, desired: torch.zeros(len(achieved), requires_grad=True), "what is no array"),
+]
+
+
+@pytest.mark.parametrize(("answer", "told"), NOT_FOR_EACH)
+@pytest.mark.parametrize("rule", ["compute_reward", "compute_terminated"])
+def test_a_rule_that_gives_no_number_for_each_goal_is_refused_by_name(
+    rule: str, answer: Any, told: str
+) -> None:
+    wanted = "number" if rule == "compute_reward" else "bool"
+    with pytest.raises(EnvError, match=f"{rule} returned .*{told.format(wanted=wanted)}"):
+        drawn(made(answering(rule, answer)))
+
+
+@pytest.mark.parametrize("rule", ["compute_reward", "compute_terminated"])
+def test_a_rule_that_raises_is_told_by_name(rule: str) -> None:
+    with pytest.raises(EnvError, match=f"{rule} raised ZeroDivisionError: "):
+        drawn(made(answering(rule, lambda achieved, desired: 1 // 0)))
+
+
+@pytest.mark.parametrize("flag", [0.3, np.nan, 2, -1])
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_an_end_of_a_goal_that_is_no_flag_is_refused(flag: Any, one_by_one: bool) -> None:
+    answer = (lambda achieved, desired: flag) if one_by_one else of_each(flag)
+    with pytest.raises(EnvError, match=f"compute_terminated returned {flag} .*expected bools"):
+        drawn(made(answering("compute_terminated", answer)))
+
+
+@pytest.mark.parametrize("reward", [np.nan, -np.inf, 1e300])
+def test_a_reward_of_a_goal_that_is_not_finite_is_refused(reward: float) -> None:
+    answer = answering("compute_reward", of_each(reward))
+    with pytest.raises(NonFiniteError, match=r"compute_reward returned .* for a goal, .*finite"):
+        drawn(made(answer))
+
+
+def shortfall(achieved: Any, desired: Any) -> Any:
+    return met(achieved, desired).astype(np.float32) - 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda achieved, desired: shortfall(achieved, desired).tolist(),
+        lambda achieved, desired: torch.tensor(shortfall(achieved, desired)),
+        lambda achieved, desired: shortfall(achieved, desired)[:, None].astype(np.float64),
+        lambda achieved, desired: -float(np.linalg.norm(achieved - desired) > 0.5),
+    ],
+    ids=["a list", "a tensor", "a column", "one by one"],
+)
+def test_rewards_of_goals_are_taken_in_any_form_that_has_one_for_each(answer: Any) -> None:
+    batches = [drawn(made(env)) for env in (BitFlipping, answering("compute_reward", answer))]
+    np.testing.assert_array_equal(np.asarray(batches[1].rewards), np.asarray(batches[0].rewards))
+
+
+@pytest.mark.parametrize(
+    "form", [list, torch.tensor, lambda there: there.astype(np.float64)[:, None]]
+)
+def test_ends_of_goals_are_taken_as_bools_or_as_0_and_1(form: Any) -> None:
+    answer = answering("compute_terminated", lambda *goals: form(met(*goals)))
+    batches = [drawn(made(env)) for env in (BitFlipping, answer)]
+    np.testing.assert_array_equal(
+        np.asarray(batches[1].discounts), np.asarray(batches[0].discounts)
+    )

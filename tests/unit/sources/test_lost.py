@@ -7,10 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from helpers.bit_flipping import BitFlipping
 from helpers.envs import ScriptedVecEnv
+from helpers.losing import losing
 from helpers.policies import KnownCritic
 from numpy.typing import NDArray
 
+from rlox.algorithms import DQN
 from rlox.collectors import RolloutCollector
 from rlox.collectors.recurrent import RecurrentCollector
 from rlox.configs import EnvConfig, UniformConfig
@@ -181,6 +184,24 @@ def test_no_window_of_a_buffer_reaches_over_a_lost_step(
     stored = {tuple(row) for row in obs}
     assert stored == {tuple(row) for row in script[0][:-1][~script[5]]}
     assert len(source.memory.buffer) == np.count_nonzero(~script[5])
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"prioritized": True}, {"n_step": 3}, {"hindsight": "future"}], ids=str
+)
+@pytest.mark.parametrize("backend", ["torch", "native"])
+def test_nothing_is_learned_while_every_step_so_far_was_lost(
+    backend: str, more: dict[str, Any]
+) -> None:
+    run = DQN(
+        BitFlipping, learning_starts=0, train_freq=1, batch_size=4, net_arch=[8], backend=backend, **more
+    )  # fmt: skip
+    with losing((1, 2, 3, 6)):
+        run.train(3)
+        assert (run.clock.env_steps, run.clock.updates) == (3, 0)
+        run.train(8)
+    assert len(run.source.memory.buffer) == 4
+    assert run.clock.updates == 5
 
 
 def test_moments_of_rewards_have_none_of_a_lost_step() -> None:

@@ -15,6 +15,7 @@ from gymnasium.wrappers import (
     RescaleObservation,
     TransformObservation,
 )
+from helpers.losing import losing
 
 from rlox.algorithms import DQN, SAC, off_policy
 from rlox.envs.stacks import frames_in
@@ -55,22 +56,26 @@ def stacked() -> gym.Env[Any, Any]:
     return FrameStackObservation(Noise(), 4)
 
 
-def learned(**settings: Any) -> Any:
+LOST = (1, 100, 104, 105, 131, 132, STEPS)  # also the last of a chunk of 4
+
+
+def learned(lost: tuple[int, ...] = (), **settings: Any) -> Any:
     made = DQN(
         stacked, buffer_size=STEPS, learning_starts=100, batch_size=8, encoder="mlp", net_arch=[8], **settings
     )  # fmt: skip
-    made.train(STEPS)
+    with losing(lost):
+        made.train(STEPS)
     return made
 
 
-@pytest.mark.parametrize("prioritized", [False, True])
+@pytest.mark.parametrize("settings", [{}, {"prioritized": True}, {"lost": LOST}], ids=str)
 def test_storing_each_frame_once_learns_the_same_in_a_third_of_the_memory(
-    prioritized: bool, monkeypatch: pytest.MonkeyPatch
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    once = learned(prioritized=prioritized)
+    once = learned(**settings)
     for module in (memory, off_policy):
         monkeypatch.setattr(module, "frames_of", lambda codec: 1)
-    often = learned(prioritized=prioritized)
+    often = learned(**settings)
     for mine, theirs in zip(once.policy.parameters(), often.policy.parameters(), strict=True):
         assert torch.equal(mine, theirs)
     buffers = [made.source.memory.buffer for made in (once, often)]

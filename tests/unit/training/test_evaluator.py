@@ -18,6 +18,7 @@ from rlox.algorithms import DQN, PPO, SAC, RecurrentPPO
 from rlox.envs.make import Stages
 from rlox.errors import ConfigError, EnvError, NonFiniteError
 from rlox.runs.evaluating import limited
+from rlox.runs.record import record
 from rlox.training.evaluate import Evaluation, Evaluator
 
 NO_LIMITS: dict[str, Any] = {"n_envs": None, "max_steps": None}
@@ -209,6 +210,53 @@ def test_training_goes_on_in_mid_episode_after_an_evaluation_in_environments_tha
     assert evaluated.recent.lost == 0
 
 
+def test_a_recording_plays_in_trainings_environment_where_no_other_can_live(
+    lonely: type[Lonely], made: Any
+) -> None:
+    algorithm = reusing(made(lonely, n_envs=1))
+    algorithm.train(64)
+    recorded = record(algorithm, episodes=6, seed=5)
+    assert (
+        recorded.about["returns"]
+        == record(made(Dice), episodes=6, seed=5, env=Dice).about["returns"]
+    )
+    assert (lonely.alive, lonely.most) == (1, 1)
+    algorithm.train(128)
+    assert algorithm.recent.lost == 1, "the episode that was under way"
+
+
+@pytest.mark.parametrize("way", [{"video": Path("film.mp4")}, {"render": True}])
+def test_pictures_are_refused_while_the_only_environment_is_that_of_training(
+    way: dict[str, Any], lonely: type[Lonely], made: Any
+) -> None:
+    algorithm = reusing(made(lonely, n_envs=1))
+    with pytest.raises(ConfigError, match="use rlox evaluate RUN video=true"):
+        algorithm.evaluate(1, **way)
+    assert lonely.most == 1
+
+
+class Unclosable(Dice):
+    """Raises when it is closed."""
+
+    def close(self) -> None:
+        raise OSError("connection already closed")
+
+
+def test_returns_are_kept_where_environments_cannot_be_closed(
+    made: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    algorithm, other = made(Unclosable), made(Dice)
+    assert algorithm.evaluate(3) == other.evaluate(3)
+    assert (
+        record(algorithm, 3, env=Unclosable).about["returns"]
+        == (record(other, 3, env=Dice).about["returns"])
+    )
+    algorithm.close()
+    told = {(each.levelname, each.getMessage()) for each in caplog.records}
+    assert {level for level, _ in told} == {"WARNING"}
+    assert all("raised OSError in close: connection already closed" in text for _, text in told)
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [
@@ -228,8 +276,12 @@ def test_a_user_hears_before_training_that_no_environment_can_live_beside_traini
     lonely: type[Lonely], made: Any
 ) -> None:
     evaluator: Evaluator = made(lonely, n_envs=1).parts.evaluate
-    with pytest.raises(EnvError, match=r"Address already in use(.|\n)*eval\.reuse_env=true"):
+    with pytest.raises(
+        EnvError, match=r"Address already in use(.|\n)*eval\.reuse_env=true"
+    ) as told:
         evaluator.require_room()
+    assert "need 1 beside the 1 of training" in str(told.value)
+    assert "eval.n_envs=1" not in str(told.value), "it was one already"
     Lonely.room = 2
     evaluator.require_room()
     assert lonely.alive == 1
@@ -240,7 +292,9 @@ def test_a_user_hears_before_training_that_not_all_environments_of_an_evaluation
 ) -> None:
     Lonely.room = 3
     evaluator: Evaluator = made(lonely, n_envs=2).parts.evaluate
-    with pytest.raises(EnvError, match=r"need 2 environments beside the 2 of(.|\n)*eval\.n_envs=1"):
+    with pytest.raises(
+        EnvError, match=r"need 2 environments beside the 2 of(.|\n)*eval\.n_envs=1.*eval\.reuse_env"
+    ):
         evaluator.require_room()
     assert lonely.alive == 2
     replace(evaluator, settings=replace(evaluator.settings, n_envs=1)).require_room()
@@ -266,7 +320,7 @@ def test_a_user_hears_before_training_that_processes_of_an_evaluation_get_no_lic
 ) -> None:
     source = partial(Licensed, tmp_path)
     evaluator: Evaluator = made(source, workers="subprocess", worker_envs=2).parts.evaluate
-    with pytest.raises(EnvError, match=r"so many (.|\n)*no licence is left"):
+    with pytest.raises(EnvError, match=r"one of them cannot be made: (.|\n)*no licence is left"):
         evaluator.require_room()
 
 

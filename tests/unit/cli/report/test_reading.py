@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from helpers.reports import Read, make_run
 
 from rlox_cli.commands.report import ReportConfig
 from rlox_cli.report.build import report
+from rlox_cli.report.read import read_run
+from rlox_cli.report.study import study
 
 
 def page_of(folder: Path, **given: Any) -> Read:
@@ -107,3 +110,23 @@ def test_the_terminal_says_what_letters_stand_for_and_cuts_a_long_reason(
     assert "where settings differ" in out
     (failed,) = [line for line in out.splitlines() if line.startswith("  failed: 9: EnvError: ")]
     assert failed.endswith("…") and len(failed) < 200
+
+
+@pytest.mark.parametrize(
+    ("rule", "methods"),
+    [
+        ("sb3", ["ppo"]),
+        ("relative", ["ppo (env.normalize_rule=relative)", "ppo (env.normalize_rule=sb3)"]),
+    ],
+)
+def test_a_run_from_before_the_rules_had_keys_is_of_the_method_it_followed(
+    tmp_path: Path, rule: str, methods: list[str]
+) -> None:
+    today = {"seeding": "keyed", "normalize_rule": rule}
+    for seed, keys in enumerate(({}, today)):
+        folder = make_run(tmp_path / f"{seed}", 1.0 + seed, seed=seed)
+        env = {"id": "CartPole-v1", "normalize_obs": True, **keys}
+        tree = {"algo": {"name": "ppo"}, "env": env, "seed": seed}
+        (folder / "config.yaml").write_text(json.dumps(tree))
+    found = study(read_run(tmp_path / f"{seed}") for seed in range(2))
+    assert sorted(found.methods) == methods

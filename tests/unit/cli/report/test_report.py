@@ -210,6 +210,17 @@ def test_a_job_that_a_sweep_never_started_is_listed(tmp_path: Path) -> None:
     assert (table.column("job"), table.column("reason")) == (["1_b"], ["no machine"])
 
 
+def test_a_job_that_began_after_the_summary_was_written_counts_once(tmp_path: Path) -> None:
+    make_run(tmp_path / "0_a_0a1b2c", 5.0)
+    make_run(tmp_path / "1_b_ba7826", None, seed=1, status="running", reason="")
+    (tmp_path / "summary.csv").write_text(
+        "job,status,algo,env,seed,reason\n0_a_0a1b2c,done,ppo,CartPole-v1,0,\n"
+        "1_b,not started,ppo,CartPole-v1,1,no machine\n"
+    )
+    table = written(tmp_path).tables["table-left_out"]
+    assert (table.column("job"), table.column("status")) == (["1_b_ba7826"], ["died"])
+
+
 @pytest.mark.parametrize(("left", "kind"), [("study.db", "search"), ("summary.csv", "sweep")])
 def test_a_search_or_sweep_of_which_no_run_has_begun_is_told_as_that(
     tmp_path: Path, left: str, kind: str

@@ -1,0 +1,85 @@
+"""Files of a run folder that no run writes: no command waits for them, and one folder hides no other."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from helpers.cli import Cli
+from helpers.tree import tree
+
+FILES = ("config.yaml", "status.json", "result.json", "metrics.jsonl", "episodes.jsonl", "log.txt")
+
+
+@pytest.fixture
+def other(trained: Path) -> Path:
+    """A second run, which nothing happens to."""
+    target = trained.with_name("other")
+    shutil.copytree(trained, target, symlinks=True)
+    return target
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_pipe_in_the_place_of_a_file_is_refused_by_resume_and_hides_no_other_run(
+    cli: Cli, trained: Path, other: Path, name: str
+) -> None:
+    (trained / name).unlink()
+    os.mkfifo(trained / name)
+    before = [(p, p.stat().st_mtime_ns) for p in sorted(trained.rglob("*"))]
+    refused = cli("resume", str(trained), "total_steps=512")
+    assert (refused.code, f"{trained / name} is no file" in refused.err) == (2, True), refused.err
+    assert [(p, p.stat().st_mtime_ns) for p in sorted(trained.rglob("*"))] == before
+    listed = cli("list", "runs")
+    assert (listed.code, str(other) in listed.out) == (0, True)
+    if name == "status.json":
+        assert "unreadable" in listed.out
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "status.json", "result.json", "metrics.jsonl"])
+def test_a_report_does_not_wait_for_a_pipe(cli: Cli, trained: Path, other: Path, name: str) -> None:
+    (trained / name).unlink()
+    os.mkfifo(trained / name)
+    result = cli("report", "runs", "formats=[]", "resamples=100")
+    assert result.code == 0, result.err
+    assert "CartPole-v1" in Path("runs/report/report.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "state"),
+    [
+        ("result.json", '{"score": "abc"}', "done"),
+        ("result.json", '{"score": [1]}', "done"),
+        ("result.json", "[" * 200_000, "done"),
+        ("status.json", '{"status": "done", "step": 1e999}', "unreadable"),
+        ("status.json", "[" * 200_000, "unreadable"),
+        ("provenance.json", "[" * 200_000, "done"),
+    ],
+)
+def test_a_file_of_other_kinds_of_values_hides_no_other_run(
+    cli: Cli, trained: Path, other: Path, name: str, text: str, state: str
+) -> None:
+    (trained / name).write_text(text)
+    result = cli("list", "runs")
+    rows = {line.split()[-1]: line.split()[0] for line in result.out.splitlines()}
+    assert (result.code, rows[str(other)], rows[str(trained)]) == (0, "done", state)
+
+
+def test_letters_that_move_the_cursor_are_not_printed(cli: Cli, trained: Path) -> None:
+    status = {"status": "do\x1b[31mne\nx", "step": 1, "reason": ""}
+    (trained / "status.json").write_text(json.dumps(status))
+    result = cli("list", "runs")
+    assert "\x1b" not in result.out
+    assert [line.split()[0] for line in result.out.splitlines()] == ["state", "do?[31mne?x"]
+
+
+def test_a_log_that_lost_rows_is_refused_before_anything_is_changed(
+    cli: Cli, trained: Path
+) -> None:
+    (trained / "metrics.jsonl").write_bytes(b"")
+    before = tree(trained)
+    result = cli("resume", str(trained), "total_steps=512")
+    assert (result.code, "metrics.jsonl has 0 bytes" in result.err) == (5, True), result.err
+    assert tree(trained) == before

@@ -1,0 +1,77 @@
+"""Environments of modules of one's own: what a wrong name is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import gymnasium as gym
+import pytest
+from helpers.cli import Cli
+from helpers.envs import Countdown
+
+from rlox.envs.ids import find_spec
+from rlox.errors import ConfigError, UnknownNameError
+
+
+@pytest.fixture
+def registered() -> Iterator[None]:
+    """Two ids of a class of one module, by its path and by itself."""
+    gym.register("Down-v0", entry_point="helpers.envs:Countdown")
+    gym.register("DownFar-v0", entry_point=Countdown)
+    yield
+    del gym.registry["Down-v0"], gym.registry["DownFar-v0"]
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_class_of_environments_names_the_ids_that_it_is_registered_by() -> None:
+    told = (
+        r"env=helpers\.envs:Countdown: helpers\.envs\.Countdown is there but takes no num_envs: it is a "
+        r"class of single environments, which an id names: env=helpers\.envs:Down-v0, env=.*:DownFar-v0$"
+    )
+    with pytest.raises(ConfigError, match=told):
+        find_spec("helpers.envs:Countdown")
+
+
+def test_a_class_of_environments_that_is_not_registered_says_how_it_is() -> None:
+    told = r"have helpers\.envs call gymnasium\.register\('Countdown-v0', Countdown\) and give env="
+    with pytest.raises(ConfigError, match=told):
+        find_spec("helpers.envs:Countdown")
+
+
+@pytest.mark.usefixtures("registered")
+def test_an_id_that_a_module_lacks_names_those_that_it_registers(cli: Cli) -> None:
+    told = (
+        r"'helpers\.envs:Foo-v0' is not .* Gymnasium; helpers\.envs registers Down-v0, DownFar-v0$"
+    )
+    with pytest.raises(UnknownNameError, match=told):
+        find_spec("helpers.envs:Foo-v0")
+    refused = cli("train", "dry_run=true", "env=helpers.envs:Foo-v0")
+    assert refused.code == 2
+    assert "helpers.envs registers Down-v0, DownFar-v0" in " ".join(refused.err.split())
+
+
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        ("./my_env", "; did you mean 'my_env'?"),
+        ("./my_env.py", "; did you mean 'my_env'?"),
+        ("pkg/my_env", "; did you mean 'pkg.my_env'?"),
+        ("my_env.py", "; did you mean 'my_env'?"),
+        (".my_env", "; did you mean 'my_env'?"),
+        ("../my_env", ""),
+    ],
+)
+def test_a_path_in_place_of_a_module_is_refused_with_the_name_of_the_module(
+    path: str, hint: str
+) -> None:
+    told = f"'{path}' is a path, expected a module that Python can import from the current folder"
+    with pytest.raises(ConfigError) as refused:
+        find_spec(f"{path}:Foo-v0")
+    assert str(refused.value) == f"env={path}:Foo-v0: {told}{hint}"
+
+
+def test_the_command_line_refuses_a_path_in_place_of_a_module(cli: Cli) -> None:
+    refused = cli("train", "dry_run=true", "env=./my_env:Foo-v0")
+    assert refused.code == 2
+    assert "'./my_env' is a path, expected a module" in " ".join(refused.err.split())
+    assert "'package' argument" not in refused.err
