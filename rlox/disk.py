@@ -54,7 +54,7 @@ def may_pass(error: OSError) -> bool:
 
 
 def open_file(path: Path) -> BinaryIO:
-    """Open a file to read; `OSError` for a pipe, a socket or a device, for which a reader may wait for ever."""
+    """Open a file to read; `OSError` for a pipe, a socket or a device, whose other end may never come."""
     file = open(path, "rb", opener=open_at_once)  # noqa: SIM115 - the caller closes it
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
