@@ -121,7 +121,7 @@ class Choice:
         if self._forced:
             return Backend(TORCH, self._forced)
         if self._kept is not None:
-            return Backend(self._kept, "as when the run began")
+            return Backend(self._kept, "it learned last")
         return _measured(
             self._config, wide(), self._config.algo.update_rows(self._config.env.n_envs)
         )

@@ -21,7 +21,7 @@ __all__ = ["Watch", "kept", "seed_globally"]
 
 CALLS = 80  # that are watched: what is done in each call is done in these
 GLOBAL = 774_511  # the seed of what is global
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
 
 class View(NamedTuple):

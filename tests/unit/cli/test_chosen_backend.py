@@ -44,7 +44,7 @@ def test_the_engine_that_auto_takes_is_told_recorded_and_kept(
     again = cli("train", f"resume={run}", "total_steps=256")
     assert again.code == 0, again.err
     resumed = json.loads((run / ".hydra" / "resume1" / "provenance.json").read_text())["backend"]
-    assert resumed == {"name": took, "reason": "as when the run began"}
+    assert resumed == {"name": took, "reason": "it learned last"}
     assert read_checkpoint(resolve_checkpoint(run)).state["backend"] == took
 
 

@@ -168,7 +168,7 @@ def test_a_run_goes_on_with_the_engine_that_it_began_with(
     algorithm.close()
     table["ppo"] = [cell(1024, 65536, now)]
     loaded = PPO.from_checkpoint(tmp_path / "checkpoints" / "step-000000000128")
-    assert loaded.parts.backend == Backend(took, "as when the run began")
+    assert loaded.parts.backend == Backend(took, "it learned last")
     assert loaded.config.algo.backend == "auto"
     other = PPO.from_checkpoint(
         tmp_path / "checkpoints" / "step-000000000128",
