@@ -12,6 +12,9 @@ from rlox.errors import ConfigError
 PREFIX = "sweep."
 WORKERS = f"{PREFIX}workers"
 LAUNCHER = "hydra/launcher"
+# Hydra's keys of several jobs, which do nothing in one, and those of one, which do nothing in several.
+OF_SEVERAL = (LAUNCHER, "hydra/sweeper", "hydra.launcher.", "hydra.sweeper.", "hydra.sweep.")
+OF_ONE = ("hydra.run.dir",)
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,8 @@ def read(args: Sequence[str]) -> tuple[SweepOptions, list[str]]:
     given = {key: value for key, value in map(_parts, args) if key == WORKERS}
     rest = [arg for arg in args if _parts(arg)[0] not in given]
     for arg in rest:
+        if _parts(arg)[0].startswith(OF_ONE):
+            raise ConfigError(f"{arg}: the folder of one run; of a sweep: hydra.sweep.dir=FOLDER")
         if given and _parts(arg)[0] == LAUNCHER:
             raise ConfigError(
                 f"{WORKERS}={given[WORKERS]} and {arg} both say where jobs run; leave one of them out"
@@ -51,6 +56,11 @@ def refuse(args: Iterable[str]) -> None:
         if _parts(arg)[0] == WORKERS:
             raise ConfigError(
                 f"{arg}: one run has no use for workers; for several: rlox sweep, or rlox train -m"
+            )
+        if _parts(arg)[0].startswith(OF_SEVERAL):
+            raise ConfigError(
+                f"{arg}: a key of several runs, which one run has no use for; its folder is "
+                "hydra.run.dir=FOLDER, several runs are made by rlox sweep, or rlox train -m"
             )
 
 

@@ -105,9 +105,30 @@ def test_jobs_side_by_side_end_as_one_after_another(cli: Cli, tmp_path: Path) ->
             "rlox sweep: sweep.workers=2 and hydra/launcher=joblib both say where jobs run; leave one "
             "of them out\n",
         ),
+        *(
+            (
+                ("train", key),
+                f"rlox train: {key}: a key of several runs, which one run has no use for; its folder is "
+                "hydra.run.dir=FOLDER, several runs are made by rlox sweep, or rlox train -m\n",
+            )
+            for key in (
+                "hydra/launcher=joblib",
+                "hydra/sweeper=rlox_optuna",
+                "hydra.sweep.dir=x",
+                "hydra.launcher.n_jobs=2",
+            )
+        ),
+        *(
+            (
+                (*command, "seed=1,2", "hydra.run.dir=x"),
+                f"rlox {command[0]}: hydra.run.dir=x: the folder of one run; of a sweep: "
+                "hydra.sweep.dir=FOLDER\n",
+            )
+            for command in (("sweep",), ("train", "-m"))
+        ),
     ],
 )
-def test_workers_where_they_have_no_place_are_explained(
+def test_keys_of_several_runs_and_of_one_are_explained_where_they_have_no_place(
     cli: Cli, tmp_path: Path, args: tuple[str, ...], says: str
 ) -> None:
     result = cli(*args)
