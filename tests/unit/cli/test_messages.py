@@ -36,7 +36,8 @@ TRAIN = {
         "'CartPole-v0' or 'phys2d/CartPole-v1'?"
     ),
     ("env=helpers.masked:DoorByMethod",): (
-        "env=helpers.masked:DoorByMethod: no such environment in Gymnasium; did you mean "
+        "env=helpers.masked:DoorByMethod: no such environment in Gymnasium; helpers.masked registers "
+        "Doors-v0, DoorsByMethod-v0, DoorsByObservation-v0; did you mean "
         "'helpers.masked:DoorsByMethod-v0'?"
     ),
     ("algo.gamma=interval(0.9,0.99)", "-m"): (
