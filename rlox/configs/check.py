@@ -24,6 +24,7 @@ from rlox.configs.run import ALGO_CONFIGS, RunConfig
 from rlox.configs.schedules import annealing, as_schedule, is_constant
 from rlox.configs.secrets import FromProcess
 from rlox.configs.tasks import with_task
+from rlox.configs.text import is_text
 from rlox.errors import ConfigError, UnknownNameError
 
 T = TypeVar("T")
@@ -82,7 +83,9 @@ def upgrade_saved(data: Mapping[str, Any]) -> dict[str, Any]:
         normalizes = env.get("normalize_obs") is True or env.get("normalize_reward") is True
         # algorithms on datasets, which normalise nothing, take no other rule than the default
         before = {"normalize_rule": "sb3"} if normalizes else {}
-        tree["env"] = {"seeding": LONG, **before, **env}
+        if not is_text(str(env.get("id"))):  # nothing is reset there
+            before["seeding"] = LONG
+        tree["env"] = {**before, **env}
     return tree
 
 

@@ -91,7 +91,7 @@ def shown_in(page: Path, language: str) -> list[str]:
 
 
 TESTS_PAGE = ROOT / "tests" / "README.md"  # whose blocks are tests
-OTHERS = [p for p in PAGES if p not in (ROOT / "README.md", TESTS_PAGE)]
+OTHERS = [p for p in PAGES if p != ROOT / "README.md" and p.relative_to(ROOT).parts[0] != "tests"]
 PYTHON = [(p, number) for p in OTHERS for number in range(len(shown_in(p, "python")))]
 
 

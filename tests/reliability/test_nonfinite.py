@@ -217,7 +217,7 @@ def test_the_command_exits_with_3_and_keeps_the_last_good_checkpoint(
                  f"checkpoint.every={ROLLOUT}", f"log.every={ROLLOUT}", "eval.episodes=1"])  # fmt: skip
     said = capsys.readouterr().err
     assert code == 3, said
-    assert "obs is not finite" in said
+    assert "obs: nan at step" in said
     assert len(said.splitlines()) <= 8
     (status,) = workdir.glob("runs/*/*/*/status.json")
     found = json.loads(status.read_text())

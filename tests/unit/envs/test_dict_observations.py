@@ -104,7 +104,7 @@ class Broken(Goals):
         ({}, ("phase",), "parts .*expected .*'phase'"),
         ({"phase": 0}, (), "part 'phase'"),
         ({"phase": 4}, (), "part 'phase'"),
-        ({"observation": np.zeros(3)}, (), "part 'observation'.*size 3"),
+        ({"observation": np.zeros(3)}, (), r"part 'observation'.*shape \(3,\), expected"),
         ({"observation": None}, (), "part 'observation'"),
     ],
 )

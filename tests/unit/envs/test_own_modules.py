@@ -41,7 +41,7 @@ def test_a_class_of_environments_that_is_not_registered_says_how_it_is() -> None
 @pytest.mark.usefixtures("registered")
 def test_an_id_that_a_module_lacks_names_those_that_it_registers(cli: Cli) -> None:
     told = (
-        r"'helpers\.envs:Foo-v0' is not .* Gymnasium; helpers\.envs registers Down-v0, DownFar-v0$"
+        r"'helpers\.envs:Foo-v0' is not .* Gymnasium; helpers\.envs registers Down-v0, DownFar-v0"
     )
     with pytest.raises(UnknownNameError, match=told):
         find_spec("helpers.envs:Foo-v0")

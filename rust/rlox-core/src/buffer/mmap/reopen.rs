@@ -3,11 +3,10 @@
 // Numbers of files are anyone's: an operation that could overflow is not written.
 #![deny(clippy::arithmetic_side_effects)]
 
-use crate::buffer::persist::{
-    Checker, Header, StackChecker, check_meta, items, open_all, own_sources, pieces,
-    sources_of_each,
+use crate::buffer::persist::{Checker, Header, StackChecker, check_meta, items, open_all, pieces};
+use crate::buffer::rows::{
+    DiskRows, EnvRing, Rings, TieredRows, layout_of, own_sources, queues_mut, sources_of_each,
 };
-use crate::buffer::rows::{DiskRows, EnvRing, Rings, TieredRows, layout_of, queues_mut};
 use crate::error::Result;
 use crate::store::{Folder, Fs};
 

@@ -6,8 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::load::own_sources;
-use crate::buffer::rows::{MemoryRows, Source, sources};
+use crate::buffer::rows::{MemoryRows, Source, own_sources, sources};
 use crate::error::{Error, Result};
 use crate::store::{Folder, Fs, Manifest, RealFs, Segment, SegmentRef, open_segment};
 

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use super::archive::{Archive, entries, open_all};
 use super::check::{Checker, StackChecker};
 use super::header::{Header, check_meta};
-use crate::buffer::rows::{DiskRows, MemoryRows, describe, queues_mut, sources};
+use crate::buffer::rows::{
+    DiskRows, MemoryRows, describe, own_sources, queues_mut, sources_of_each,
+};
 use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::store::{Fs, Manifest, read_manifest};
@@ -17,17 +19,6 @@ const PIECE: usize = 1 << 20;
 
 /// Where the bytes of numbered rows come from: source, numbers, and where to.
 pub(in crate::buffer) type Read<'a> = dyn Fn(usize, Range<u64>, &mut [u8]) -> Result<()> + 'a;
-
-/// How many sources each of so many environments has.
-pub(in crate::buffer) fn sources_of_each(rows: &MemoryRows, n_envs: usize) -> usize {
-    sources(rows).len().checked_div(n_envs).unwrap_or(0)
-}
-
-/// The numbers of the sources of an environment, if each has so many.
-pub(in crate::buffer) const fn own_sources(env: usize, each: usize) -> Range<usize> {
-    let first = env.saturating_mul(each);
-    first..first.saturating_add(each)
-}
 
 /// Fills `rows`, which are empty, with what `header` says and `read` gives.
 ///

@@ -16,7 +16,7 @@ pub(super) use archive::{Archive, NEWEST, check_name, entries, open_all};
 pub use archive::{Saved, prune};
 pub(super) use check::{Checker, StackChecker};
 pub(super) use header::{Header, check_meta};
-pub(super) use load::{items, own_sources, pieces, sources_of_each};
+pub(super) use load::{items, pieces};
 pub(super) use saving::Sealing;
 pub use state::State;
 pub use whole::{Columns, InMemory, Saveable};

@@ -27,7 +27,9 @@ pub(super) use obs::Observations;
 pub use push::{EnvIndex, Transitions};
 pub(super) use rings::EnvRing;
 pub use rings::{PADDING, Rings};
-pub(super) use source::{Source, describe, layout_of, queues_mut, sources};
+pub(super) use source::{
+    Source, describe, layout_of, own_sources, queues_mut, sources, sources_of_each,
+};
 pub(super) use tiered::TieredRows;
 
 use super::batch::Batch;

@@ -1,5 +1,7 @@
 //! Rows in memory as numbered rows of bytes that are only ever appended: what goes into segments.
 
+use std::ops::Range;
+
 use super::memory::MemoryRows;
 use super::obs::Observations;
 
@@ -31,6 +33,17 @@ impl Source {
     pub(in crate::buffer) const fn is_records(&self) -> bool {
         matches!(self.rows, Held::Records { .. })
     }
+}
+
+/// How many sources each of so many environments has.
+pub(in crate::buffer) fn sources_of_each(rows: &MemoryRows, n_envs: usize) -> usize {
+    sources(rows).len().checked_div(n_envs).unwrap_or(0)
+}
+
+/// The numbers of the sources of an environment, if each has so many.
+pub(in crate::buffer) const fn own_sources(env: usize, each: usize) -> Range<usize> {
+    let first = env.saturating_mul(each);
+    first..first.saturating_add(each)
 }
 
 /// Everything that rows consist of, environment by environment, in an order that follows from their
