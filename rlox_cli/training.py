@@ -32,8 +32,6 @@ def train_one(call: Call) -> int:
     """Train as the command line says, several times where it asks for that; the exit code."""
     if set(MULTIRUN) & set(call.args):
         return train_many(call)
-    if call.command.name == "train":  # `rlox sweep --cfg` comes here with a sweep's keys
-        sweep_options.refuse(call.args)
     task = TrainTask(call)
     compose.run(call, task)
     return task.code

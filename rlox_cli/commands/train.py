@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlox.errors import ConfigError
-from rlox_cli import exit_codes
+from rlox_cli import exit_codes, sweep_options
 from rlox_cli.command import Alias, Call, Command
 from rlox_cli.frozen import FREE_TEXT
 from rlox_cli.run_schema import RUN
@@ -67,11 +67,12 @@ def _first(call: Call) -> int:
         from rlox_cli.resume import resume_run
 
         return resume_run(call)
-    from rlox_cli.search.options import refuse
+    from rlox_cli.search import options
     from rlox_cli.training import MULTIRUN, train_one
 
     if not set(MULTIRUN) & set(call.args):
-        refuse(call.args)
+        options.refuse(call.args)
+        sweep_options.refuse(call.args)
     return train_one(call)
 
 
