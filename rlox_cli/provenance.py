@@ -36,6 +36,14 @@ THREAD_VARIABLES = (
     "RAYON_NUM_THREADS",
 )
 
+GIT_PLACES = (
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_COMMON_DIR",
+    "GIT_OBJECT_DIRECTORY",
+)
+
 
 def collect(config: RunConfig, command: Sequence[str]) -> dict[str, Any]:
     """Everything but the configuration itself."""
@@ -92,10 +100,12 @@ def git_state(folder: Path) -> dict[str, Any] | None:
 
 
 def _git(folder: Path, *arguments: str) -> bytes | None:
+    # Hooks of git set variables that name another repository than that of the folder.
+    env = {name: value for name, value in os.environ.items() if name not in GIT_PLACES}
     try:
         done = subprocess.run(
-            ["git", "-C", str(folder), *arguments], capture_output=True, timeout=10, check=False
-        )
+            ["git", "-C", str(folder), *arguments], env=env, capture_output=True, timeout=10, check=False
+        )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout if done.returncode == 0 else None

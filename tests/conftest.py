@@ -20,6 +20,15 @@ from hypothesis import settings
 
 pytest_plugins = ["helpers.fixtures"]
 torch.set_num_threads(1)
+# A hook of git, in which the tests may run, names the checkout that every git here would write to.
+for name in [name for name in os.environ if name.startswith("GIT_")]:
+    del os.environ[name]
+# Commits of tests are neither signed nor hooked as the user's own are.
+os.environ |= {
+    "GIT_CONFIG_COUNT": "2",
+    "GIT_CONFIG_KEY_0": "commit.gpgsign", "GIT_CONFIG_VALUE_0": "false",
+    "GIT_CONFIG_KEY_1": "core.hooksPath", "GIT_CONFIG_VALUE_1": os.devnull,
+}  # fmt: skip
 # under nohup it would be ignored, here and in child processes
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 settings.register_profile("local", deadline=None)

@@ -9,6 +9,7 @@ nothing to make it of, such as no Python of that version.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -170,12 +171,20 @@ ENVIRONMENTS = {
 
 def main(argv: Sequence[str]) -> int:
     """Make the environment in an empty folder, and remove it however its tests end."""
-    name, junit = argv
+    parser = argparse.ArgumentParser(
+        "fresh_environments", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("name", choices=ENVIRONMENTS, metavar="NAME", help=", ".join(ENVIRONMENTS))
+    parser.add_argument(
+        "junit", metavar="JUNIT", type=Path, help="file for the results of the tests"
+    )
+    asked = parser.parse_args(argv)
+    name = asked.name
     folder = ROOT / ".cache/nightly/environments" / name
     shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
     folder.mkdir(parents=True)
     try:
-        ENVIRONMENTS[name](folder, Path(junit).resolve())
+        ENVIRONMENTS[name](folder, asked.junit.resolve())
     except NotAvailableError as error:
         print(f"not available: {error}")
         return NOT_AVAILABLE

@@ -4,9 +4,9 @@
 
 draws places by the seed, changes one at a time in a copy of the tree, and runs the test files that
 import the changed file: by itself, or by a package whose `__init__` imports it; where no test does, or
-all of those pass, by a module that imports it. Of these files it runs the tests that CI runs; those have to
-pass without a change. With `--nightly` a mutant that survives them meets all tests of the files, whole
-matrices and slow ones, and is caught where they pass without it. A mutant is caught when a test fails, or
+all of those pass, by a module that imports it. Their CI tests must pass on the unchanged code. With
+`--nightly` a mutant that survives them meets all tests of the files, whole matrices and slow ones, and is
+caught where they pass without it. A mutant is caught when a test fails, or
 when the tests do not end in `--timeout` seconds. Those that survive are printed with their change; whether
 one is equivalent to the code is for a reader to say. `--record FILE` writes the counts and the survivors as
 JSON. Exit code 1 if fewer than `--least` were caught, 2 for wrong use.
@@ -215,8 +215,8 @@ def python_files(root: Path, given: Sequence[str]) -> list[Path]:
 def arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser("mutants", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("packages", nargs="+", help="files or folders of the tree")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--count", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1, help="of the draw")
+    parser.add_argument("--count", type=int, default=20, help="how many mutants")
     parser.add_argument("--least", type=int, default=0, help="mutants that have to be caught")
     parser.add_argument("--timeout", type=float, default=3600.0, help="seconds for a run of tests")
     parser.add_argument("--nightly", action="store_true", help="survivors meet slow tests too")

@@ -1,4 +1,4 @@
-"""What makes each algorithm that algorithm, broken on purpose: a test has to notice every time.
+"""Breaks a defining line of each algorithm; a test must fail each time.
 
     python tests/negative_controls.py [--record FILE]
 
@@ -57,7 +57,9 @@ def controls() -> list[Control]:
 
 def main(argv: Sequence[str]) -> int:
     """Try all, and tell."""
-    parser = argparse.ArgumentParser("negative_controls")
+    parser = argparse.ArgumentParser(
+        "negative_controls", description=(__doc__ or "").split("\n")[0]
+    )
     parser.add_argument("--record", type=Path, help="the file that gets the counts, as JSON")
     parser.add_argument("-n", type=int, default=0, dest="processes", help="pytest's processes")
     asked = parser.parse_args(argv)

@@ -1,6 +1,6 @@
 """Runs what CI leaves out, one stage at a time, and keeps a report: `.ci/nightly` calls this.
 
-    .ci/nightly                   every stage that has not ended with this code
+    .ci/nightly                   every stage that has not ended with this code on such a machine
     .ci/nightly unit learning     these stages, also those that have ended
     .ci/nightly --again           every stage
     .ci/nightly --list            each stage, what it shows and how it ended last
@@ -213,9 +213,9 @@ def run(stage: Stage, root: Path, seconds: float = SECONDS) -> dict[str, Any]:
     words = {"python": sys.executable, **{kind: str(path) for kind, path in files.items()}}
     begun, used, tried = time.monotonic(), cpu_seconds(), code(root, REPORTS)
     outcomes: dict[int | None, str] = {0: "passed", NOT_AVAILABLE: "not available"}
-    ended = exit_code([word.format(**words) for word in stage.command], root, log, seconds)
+    code_of_exit = exit_code([word.format(**words) for word in stage.command], root, log, seconds)
     entry = {
-        "outcome": outcomes.get(ended, "failed"),
+        "outcome": outcomes.get(code_of_exit, "failed"),
         **counts(**files),
         "seconds": round(time.monotonic() - begun, 1),
         "cpu_seconds": round(cpu_seconds() - used, 1),
@@ -223,12 +223,14 @@ def run(stage: Stage, root: Path, seconds: float = SECONDS) -> dict[str, Any]:
         "machine": machine(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    if ended is None:
+    if code_of_exit is None:
         entry["why"] = f"stopped after {seconds:g} s"
-    elif ended:
+    elif code_of_exit:
         last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
         # without the folders of this machine, which the report is not about
-        entry["why"] = re.sub(r"(?<![\w.])/\S*/", "", last[0]) if last else f"exit code {ended}"
+        entry["why"] = (
+            re.sub(r"(?<![\w.])/\S*/", "", last[0]) if last else f"exit code {code_of_exit}"
+        )
     return entry
 
 
@@ -247,6 +249,12 @@ def add(root: Path, name: str, entry: dict[str, Any]) -> None:
     fresh = root / REPORT.with_suffix(".new")
     fresh.write_text(text + "\n", encoding="utf-8")
     fresh.replace(root / REPORT)
+
+
+def ended(entry: Mapping[str, Any], here: str) -> bool:
+    """Whether a stage ended with this code on such a machine; what was missing may be there now."""
+    told = entry.get("tree"), entry.get("machine")
+    return told == (here, machine()) and entry["outcome"] != "not available"
 
 
 def row(name: str, entry: Mapping[str, Any], here: str) -> str:
@@ -272,9 +280,12 @@ def row(name: str, entry: Mapping[str, Any], here: str) -> str:
 
 def arguments(argv: Sequence[str], names: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser("nightly", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("stages", nargs="*", help=f"of {', '.join(names)}; none: those not ended")
-    parser.add_argument("--list", action="store_true", help="tell the stages, run none")
-    parser.add_argument("--again", action="store_true", help="also the stages that have ended")
+    parser.add_argument(
+        "stages", nargs="*",
+        help=f"of {', '.join(names)}; default: stages without a result for this code and machine",
+    )  # fmt: skip
+    parser.add_argument("--list", action="store_true", help="list the stages, run nothing")
+    parser.add_argument("--again", action="store_true", help="run finished stages again")
     asked = parser.parse_args(argv)
     if unknown := [name for name in asked.stages if name not in names]:
         parser.error(f"no stage {', '.join(unknown)}: expected {', '.join(names)}")
@@ -293,10 +304,8 @@ def main(argv: Sequence[str], stages: Sequence[Stage] = STAGES, root: Path = TES
         return 0
     with stoppable():
         for name in asked.stages or by_name:
-            if entries(root).get(name, {}).get("tree") == here and not (
-                asked.again or asked.stages
-            ):
-                print(f"== {name}: has ended with this code", flush=True)
+            if ended(entries(root).get(name, {}), here) and not (asked.again or asked.stages):
+                print(f"== {name}: has ended with this code on this machine", flush=True)
                 continue
             print(f"== {name}: {by_name[name].shows} ({CACHE / f'{name}.log'})", flush=True)
             add(root, name, run(by_name[name], root))

@@ -107,6 +107,8 @@ def fuzz(names: Sequence[str], runs: int, seconds: int) -> dict[str, object]:
     crashes = hangs = 0
     for name in names or targets():
         executions[name], code = fuzz_target(name, runs, seconds)
+        if code == 0 and not executions[name]:
+            raise SystemExit(f"the fuzz target {name} tried no input")
         hangs += code == HANGS
         crashes += code not in (0, HANGS)
     total = sum(executions.values())
@@ -114,16 +116,19 @@ def fuzz(names: Sequence[str], runs: int, seconds: int) -> dict[str, object]:
 
 
 def deny() -> dict[str, object]:
-    """Licences, sources and bans of every workspace, and advisories where the database can be fetched."""
+    """Licences, sources and bans of every workspace, and advisories where the database can be fetched.
+
+    The working directory says which deny.toml is meant: where an option for it stands differs between
+    versions of cargo-deny.
+    """
     need_tool("cargo-deny")
     failed = advisories = 0
-    config = ("--config", ROOT / "deny.toml")
     for manifest in MANIFESTS:
         deny = ("cargo", "deny", "--locked", "--manifest-path", manifest)
-        failed += run(*deny, "check", *config, "bans", "licenses", "sources") != 0
-        known = run(*deny, "fetch", *config, "db") == 0
+        failed += run(*deny, "check", "bans", "licenses", "sources") != 0
+        known = run(*deny, "fetch", "db") == 0
         advisories += known
-        failed += known and run(*deny, "check", *config, "advisories") != 0
+        failed += known and run(*deny, "check", "advisories") != 0
     if advisories < len(MANIFESTS):
         print("not available: the database of advisories, which cargo-deny could not fetch")
     return {"workspaces": len(MANIFESTS), "failures": failed, "advisories": advisories}
@@ -154,11 +159,14 @@ def interpreted(*tests: str) -> int:
 def main(argv: Sequence[str]) -> int:
     """Run a check; 1 if it found something, `NOT_AVAILABLE` if its tool is not there."""
     parser = argparse.ArgumentParser("rust_tools", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("check", choices=("fuzz", "deny", "miri"))
-    parser.add_argument("targets", nargs="*", choices=[[], *targets()], metavar="TARGET")
+    parser.add_argument("check", choices=("fuzz", "deny", "miri"), help="which tool")
+    parser.add_argument(
+        "targets", nargs="*", choices=[[], *targets()], metavar="TARGET",
+        help="fuzz targets; default: all",
+    )  # fmt: skip
     parser.add_argument("--record", type=Path, help="file for the counts, as JSON")
     parser.add_argument("--runs", type=int, default=RUNS, help="inputs of each target")
-    parser.add_argument("--seconds", type=int, default=SECONDS, help="of each target at most")
+    parser.add_argument("--seconds", type=int, default=SECONDS, help="time limit of each target")
     asked = parser.parse_args(argv)
     try:
         if asked.check == "fuzz":

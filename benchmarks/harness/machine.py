@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from harness.peers import PACKAGES
-from rlox_cli.provenance import cpu_model
+from rlox_cli.provenance import GIT_PLACES, cpu_model
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -59,9 +59,11 @@ def describe_commit(root: Path = ROOT) -> dict[str, str | bool | None]:
 
 def git(root: Path, *arguments: str) -> str | None:
     """What git answers, or None outside a repository."""
+    env = {name: value for name, value in os.environ.items() if name not in GIT_PLACES}
     try:
         command = ["git", "-C", str(root), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return None
 

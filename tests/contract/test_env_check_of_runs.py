@@ -258,7 +258,7 @@ def sleeping(children: list[subprocess.Popen[bytes]], ends: bool) -> Any:
         def __init__(self) -> None:
             super().__init__()
             self.program = subprocess.Popen(
-                [sys.executable, "-S", "-c", "import time; time.sleep(60)"]
+                [sys.executable, "-S", "-c", "import time; time.sleep(600)"]
             )
             children.append(self.program)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -9,11 +10,13 @@ import sys
 import venv
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from golden.cases import select
 from golden.files import HERE, ROOT, Arrays, changes, in_words, read
 from golden.making import in_child
 
@@ -72,11 +75,27 @@ def make_at(place: Place, out: Path, names: Sequence[str]) -> dict[str, Any]:
     """Make cases as they are defined here; those that the commit does not take, by its own maker."""
     environ = {**os.environ, **ONE_THREAD}
     out.mkdir()
-    said = in_child(place.python, out, names, environ, TESTS)
+    try:
+        said = in_child(place.python, out, names, environ, TESTS)
+    except subprocess.CalledProcessError:
+        if place.source is None:
+            raise
+        why = "that commit lacks what the cases here import"
+        said = {"failed": dict.fromkeys(select(names), why), **_packages(place.python, environ)}
     if place.source and said["failed"]:
         own = _own_maker(place.python, place.source, out, list(said["failed"]), environ)
         said["failed"] = {name: why for name, why in said["failed"].items() if name not in own}
     return said
+
+
+def _packages(python: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """Where the interpreter has rlox, and the versions that last bits depend on."""
+    script = (
+        "import json, os, numpy, rlox, torch; print(json.dumps({'rlox': os.path.dirname(os.path.realpath("
+        "rlox.__file__)), 'torch': torch.__version__, 'numpy': numpy.__version__}))"
+    )
+    told: dict[str, str] = json.loads(_run(python, "-P", "-c", script, **environ))
+    return told
 
 
 def _own_maker(
@@ -87,7 +106,12 @@ def _own_maker(
     own.mkdir()
     tests = source / "tests"
     if (tests / "golden" / "__main__.py").exists():
-        in_child(python, own, names, environ, tests)
+        try:
+            in_child(python, own, names, environ, tests)
+        except subprocess.CalledProcessError:  # it refuses all for one that it does not know
+            for name in names:
+                with suppress(subprocess.CalledProcessError):
+                    in_child(python, own, [name], environ, tests)
     else:  # until 0.1.0 of 2026-11-28 runs had a script of their own, which wrote beside itself
         runs = sorted({n.partition("/")[2].removesuffix(".after") for n in names if "runs/" in n})
         paths = {**environ, "PYTHONPATH": str(tests)}

@@ -12,10 +12,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+PLACES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
+"""Variables by which git's hooks name another checkout than the folder that git is asked of."""
+
 
 def git(root: Path, *arguments: str, index: Path | None = None) -> str:
-    """What git answers; with an index of its own it leaves the checkout's alone."""
-    env = os.environ | ({"GIT_INDEX_FILE": str(index)} if index else {})
+    """What git answers of this checkout; with an index of its own it leaves the checkout's alone."""
+    env = {name: value for name, value in os.environ.items() if name not in PLACES}
+    env |= {"GIT_INDEX_FILE": str(index)} if index else {}
     line = ["git", "-C", str(root), *arguments]
     return subprocess.run(line, env=env, capture_output=True, text=True, check=True).stdout.strip()
 

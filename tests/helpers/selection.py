@@ -28,6 +28,8 @@ NIGHTLY = FULL or os.environ.get("RLOX_NIGHTLY") == "1"
 """Whether slow tests run too, and property tests try more examples."""
 SECONDS = 120, 900
 """What a test may take by the clock, and a slow one."""
+CAMPAIGN = 7200
+"""What each may take when campaigns run at full size."""
 MEASURED = Path(__file__).resolve().parents[1] / "seconds.json"
 """Seconds of each file, measured: `python tests/seconds.py` writes it."""
 UNMEASURED = 20.0
@@ -75,14 +77,21 @@ def longest_first(nodeids: Sequence[str], seconds: Mapping[str, float]) -> list[
     return sorted(range(len(nodeids)), key=lambda at: (-total[scopes[at]], scopes[at]))
 
 
+def ids(config: pytest.Config) -> list[str]:
+    """Ids among the arguments of the command line, as pytest writes them."""
+    split = [argument.partition("::") for argument in config.args if "::" in argument]
+    folder, root = config.invocation_params.dir, config.rootpath
+    return [f"{os.path.relpath(folder / path, root)}::{name}" for path, _, name in split]
+
+
 class Selection:
     """The plugin that leaves out slow tests, and with `-n` those that run alone."""
 
     def __init__(self, config: pytest.Config) -> None:
         inherited: dict[str, Any] = getattr(config, "workerinput", {})
-        named = any("::" in argument for argument in config.args)
-        asked = NIGHTLY or named or "slow" in config.option.markexpr
+        asked = NIGHTLY or "slow" in config.option.markexpr
         self.slow: bool = inherited.get("slow", asked)
+        self.ids: list[str] = inherited.get("ids", ids(config))
         self.parallel = bool(inherited) or bool(getattr(config.option, "numprocesses", None))
 
     def pytest_report_header(self) -> str:
@@ -94,7 +103,11 @@ class Selection:
         """Whether a test runs here and now."""
         if self.parallel and item.get_closest_marker("alone"):
             return False
-        return self.slow or not item.get_closest_marker("slow")
+        return self.slow or not item.get_closest_marker("slow") or self.named(item.nodeid)
+
+    def named(self, nodeid: str) -> bool:
+        """Whether the command line has the id of a test, or that of its function or class."""
+        return any(nodeid == own or nodeid.startswith((f"{own}[", f"{own}::")) for own in self.ids)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(
@@ -103,6 +116,7 @@ class Selection:
         for item in items:
             own = item.get_closest_marker("timeout")
             seconds = own.args[0] if own else SECONDS[item.get_closest_marker("slow") is not None]
+            seconds = max(seconds, CAMPAIGN) if FULL else seconds
             # the closest counts: the first of its own
             item.add_marker(pytest.mark.timeout(seconds * (5 if LOADED else 1)), append=False)
         left = [item for item in items if not self.runs(item)]
@@ -116,7 +130,7 @@ class Selection:
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         """Tell a worker of pytest-xdist what was asked for: only this process knows."""
-        node.workerinput["slow"] = self.slow
+        node.workerinput |= {"slow": self.slow, "ids": self.ids}
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:

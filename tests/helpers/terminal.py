@@ -33,9 +33,10 @@ ENDLESS = (*_SMALL, "total_steps=1e9", "checkpoint.every=1e9")
 
 
 def environment(**changes: str | None) -> dict[str, str]:
-    """That of a shell: nothing of the tests in it, `None` for a variable that is not set."""
+    """That of a shell, with the tests' code and cache; `None` for a variable that is not set."""
     found = {"PATH": os.environ["PATH"], "HOME": str(Path.home()), "LANG": "C.UTF-8"}
     found |= {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+    found |= {name: os.environ[name] for name in ("PYTHONPATH", "RLOX_CACHE") if name in os.environ}
     for name, value in changes.items():
         found |= {name: value or ""}
         if value is None:

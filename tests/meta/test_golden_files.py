@@ -14,7 +14,7 @@ import pytest
 from golden import files, making
 from golden.cases import CASES, select
 from golden.commands import main
-from golden.compare import table
+from golden.compare import Place, make_at, table
 from golden.files import HERE, ROOT, UnknownCase, golden_files, largest_change, read, sha256, write
 
 
@@ -149,6 +149,44 @@ def test_the_comparison_names_each_file_as_equal_changed_or_on_one_side_only(
         "runs/only_here.npz": ("only here", None),
         "runs/only_there.npz": ("only at abc", None),
     }
+
+
+OWN = """
+import sys
+from pathlib import Path
+import numpy as np
+KNOWN = {"runs/discrete": 1.0, "runs/sac": 2.0}
+_, out, *names = sys.argv[1:]
+if set(names) - set(KNOWN):
+    sys.exit(2)
+for name in names:
+    file = Path(out, f"{name}.npz")
+    file.parent.mkdir(exist_ok=True)
+    np.savez(file, w=np.float32([KNOWN[name]]))
+Path(out, "made.json").write_text("{}")
+"""
+
+
+def test_a_commit_that_lacks_a_case_makes_the_others_by_its_own_maker(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    (source / "tests" / "golden").mkdir(parents=True)
+    (source / "tests" / "golden" / "__main__.py").write_text(OWN, encoding="utf-8")
+    # An rlox in which nothing is that the cases here import.
+    (tmp_path / "old" / "rlox").mkdir(parents=True)
+    (tmp_path / "old" / "rlox" / "__init__.py").touch()
+    python = tmp_path / "python"
+    python.write_text(
+        f'#!/bin/sh\nPYTHONPATH="{tmp_path / "old"}:$PYTHONPATH" exec {sys.executable} "$@"\n'
+    )
+    python.chmod(0o755)
+    names = ["runs/discrete", "runs/a2c", "runs/sac"]
+    said = make_at(Place(str(python), source), tmp_path / "there", names)
+    assert said["failed"].keys() == {"runs/a2c"}
+    assert "lacks what the cases here import" in said["failed"]["runs/a2c"]
+    assert said["rlox"] == str(tmp_path / "old" / "rlox")
+    made = {p.relative_to(tmp_path / "there").as_posix() for p in tmp_path.glob("there/*/*.npz")}
+    assert made == {"runs/discrete.npz", "runs/sac.npz"}
+    assert read(tmp_path / "there" / "runs/sac.npz")["w"][0] == 2.0
 
 
 Compared = Callable[..., tuple[int, str]]

@@ -67,6 +67,14 @@ def test_an_input_that_ends_a_target_is_a_crash_or_a_hang_and_fails_the_stage(
     assert code == int(crashes + hangs > 0)
 
 
+def test_a_target_that_tried_no_input_fails_the_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("need_nightly", "need_tool", "run"):
+        monkeypatch.setattr(rust_tools, name, lambda *arguments: 0)
+    monkeypatch.setattr(rust_tools, "fuzz_target", lambda name, *bounds: (0, 0))
+    with pytest.raises(SystemExit, match="the fuzz target policy tried no input"):
+        rust_tools.main(["fuzz", "policy"])
+
+
 def no_answer(*command: str) -> str:
     return ""
 
@@ -119,3 +127,29 @@ def test_the_stage_of_miri_fails_unless_a_test_of_each_name_passes(
     assert rust_tools.main(["miri", "--record", str(record)]) == code
     passed = json.loads(record.read_text(encoding="utf-8"))["passed"]
     assert set(passed.values()) == {4 if code == 0 else 0}
+
+
+@pytest.mark.parametrize(
+    ("failing", "failures", "advisories"),
+    [(None, 0, 3), ("fetch", 0, 0), ("licenses", 3, 3), ("advisories", 3, 3)],
+)
+def test_a_workspace_that_cargo_deny_refuses_fails_the_stage(
+    failing: str | None, failures: int, advisories: int, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    commands: list[tuple[str, ...]] = []
+
+    def ran(*command: str) -> int:
+        commands.append(command)
+        return int(failing in command)
+
+    monkeypatch.setattr(rust_tools, "need_tool", lambda name: None)
+    monkeypatch.setattr(rust_tools, "run", ran)
+    record = tmp_path / "record.json"
+    assert rust_tools.main(["deny", "--record", str(record)]) == int(failures > 0)
+    told = json.loads(record.read_text(encoding="utf-8"))
+    assert told == {"workspaces": 3, "failures": failures, "advisories": advisories}
+    assert {command[4] for command in commands} == set(rust_tools.MANIFESTS)
+    # behind the subcommand nothing but names: older and newer versions take other options there
+    asked = {" ".join(command[5:]) for command in commands}
+    assert asked <= {"check bans licenses sources", "fetch db", "check advisories"}

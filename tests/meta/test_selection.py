@@ -91,6 +91,12 @@ def passed(output: str) -> list[str]:
         (("-m", "slow"), {}, {"test_slow", "test_both"}),
         (("-m", "alone and not slow"), {}, {"test_alone"}),
         (("tests/a/test_marks.py::test_slow",), {}, {"test_slow"}),
+        (
+            ("tests", "tests/a/test_marks.py::test_slow"),
+            {},
+            {"test_quick", "test_alone", "test_slow"},
+        ),
+        (("-n", "1", "tests/a/test_marks.py::test_slow"), {}, {"test_slow"}),
     ],
 )
 def test_marks_decide_which_tests_run(arguments, environ, expected, tmp_path):
@@ -115,15 +121,29 @@ def test_files_of_one_folder_stay_together_where_they_share_what_is_built():
 @pytest.mark.parametrize(("mark", "limit"), [("", 120), ("@pytest.mark.slow\n", 900)])
 @pytest.mark.parametrize(("loaded", "times"), [("0", 1), ("1", 5)])
 def test_a_test_has_a_limit_of_seconds_by_its_mark(mark, limit, loaded, times, tmp_path):
-    source = (
-        f"import pytest\n{mark}def test_limit(request):\n"
-        f"    assert request.node.get_closest_marker('timeout').args == ({limit * times},)\n"
-    )
     code, output = ran(
-        made(tmp_path, **{"d/test_limit.py": source}), "tests/d/test_limit.py::test_limit",
+        made(tmp_path, **limited(mark, limit * times)), "tests/d/test_limit.py::test_limit",
         RLOX_LOADED=loaded,
     )  # fmt: skip
     assert code == 0, output
+
+
+@pytest.mark.parametrize(
+    ("mark", "limit"), [("", 7200), ("@pytest.mark.timeout(10_000)\n", 10_000)]
+)
+def test_a_campaign_at_full_size_has_hours(mark, limit, tmp_path):
+    folder = made(tmp_path, **limited(mark, limit))
+    code, output = ran(folder, "tests/d/test_limit.py::test_limit", RLOX_FULL="1")
+    assert code == 0, output
+
+
+def limited(mark: str, limit: int) -> dict[str, str]:
+    """A file whose test sees this limit."""
+    source = (
+        f"import pytest\n{mark}def test_limit(request):\n"
+        f"    assert request.node.get_closest_marker('timeout').args == ({limit},)\n"
+    )
+    return {"d/test_limit.py": source}
 
 
 def test_every_measured_file_exists_and_has_seconds():

@@ -14,6 +14,7 @@ from helpers.building import ROOT, TARGET, tools
 
 PRODUCTS = {"win32": "rlox_corridor.dll", "darwin": "librlox_corridor.dylib"}
 ENV = "env=rlox_corridor:Corridor-v0"
+pytestmark = pytest.mark.timeout(900)  # the first test waits for the compiler
 
 
 @pytest.fixture(scope="module")

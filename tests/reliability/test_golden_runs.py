@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from golden import training
 from golden.cases import CASES, PINNED
 from golden.files import HERE, ROOT, load_index, read
+from golden.making import MADE
 from helpers import pinned
 from safetensors.numpy import load_file
 
@@ -24,6 +26,7 @@ ANYWHERE = platform.machine() in ("x86_64", "AMD64")
 def trace(place, names):
     """The folder below which a child with pinned kernels wrote the arrays of these cases."""
     pinned.run("golden", "trace", str(place), *names)
+    assert json.loads((place / MADE).read_text())["failed"] == {}
     return place
 
 

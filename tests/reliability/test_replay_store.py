@@ -174,7 +174,7 @@ buffer.push([1.0] * 6, [0.0] * 2, 1.0, True, False)
 buffer.flush()
 if not os.fork():
     print(os.getpid(), flush=True)
-time.sleep(60)
+time.sleep(600)
 """
     environment = {**os.environ, "PYTHONPATH": str(Path(rlox.__file__).parents[1])}
     command = [sys.executable, "-c", script, str(tmp_path / "cold")]

@@ -312,7 +312,7 @@ def test_a_second_signal_leaves_at_once() -> None:
         "    os.kill(os.getpid(), signal.SIGTERM)\n"
         "    print('still saving', flush=True)\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
-        "    time.sleep(60)\n"
+        "    time.sleep(600)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", script],

@@ -165,7 +165,7 @@ def test_weights_begin_a_rollout_in_the_background_and_nothing_else_does(
     collect = candle.NativeCollector.collect
 
     def slowly(self: Any, *given: Any) -> Any:
-        assert go_on.wait(30)
+        assert go_on.wait(PATIENCE)
         return collect(self, *given)
 
     monkeypatch.setattr(candle.NativeCollector, "collect", slowly)

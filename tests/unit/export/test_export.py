@@ -127,6 +127,7 @@ def asked(
     return subprocess.run([play, file, *more], input=given, capture_output=True)
 
 
+@pytest.mark.timeout(900)  # the first one that needs `play` waits for the compiler
 @pytest.mark.parametrize(("name", "normalized"), CASES)
 def test_rust_acts_as_the_policy_on_observations_that_it_has_met(
     cases: Any, play: Path, tmp_path: Path, name: str, normalized: bool
@@ -144,6 +145,7 @@ def test_rust_acts_as_the_policy_on_observations_that_it_has_met(
     )
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("file", OLD, ids=lambda file: file.parts[-3])
 def test_rust_plays_a_policy_that_an_earlier_version_exported(play: Path, file: Path) -> None:
     with safe_open(file, "numpy") as held:
