@@ -520,10 +520,10 @@ class Explorer:
 
     Args:
         engine: whose networks act; of precision `f32`.
-        deviation: of the noise that a `TD3Engine`'s actor is disturbed with.
+        deviation: of the noise that a `TD3Engine`'s actor is disturbed with; 0 for other engines.
 
     Raises:
-        ConfigError: another engine, or one of another precision.
+        ConfigError: another engine, or one of another precision; a deviation that is negative or not finite.
     """
 
     def __new__(cls, engine: DQNEngine | SACEngine | TD3Engine | IQLEngine, deviation: float=0.0) -> Explorer:
@@ -572,7 +572,7 @@ class Explorer:
         Raises:
             ShapeError: an array is not C-contiguous, writeable, of that dtype and shape, or shares memory
                 with another argument.
-            ConfigError: environments of another kind of actions.
+            ConfigError: environments of another kind of actions; bounds that are not finite or not in order.
             NonFiniteError: an action is NaN or infinite.
         """
 
@@ -911,7 +911,8 @@ class HindsightConfig:
     Args:
         compute_reward: `compute_reward(achieved_goal, desired_goal, info)` with the goals of the m
             relabelled transitions, `[m, ...]`, the achieved ones of `next_obs`, and an empty dict;
-            returns the rewards, `[m]`. The `compute_reward` of a Gymnasium-Robotics environment.
+            returns the rewards, `[m]`, finite. The `compute_reward` of a Gymnasium-Robotics
+            environment.
         strategy: "future" (any transition from the relabelled one on), "final" (the episode's
             last) or "episode" (any).
         k: relabelled transitions for each that is not: `ratio` is k / (k + 1).
@@ -1043,7 +1044,9 @@ class ReplayBuffer:
 
         Raises:
             ConfigError: the buffer is empty, or a setting is out of range.
-            ShapeError: an array of `out` has another shape or dtype.
+            ShapeError: an array of `out` has another shape or dtype, or what `compute_reward` of `her`
+                returned is not one number for each goal.
+            NonFiniteError: what it returned is NaN or infinite.
         """
 
     def gather(self, indices: ArrayLike, *, out: dict[str, Any] | None=None) -> dict[str, Any]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
+from rlox.disk import make_folder, path_of
 from rlox.envs.base import copied
 from rlox.errors import ConfigError
+from rlox.hooks import HOOKS, LOGGED, require_callable, require_no_other
 from rlox.types import Episode
 
 __all__ = [
@@ -21,8 +24,7 @@ __all__ = [
     "Watchers",
     "as_callbacks",
     "as_logger",
-    "restore_callbacks",
-    "states_of",
+    "named",
 ]
 
 
@@ -49,14 +51,13 @@ class Callback:
         """Once, after the last update."""
 
     def state(self) -> dict[str, Any]:
-        """What the callback's future depends on, for a checkpoint: numbers, text, lists, arrays."""
+        """What the callback's future depends on, for a checkpoint: None, numbers, text, lists, tuples,
+        dicts, arrays, tensors.
+        """
         return {}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()`."""
-
-
-_CALLED = ("on_training_start", "on_rollout_end", "on_step", "on_training_end")
 
 
 class LoggerCallback:
@@ -75,6 +76,18 @@ class Watchers:
         self.callbacks, self.logger = as_callbacks(callbacks), as_logger(logger)
         self._since: dict[int, list[Episode]] = {}
 
+    def begin(self, algo: Any, total_timesteps: int) -> None:
+        """Tell that training begins."""
+        for callback in self.callbacks:
+            with named(callback):
+                callback.on_training_start(algo=algo, total_timesteps=total_timesteps)
+
+    def end(self, algo: Any, step: int) -> None:
+        """Tell that it has ended."""
+        for callback in self.callbacks:
+            with named(callback):
+                callback.on_training_end(algo=algo, step=step)
+
     def tick(
         self,
         algo: Any,
@@ -88,31 +101,43 @@ class Watchers:
             return True
         metrics, goes_on = summary(), True
         if self.logger and updates:
-            self.logger.on_train_step(step, dict(metrics))
+            with named(self.logger, "logger"):
+                self.logger.on_train_step(step, dict(metrics))
         for i, callback in enumerate(self.callbacks):
             told = {"algo": algo, "step": step}
             # infos that it may write into: logs and other callbacks have their own
             new = [episode._replace(info=copied(episode.info)) for episode in episodes]
-            with _named(callback):
+            with named(callback):
                 callback.on_rollout_end(**told, metrics=dict(metrics), episodes=tuple(new))
             since = self._since.pop(i, []) + new
             if not updates:
                 self._since[i] = since
                 continue
-            with _named(callback):
+            with named(callback):
                 answer = callback.on_step(**told, metrics=dict(metrics), episodes=tuple(since))
-            if answer is not None and not answer:  # NumPy's and torch's false are not False
-                goes_on = False
+                goes_on = _truth(answer) and goes_on
         return goes_on
 
 
+def _truth(answer: Any) -> bool:
+    """Whether training goes on; NumPy's and torch's false are not False, and no answer is none."""
+    if answer is None:
+        return True
+    try:
+        if not isinstance(answer, str):
+            return bool(answer)
+    except (RuntimeError, ValueError):  # of an array of several
+        pass
+    raise ConfigError(f"on_step returned {answer!r:.80}, expected True, or False to stop training")
+
+
 @contextmanager
-def _named(callback: Callback) -> Iterator[None]:
-    """What a callback raises in the block says whose it is."""
+def named(given: Callback | LoggerCallback, role: str = "callback") -> Iterator[None]:
+    """What user code raises in the block says whose it is."""
     try:
         yield
     except Exception as error:
-        error.add_note(f"raised by the callback {type(callback).__name__}")
+        error.add_note(f"raised by the {role} {type(given).__name__}")
         raise
 
 
@@ -126,43 +151,68 @@ def as_callbacks(given: Callback | Iterable[Callback] | None) -> tuple[Callback,
             raise ConfigError(
                 f"callbacks={callback.__name__}: a class; make one: {callback.__name__}()"
             )
-        if missing := [name for name in _CALLED if not callable(getattr(callback, name, None))]:
+        if missing := [name for name in HOOKS if not callable(getattr(callback, name, None))]:
             raise ConfigError(
                 f"callbacks: a {type(callback).__name__} lacks {', '.join(missing)}; derive it from "
                 "rlox.callbacks.Callback"
             )
+        _require_called("callbacks", callback, HOOKS)
+        _require_kept(callback)
+    for i, callback in enumerate(several):
+        if any(callback is other for other in several[:i]):
+            raise ConfigError(
+                f"callbacks: the same {type(callback).__name__} is given twice, and would be called twice; "
+                "give it once"
+            )
     return several
+
+
+def _require_kept(callback: Any) -> None:
+    """`ConfigError` where a state would be saved and not given back, or neither."""
+    kind, pair = type(callback), ("state", "restore")
+    for name in pair:
+        if isinstance(callback, Callback) and not callable(getattr(callback, name)):
+            raise ConfigError(
+                f"callbacks: {name} of a {kind.__name__} is no method, and hides {name}() of Callback; call "
+                "it otherwise"
+            )
+    own = [
+        name for name in pair if getattr(kind, name, None) not in (None, getattr(Callback, name))
+    ]
+    if isinstance(callback, Callback) and len(own) == 1:
+        other = "restore" if own == ["state"] else "state"
+        raise ConfigError(
+            f"callbacks: a {kind.__name__} defines {own[0]}() without {other}(): what it remembers would be "
+            "lost when a run goes on; define both"
+        )
+    if not isinstance(callback, Callback) and len(own) == 2:
+        raise ConfigError(
+            f"callbacks: a {kind.__name__} has state() and restore(), which are of a Callback alone; "
+            "derive it from rlox.callbacks.Callback"
+        )
 
 
 def as_logger(given: LoggerCallback | None) -> LoggerCallback | None:
     """The logger; `ConfigError` for what is none."""
-    if given is None or (
-        callable(getattr(given, "on_train_step", None)) and not isinstance(given, type)
-    ):
-        return given
-    raise ConfigError(
-        f"logger={given!r}: expected an object made from a rlox.callbacks.LoggerCallback"
-    )
+    if given is None:
+        return None
+    if not callable(getattr(given, "on_train_step", None)) or isinstance(given, type):
+        raise ConfigError(
+            f"logger={given!r}: expected an object made from a rlox.callbacks.LoggerCallback"
+        )
+    _require_called("logger", given, LOGGED)
+    return given
 
 
-def states_of(callbacks: Iterable[Callback]) -> list[dict[str, Any]]:
-    """The states of those that have one, with the name of each one's class."""
-    kept = [(c, c.state()) for c in callbacks if isinstance(c, Callback)]
-    return [{"name": _name(callback), "state": state} for callback, state in kept if state]
-
-
-def restore_callbacks(callbacks: Iterable[Callback], kept: Iterable[Mapping[str, Any]]) -> None:
-    """Give each callback the next state that one of its class left; those of other classes begin anew."""
-    left = list(kept)
-    for callback in callbacks:
-        found = next((saved for saved in left if saved["name"] == _name(callback)), None)
-        if found is not None:
-            left.remove(found)
-            callback.restore(found["state"])
-
-
-def _name(callback: Callback) -> str:
-    return f"{type(callback).__module__}:{type(callback).__qualname__}"
+def _require_called(key: str, given: Any, hooks: Mapping[str, tuple[str, ...]]) -> None:
+    """`ConfigError` for a hook that cannot be called, and for what only reads as one; some are both kinds."""
+    known = {*hooks}
+    if all(callable(getattr(given, name, None)) for name in HOOKS):
+        known |= {*HOOKS}
+    if isinstance(given, LoggerCallback):
+        known |= {*LOGGED}
+    require_callable(key, given, hooks)
+    require_no_other(key, given, hooks, known, (Callback, LoggerCallback))
 
 
 def _require_whole(**given: Any) -> None:
@@ -178,8 +228,10 @@ class EarlyStoppingCallback(Callback):
     """
 
     def __init__(self, patience: int = 10, min_delta: float = 0.0) -> None:
-        if patience < 1:
-            raise ConfigError(f"patience={patience}: expected at least 1")
+        _require_whole(patience=patience)
+        least: Any = min_delta
+        if not isinstance(least, Real) or math.isnan(least):
+            raise ConfigError(f"min_delta={min_delta!r}: expected a number")
         self.patience = patience
         self.min_delta = min_delta
         self.best = float("-inf")
@@ -260,20 +312,27 @@ class EvalCallback(Callback):
 
 
 class CheckpointCallback(Callback):
-    """Saves `path/step-<12 digits>` every `save_freq` steps; last in the list, it has the others' states."""
+    """Saves `path/step-<12 digits>` every `save_freq` steps; last in the list, it has the others' states.
+
+    Training begins with making the folder `path`: `StorageError` where it cannot be written.
+    """
 
     def __init__(self, save_freq: int, path: str | Path) -> None:
         _require_whole(save_freq=save_freq)
         self.save_freq = save_freq
-        self.path = Path(path)
+        self.path = path_of(path, "path")
         self._saved = 0
+
+    def on_training_start(self, **kwargs: Any) -> None:
+        """Make the folder, so that hours of training do not end at the first save."""
+        make_folder(self.path)
 
     def on_step(self, **kwargs: Any) -> bool:
         """Save once for every multiple of `save_freq` passed."""
         step = kwargs["step"]
         if step // self.save_freq > self._saved:
             self._saved = step // self.save_freq
-            self.path.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path)
             kwargs["algo"].save(self.path / f"step-{step:012d}")
         return True
 

@@ -9,17 +9,20 @@ import shutil
 import stat
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-from rlox.errors import StorageError
+from rlox.errors import ConfigError, StorageError
 
 __all__ = [
     "Disk",
     "append_file",
     "lock",
+    "make_folder",
     "may_pass",
     "open_at_once",
     "open_file",
+    "own_folder",
+    "path_of",
     "read_file",
     "replace_file",
     "target_of",
@@ -101,6 +104,48 @@ def target_of(path: Path) -> str | None:
         if path.is_file() and path.stat().st_size <= _LONGEST_NAME:
             return path.read_text("utf-8").strip()
     return None
+
+
+def path_of(given: Any, name: str) -> Path:
+    """A path that was given as `name`; `ConfigError` for what is none."""
+    try:
+        path = Path(given)
+    except TypeError as error:
+        kind = type(given).__name__
+        raise ConfigError(f"{name}={given!r}: a {kind}, expected text or a pathlib.Path") from error
+    if "\0" in str(path):
+        raise ConfigError(f"{name}={given!r}: no path has a null character; leave it out")
+    return path
+
+
+def own_folder(given: Any, name: str) -> Path:
+    """The path of a folder that is written as a whole, beside others; `ConfigError` for one without a name.
+
+    `StorageError` for one that cannot be looked for.
+    """
+    path = path_of(given, name)
+    if path.name in ("", ".."):
+        raise ConfigError(
+            f"{name}={str(given)!r}: the folder is written beside others and put into its place, so that it "
+            f"needs a name of its own; give it one, {name}={str(path / 'checkpoint')!r}"
+        )
+    try:
+        path.is_symlink()
+    except OSError as error:
+        raise StorageError(f"cannot write {path}: {error.strerror}") from error
+    return path
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder where there is none; `StorageError` for one that cannot be written."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        if not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise StorageError(
+            f"the folder {path} cannot be written: {error.strerror}; name another"
+        ) from error
 
 
 class Disk:

@@ -15,6 +15,7 @@ __all__ = [
     "InternalError",
     "MissingExtraError",
     "NonFiniteError",
+    "RewardError",
     "RloxError",
     "ShapeError",
     "StaleIndexError",
@@ -54,6 +55,10 @@ class EnvError(RloxError, RuntimeError):
 
 class GenerationError(RloxError, RuntimeError):
     """A generation server refused, hung, or answered what no completion is."""
+
+
+class RewardError(RloxError, ValueError):
+    """A reward or preference function of the user's raised, or returned what is no reward."""
 
 
 class GroupError(RloxError, RuntimeError):

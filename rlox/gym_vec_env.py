@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlox.configs import EnvConfig
+from rlox.configs import EnvConfig, RunConfig, make
 from rlox.configs.atari import AtariConfig
+from rlox.configs.check import whole_number
 from rlox.envs.make import EnvSource, make_vec
+from rlox.exclusive import Exclusive
 
 __all__ = ["GymVecEnv"]
 
@@ -41,28 +43,32 @@ class GymVecEnv:
         seeding: str = "keyed",
     ) -> None:
         name = env_id if isinstance(env_id, str) else "env"
-        config = EnvConfig(
-            id=name,
-            n_envs=n_envs,
-            backend="gymnasium",
-            workers=workers,
-            step_timeout=step_timeout,
-            max_restarts=max_restarts,
-            worker_envs=worker_envs,
-            seeding=seeding,
-            atari=AtariConfig(life_loss=False, clip_rewards=False),  # whole games, as they pay
-        )
+        given = {
+            "id": name,
+            "n_envs": n_envs,
+            "backend": "gymnasium",
+            "workers": workers,
+            "step_timeout": step_timeout,
+            "max_restarts": max_restarts,
+            "worker_envs": worker_envs,
+            "seeding": seeding,
+            "atari": AtariConfig(life_loss=False, clip_rewards=False),  # whole games, as they pay
+        }
+        config = make(EnvConfig, given, "GymVecEnv")
+        seed = whole_number(RunConfig, "seed", seed, "seed")
+        self._busy = Exclusive("the GymVecEnv is being stepped")
         self.vec = make_vec(config, seed, None if isinstance(env_id, str) else env_id)
-        self.n_envs = n_envs
+        self.n_envs = config.n_envs
         self.observation_space = self.vec.observation_space
         self.action_space = self.vec.action_space
 
     def reset_all(self) -> NDArray[Any]:
         """Start every environment; observations `[n_envs, obs_dim]` float32, uint8 with images."""
-        obs = self.vec.observations.rows(self.n_envs)
-        self.vec.reset_into(obs)
-        self._last = obs
-        return obs
+        with self._busy:
+            obs = self.vec.observations.rows(self.n_envs)
+            self.vec.reset_into(obs)
+            self._last = obs
+            return obs
 
     def step_all(self, actions: Any) -> dict[str, NDArray[Any]]:
         """Step every environment with `actions` of its space, `[n_envs, ...]`; dicts or tuples of such.
@@ -71,9 +77,13 @@ class GymVecEnv:
         reached: the ended episode's last one where an episode ended), `rewards` float64,
         `terminated`, `truncated`, `final_mask` and `lost` bool, all `[n_envs]`. Where `lost` is true a
         subprocess failed and nobody knows what the step reached, or an engine used the step to begin an
-        episode: the row is no transition, and `final_obs` is from before it.
+        episode: the row is no transition, and `final_obs` is from before it. `RloxError` while another thread
+        steps or resets it.
         """
-        given = self.vec.actions.of_env(actions, self.n_envs)
+        with self._busy:
+            return self._stepped(self.vec.actions.of_env(actions, self.n_envs))
+
+    def _stepped(self, given: NDArray[Any]) -> dict[str, NDArray[Any]]:
         obs = self.vec.observations.rows(self.n_envs)
         rewards = np.empty(self.n_envs, np.float64)
         terminated, truncated = np.zeros(self.n_envs, np.bool_), np.zeros(self.n_envs, np.bool_)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import sysconfig
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +20,12 @@ from rlox.plugins import the_offer
 __all__ = ["failure", "import_module", "load", "made", "wording"]
 
 LONGEST = 500  # letters of an exception's text in one of ours
+# Where code is that is not the user's: of Python, of packages, of rlox.
+_LIBRARIES = (
+    "<frozen ",
+    *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+    str(Path(__file__).parent),
+)
 
 
 def import_module(told: str, module: str) -> ModuleType:
@@ -46,10 +53,15 @@ def import_module(told: str, module: str) -> ModuleType:
 
 
 def failure(error: BaseException) -> str:
-    """What went wrong in code of the user's, and where: `ValueError: no (my_pkg.py, line 3)`."""
+    """What went wrong in code of the user's, and where: `ValueError: no (my_pkg.py, line 3)`.
+
+    The line is the innermost one of theirs, also where a library that it calls has raised.
+    """
     if isinstance(error, SyntaxError):
         return f"SyntaxError: {error.msg} ({error.filename}, line {error.lineno})"
-    last = traceback.extract_tb(error.__traceback__)[-1]
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)]
+    last = (own or frames)[-1]
     return f"{type(error).__name__}: {wording(error)} ({last.filename}, line {last.lineno})"
 
 

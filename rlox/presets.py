@@ -56,6 +56,9 @@ def tuned_options(algo: str, preset: str, options: dict[str, Any]) -> tuple[dict
     }
     displaced = _other_ways(algo, options)
     kept = {name: value for name, value in given.items() if name not in displaced}
+    arguments = {**kept, **options}
+    if not any(arguments.get(name) for name in ("normalize_obs", "normalize_reward")):
+        kept.pop("normalize_rule", None)  # of a preset whose normalisation `options` turn off
     return {**kept, **options}, int(data["total_steps"])
 
 

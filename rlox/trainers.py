@@ -45,10 +45,11 @@ class Trainer(Habits):
         seed: int = 42,
         **kwargs: Any,
     ) -> None:
-        options = {**(config or {}), **kwargs}
-        given = [source for source in (env, options.pop("env_id", None)) if source is not None]
+        name = type(self).__name__
+        options = {**_arguments(config, name), **kwargs}
+        given = [env, *(options.pop(key, None) for key in ("env", "env_id"))]
+        given = [source for source in given if source is not None]
         if len(given) != 1:
-            name = type(self).__name__
             raise ConfigError(f"{name} takes one environment, e.g. {name}(env='{self.example}')")
         self.algo = self.facade(given[0], seed=seed, callbacks=callbacks, logger=logger, **options)
 
@@ -75,6 +76,27 @@ class Trainer(Habits):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.algo!r})"
+
+
+def _arguments(config: Any, name: str) -> Mapping[str, Any]:
+    """A trainer's `config`; `ConfigError` for what is no mapping, or has arguments that are no keys of it."""
+    if config is None:
+        return {}
+    if not isinstance(config, Mapping):
+        raise ConfigError(
+            f"{name}: config={config!r}: a {type(config).__name__}, expected a mapping of arguments to "
+            "values, e.g. config={'learning_rate': 1e-3}"
+        )
+    for key in config:
+        if not isinstance(key, str):
+            raise ConfigError(
+                f"{name}: config has the key {key!r}, expected the name of an argument"
+            )
+        if key in ("callbacks", "logger", "seed"):
+            raise ConfigError(
+                f"{name}: {key} is an argument of its own; take it out of config, {name}(..., {key}=...)"
+            )
+    return config
 
 
 class PPOTrainer(Trainer):

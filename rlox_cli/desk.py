@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 from rlox_cli.crew import Outcome, Task
 from rlox_cli.errand import STOP, Errand, gone, here
+from rlox_cli.run_folder import writing
 from rlox_cli.signals import Signals
 from rlox_cli.sweep_display import Display
 
@@ -63,8 +64,9 @@ class Mailbox:
     def stop(self, signum: int) -> None:
         """Ask all jobs to save and end."""
         fresh = self.path / f".{STOP}"
-        fresh.write_text(str(int(signum)))
-        fresh.replace(self.path / STOP)
+        with writing(fresh):
+            fresh.write_text(str(int(signum)))
+            fresh.replace(self.path / STOP)
 
     def _news(self, number: int) -> list[dict[str, Any]]:
         try:
@@ -174,20 +176,21 @@ class Desk:
 def mailbox(sweep: Path) -> Iterator[Mailbox]:
     """A mailbox in the folder of a sweep, while it runs; those of sweeps that were killed are removed."""
     for path in sweep.glob(".jobs-*"):
-        with suppress(OSError, ValueError, KeyError):
+        with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
             if gone(json.loads((path / RUNNER).read_text())):
                 shutil.rmtree(path)
     path = sweep / f".jobs-{secrets.token_hex(4)}"
-    path.mkdir()
-    (path / RUNNER).write_text(json.dumps(here()))
     try:
+        with writing(path):
+            path.mkdir()
+            (path / RUNNER).write_text(json.dumps(here()))
         yield Mailbox(path)
     finally:
         shutil.rmtree(path, ignore_errors=True)
 
 
 def _event(line: bytes) -> dict[str, Any] | None:
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         event = json.loads(line)
         if isinstance(event, dict) and "event" in event:
             return event

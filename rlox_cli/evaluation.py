@@ -27,9 +27,43 @@ from rlox_cli.trust import allowed
 
 if TYPE_CHECKING:
     from rlox.algorithms import DecisionTransformer
+    from rlox.algorithms.text_facade import TextAlgorithm
     from rlox.runs.algorithm import Algorithm
     from rlox.training.conditioned import ConditionedActor
     from rlox.training.evaluate import Evaluation
+
+
+def playable(config: EvaluateConfig) -> tuple[RunConfig, Path]:
+    """What is played, and the checkpoint; an error for what can be known before anything is played."""
+    run = Path(config.run)
+    trained = _trusted(config, run)
+    text_files(config, trained)
+    if config.target_return is not None and not isinstance(trained.algo, DecisionTransformerConfig):
+        raise ConfigError(
+            f"target_return={config.target_return:g}: {trained.algo.name} cannot be asked for a return, "
+            "decision_transformer can; leave it out"
+        )
+    if config.best_of is not None and not is_text(trained.env.id):
+        raise ConfigError(
+            f"best_of={config.best_of}: {trained.algo.name} writes no text; leave it out"
+        )
+    if config.best_of is not None and (config.video or config.render):
+        raise ConfigError("text is not filmed or shown: leave video and render out")
+    checkpoint = _checkpoint(run, config.checkpoint)
+    from rlox.envs.engines.makers import maker_of
+
+    if config.video and maker_of(trained.env) is not None:
+        raise ConfigError(
+            f"video=true: {trained.env.id} is stepped by an engine (env.backend={trained.env.backend}) that "
+            "draws nothing; leave video out"
+        )
+    if config.method == "fqe":
+        from rlox.algorithms.offline import require_env
+        from rlox.sources.dataset_file import read_about
+
+        data = Path(config.buffer.path or "")
+        require_env(read_about(data).get("env"), trained.env.id, f"the dataset {data}")
+    return trained, checkpoint
 
 
 def evaluate_run(config: EvaluateConfig) -> dict[str, Any]:
@@ -41,17 +75,9 @@ def evaluate_run(config: EvaluateConfig) -> dict[str, Any]:
     """
     if config.method == "fqe":
         return _estimate(config)
-    run = Path(config.run)
-    trained = _trusted(config, run)
-    checkpoint = _checkpoint(run, config.checkpoint)
+    run, (trained, checkpoint) = Path(config.run), playable(config)
     from rlox.algorithms import ALGORITHMS
-    from rlox.envs.engines.makers import maker_of
 
-    if config.video and maker_of(trained.env) is not None:
-        raise ConfigError(
-            f"video=true: {trained.env.id} is stepped by an engine (env.backend={trained.env.backend}) that "
-            "draws nothing; leave video out"
-        )
     name = slug(config.checkpoint)
     folder = _folder(run / "eval")
     video = _folder(run / "videos") / f"{name}.mp4" if config.video else None
@@ -116,24 +142,13 @@ def _sign(algorithm: Algorithm, report: Callable[[Snapshot], None], evaluating: 
 
 def _best_of(algorithm: Algorithm, config: EvaluateConfig, n: int) -> Evaluation:
     """The best of several completions, of a model that writes some."""
-    from rlox.algorithms.text_facade import TextAlgorithm
-
-    if not isinstance(algorithm, TextAlgorithm):
-        raise ConfigError(f"best_of={n}: {algorithm.name} writes no text; leave it out")
-    if config.video or config.render:
-        raise ConfigError("text is not filmed or shown: leave video and render out")
-    return algorithm.best_of(n, config.episodes, config.seed)
+    return cast("TextAlgorithm", algorithm).best_of(n, config.episodes, config.seed)
 
 
 def _ask(algorithm: Algorithm, target_return: float | None) -> float | None:
     """Say what return is to be reached, to a policy that can be asked; what it is asked for then."""
     if not isinstance(algorithm.config.algo, DecisionTransformerConfig):
-        if target_return is None:
-            return None
-        raise ConfigError(
-            f"target_return={target_return:g}: {algorithm.name} cannot be asked for a return, "
-            "decision_transformer can; leave it out"
-        )
+        return None
     if target_return is not None:
         cast("DecisionTransformer", algorithm).ask(target_return)
     return cast("ConditionedActor", algorithm.parts.actor).wish.asked
@@ -142,17 +157,14 @@ def _ask(algorithm: Algorithm, target_return: float | None) -> float | None:
 def _estimate(config: EvaluateConfig) -> dict[str, Any]:
     """What the policy is worth by fitted Q evaluation."""
     run, data = Path(config.run), Path(config.buffer.path or "")
-    trained = _trusted(config, run)
-    checkpoint, folder = _checkpoint(run, config.checkpoint), _folder(run / "eval")
+    (trained, checkpoint), folder = playable(config), _folder(run / "eval")
     from rlox.algorithms import ALGORITHMS
-    from rlox.algorithms.offline import require_env
     from rlox.offline.fqe import Fitting, fitted_q
     from rlox.runs.progress import paced, reporter
     from rlox.sources.dataset_file import read_dataset
     from rlox.training.setup import torch_threads
 
     dataset = read_dataset(data)
-    require_env(dataset.about.get("env"), trained.env.id, f"the dataset {data}")
     given = config.fqe.gamma
     gamma = getattr(trained.algo, "gamma", 0.99) if given is None else given
     fqe = config.fqe

@@ -26,6 +26,11 @@ MEANINGS = {
 }
 
 
+def of_disk(error: OSError) -> bool:
+    """Whether a disk refused a write, and nobody has worded it."""
+    return type(error) is OSError and error.errno in _OF_DISKS
+
+
 def exit_code(error: BaseException) -> int:
     """The exit code for an error."""
     table = (
@@ -35,6 +40,6 @@ def exit_code(error: BaseException) -> int:
         (EnvError, ENVIRONMENT),
         (StorageError, STORAGE),
     )
-    if type(error) is OSError and error.errno in _OF_DISKS:
+    if isinstance(error, OSError) and of_disk(error):
         return STORAGE
     return next((code for kind, code in table if isinstance(error, kind)), FAILED)

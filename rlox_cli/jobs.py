@@ -18,7 +18,16 @@ from rlox.errors import StorageError
 from rlox_cli.identity import SHORT, job_folders, job_slug, saved_identity
 from rlox_cli.job_titles import trial_in
 from rlox_cli.options import conf_folders, file_of, group_options
-from rlox_cli.run_folder import DONE, KILLED, PRUNED, RUNNING, RunFolder, is_locked, read_status
+from rlox_cli.run_folder import (
+    DONE,
+    KILLED,
+    PRUNED,
+    RUNNING,
+    RunFolder,
+    is_locked,
+    read_status,
+    writing,
+)
 from rlox_cli.run_schema import ALGO, BUFFER
 from rlox_cli.variants import stands_for
 
@@ -164,11 +173,12 @@ def busy_folder(job: Job) -> Path | None:
 
 def save_hydra(folder: Path, config: DictConfig) -> None:
     """`.hydra/`: what Hydra composed and from which overrides, for people to read."""
-    node = HydraConfig.get()
-    (folder / ".hydra").mkdir()
-    OmegaConf.save(config, folder / ".hydra" / "config.yaml")
-    OmegaConf.save(OmegaConf.create({"hydra": node}), folder / ".hydra" / "hydra.yaml")
-    OmegaConf.save(node.overrides.task, folder / ".hydra" / "overrides.yaml")
+    node, home = HydraConfig.get(), folder / ".hydra"
+    with writing(home):
+        home.mkdir()
+        OmegaConf.save(config, home / "config.yaml")
+        OmegaConf.save(OmegaConf.create({"hydra": node}), home / "hydra.yaml")
+        OmegaConf.save(node.overrides.task, home / "overrides.yaml")
 
 
 def _overrides(node: Any) -> list[str]:
@@ -196,4 +206,5 @@ def _set_aside(folder: Path) -> None:
     attempt = 1
     while (target := folder.with_name(f"{folder.name}.attempt{attempt}")).exists():
         attempt += 1
-    folder.rename(target)
+    with writing(target):
+        folder.rename(target)

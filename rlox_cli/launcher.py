@@ -27,7 +27,7 @@ from rlox_cli.exit_codes import FAILED, OK
 from rlox_cli.identity import identity
 from rlox_cli.job_titles import trial_of
 from rlox_cli.jobs import Job
-from rlox_cli.run_folder import KILLED, note_death
+from rlox_cli.run_folder import KILLED, note_death, writing
 from rlox_cli.signals import Interrupted
 from rlox_cli.sweep_display import Display, display
 from rlox_cli.verbatim import in_quotes
@@ -53,7 +53,8 @@ class Own(Launcher):
         self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
     ) -> Sequence[JobReturn]:
         """Do the jobs; how each ended."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        with writing(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
         tasks = [Task(n, list(job)) for n, job in enumerate(job_overrides, initial_job_idx)]
         signals = self.task.call.signals
         with display(self.task.total or len(tasks), self.task.common) as shown:

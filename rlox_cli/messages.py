@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -16,6 +17,7 @@ from rlox.configs.names import near_names
 from rlox.configs.secrets import scrubbed
 from rlox.envs.optional import LATE_IDS
 from rlox.errors import ConfigError, MissingExtraError, RloxError, UnknownNameError
+from rlox_cli.exit_codes import of_disk
 
 MAX_LINES = 8
 TRACEBACK = "Traceback (most recent call last):"
@@ -50,7 +52,11 @@ SYNONYMS = {
 def describe(error: BaseException) -> str:
     """The message; the type too where it is not one that rlox words itself."""
     text = scrubbed(str(error))
-    if not isinstance(error, RloxError) or not text:
+    if isinstance(error, OSError) and of_disk(error):
+        place = scrubbed(str(error.filename or "a file"))
+        done = "read or written" if error.errno == errno.EIO else "written"
+        text = f"{place} cannot be {done}: {error.strerror}; make room there, or write elsewhere"
+    elif not isinstance(error, RloxError) or not text:
         text = f"{type(error).__name__}: {text}" if text else type(error).__name__
     notes: list[str] = getattr(error, "__notes__", [])
     return " ".join([text, *(f"({scrubbed(note)})" for note in notes)]) if notes else text

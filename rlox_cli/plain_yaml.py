@@ -23,6 +23,15 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
             raise yaml.composer.ComposerError(None, None, "an alias (*name)", mark)
         return super().compose_node(parent, index)
 
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        keys: set[str] = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if key.value in keys:  # else the last one would count, without a word
+                told = f"the key {key.value!r} is there twice"
+                raise yaml.constructor.ConstructorError(None, None, told, key.start_mark)
+            keys.add(key.value)
+        return super().construct_mapping(node, deep)
+
 
 class _Dumper(yaml.SafeDumper):  # type: ignore[misc]
     def ignore_aliases(self, data: Any) -> bool:

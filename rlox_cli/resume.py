@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from rlox.configs import RunConfig, leaves, plain
 from rlox.errors import CheckpointError, ConfigError, StorageError
 from rlox.loggers import check_loggers
+from rlox.runs.progress import word
 from rlox_cli import changes, plain_yaml, provenance, together, validate
 from rlox_cli.changes import Change
 from rlox_cli.command import Call
@@ -36,6 +37,7 @@ from rlox_cli.run_folder import (
     write_config,
     write_json,
     write_text,
+    writing,
 )
 from rlox_cli.run_training import report_failure, run_training, title, warn
 from rlox_cli.trust import allowed, repeated
@@ -310,7 +312,8 @@ def _set_damaged_aside(run: Path, step: int) -> None:
             number = 1
             while (target := path.with_name(f"{path.name}.damaged{number}")).exists():
                 number += 1
-            path.rename(target)
+            with writing(target):
+                path.rename(target)
 
 
 def _status(path: Path) -> dict[str, Any]:
@@ -323,10 +326,15 @@ def _status(path: Path) -> dict[str, Any]:
 
 def _say_done(plan: Continuation) -> int:
     trusting = " trust=true" if repeated(plan.config) else ""
+    step, total, why = plan.status["step"], plan.config.rounded_steps, plan.status.get("reason")
+    counted = word(plan.config.algo.unit)
+    lifted = {"score": "another stop.score", "minutes": "a larger stop.minutes"}.get(str(why))
+    lift = f"{lifted}, or stop.{why}=null" if lifted else ""
+    more = [lift] * bool(lift) + ["a larger total_steps"] * (step >= total or not lift)
+    taken = f"was stopped at {step:,} of {total:,}" if step < total else f"has taken its {step:,}"
     print(
-        f"done: {plan.path} has taken its {plan.status['step']:,} steps "
-        f"({plan.status.get('reason')}); nothing was changed\n"
-        "  to train further, give a larger total_steps; "
+        f"done: {plan.path} {taken} {counted} ({why}); nothing was changed\n"
+        f"  to train further, give {' and '.join(more)}; "
         f"to evaluate: rlox evaluate {shlex.quote(str(plan.path))}{trusting}"
     )
     return OK

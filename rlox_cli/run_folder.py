@@ -11,7 +11,8 @@ import secrets
 import shutil
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -62,6 +63,20 @@ def write_text(path: Path, text: str, patience: float = 0.0) -> None:
             if time.monotonic() - begun >= patience or not may_pass(error):
                 raise
         time.sleep(RETRY_SECONDS)
+
+
+@contextmanager
+def writing(place: Path) -> Iterator[None]:
+    """The block in which something at `place` is made or moved; `StorageError` where that is refused."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, StorageError):
+            raise
+        raise StorageError(
+            f"{error.filename or place} cannot be written: {error.strerror}; make room there, or write "
+            "elsewhere"
+        ) from error
 
 
 def write_json(path: Path, data: Any, patience: float = 0.0) -> None:

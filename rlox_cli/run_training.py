@@ -128,7 +128,7 @@ def resumes(folder: Path) -> list[dict[str, Any]]:
     found = []
     paths = [p for p in (folder / ".hydra").glob("resume*") if p.name[6:].isdigit()]
     for path in sorted(paths, key=lambda p: int(p.name[6:])):
-        with suppress(OSError, ValueError, KeyError, TypeError):
+        with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
             data = json.loads((path / "provenance.json").read_text())
             found.append({"step": data["resumed_at"], "grade": data["resume_grade"]})
     return found

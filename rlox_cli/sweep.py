@@ -113,6 +113,7 @@ def plan(app: Hydra, name: str, overrides: list[str]) -> SweepPlan:
     names = before | {algo: backend.name for algo, backend in chosen.items()}
     jobs = [PlannedJob(job, sweep_backend.applied(config, names)) for job, config in planned]
     _require_distinct(jobs)
+    validate.require_rule_used([config for _, config in jobs], overrides)
     rules = {config.env.normalize_rule for _, config in jobs if config.env.normalizes}
     if rules:
         require_rule_of_before(folder, rules)

@@ -60,7 +60,7 @@ def recorded(folder: Path) -> dict[str, str]:
         return {str(algo): str(entry["name"]) for algo, entry in data.items()}
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ConfigError(
             f"{folder / FILE} is damaged, expected the engine of each algorithm; put it back, or begin "
             "another sweep: hydra.sweep.dir=FOLDER"

@@ -90,6 +90,8 @@ class TrainTask:
 
     def _train(self, composed: DictConfig, job: Job) -> dict[str, Any]:
         config = validate.run_config(composed)
+        if job.sweep is None:  # those of a sweep are seen together
+            validate.require_rule_used([config], job.overrides)
         if job.variant and config.run.variant is None:
             config = replace(config, run=replace(config.run, variant=job.variant))
         if job.sweep is not None:

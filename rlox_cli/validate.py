@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -70,6 +70,14 @@ def known_data(config: DictConfig, schema: Schema) -> dict[str, Any]:
     data = converted(plain_data(config), config, schema)
     require_known(data, schema)
     return data
+
+
+def require_rule_used(configs: Sequence[RunConfig], typed: Sequence[str]) -> None:
+    """`ConfigError` for a rule of normalisation that is `typed` where no run normalises anything."""
+    named = any(o.lstrip("+").startswith("env.normalize_rule=") for o in typed)
+    if named and not any(config.env.normalizes for config in configs):
+        for config in configs:
+            config.env.require_normalizes()
 
 
 def try_environment(config: RunConfig) -> None:

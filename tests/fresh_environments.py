@@ -120,6 +120,9 @@ def wheel_under(python: str, constraints: Path, folder: Path, junit: Path) -> No
     run(binaries / "pip", "install", "-c", constraints, wheel, *TEST_TOOLS)
     version = answer(binaries / "python", "-c", "import platform; print(platform.python_version())")
     train(binaries / "rlox", version, folder)
+    # Last in the path, for what processes of tests unpickle; rlox stays the one that is installed.
+    (site,) = (folder / "venv").glob("lib/python*/site-packages")
+    (site / "checkout.pth").write_text(f"{ROOT}\n", encoding="utf-8")
     quick = ("-n", "2", "-m", "not alone and not slow")
     run(binaries / "pytest", *quick, f"--junitxml={junit}", *CORE_TESTS)
 

@@ -17,7 +17,7 @@ from rlox.algorithms.text_facade import Rewarding, functions_of
 from rlox.configs import EvalConfig
 from rlox.configs.check import whole_number
 from rlox.configs.params import object_name
-from rlox.errors import ConfigError
+from rlox.errors import ConfigError, RewardError
 from rlox.llm import Sampling, TextModel
 from rlox.llm.codecs import Tokenizer
 from rlox.llm.judges import FunctionJudge
@@ -107,6 +107,6 @@ class BestOfN:
         chosen = best_rows(worth, self.n)
         if len(chosen) < len(rows):
             at = int(np.isnan(worth.reshape(-1, self.n)).all(1).argmax())
-            raise ConfigError(f"no completion of prompt {at} got a reward, expected one at least")
+            raise RewardError(f"no completion of prompt {at} got a reward, expected one at least")
         completed = written.rows()
         return [completed[row] for row in chosen], worth.reshape(-1, self.n)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -17,7 +18,7 @@ from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import DPOConfig, RunConfig
 from rlox.configs.dpo import OnlineDPOConfig
 from rlox.devices import moved
-from rlox.errors import ShapeError
+from rlox.errors import ConfigError, ShapeError
 from rlox.llm.batches import Answers, Pairs, answers_of
 from rlox.llm.prompts import Prompt, rows_of
 from rlox.losses import Completions, DPOLoss, DPOTerms
@@ -112,6 +113,14 @@ def _both(one: Answers, other: Answers) -> Answers:
     )
 
 
+def _same(pairs: Pairs) -> NDArray[np.bool_]:
+    """Of which pairs both completions are the same tokens, `[B]`: their gradients cancel."""
+    both, count = _both(pairs.chosen, pairs.rejected), len(pairs.chosen)
+    equal = (both.tokens[:count] == both.tokens[count:]) & (both.mask[:count] == both.mask[count:])
+    found: NDArray[np.bool_] = equal.all(1).numpy()
+    return found
+
+
 def make(config: RunConfig, tools: Tools) -> Parts:
     """DPO's learner on pairs."""
     algo, text = cast(DPOConfig, config.algo), text_of(config, tools)
@@ -140,6 +149,7 @@ class DPO(TextAlgorithm):
 
     name = "dpo"
     make = staticmethod(make)
+    _told_same = False
 
     def __init__(
         self,
@@ -193,8 +203,26 @@ class DPO(TextAlgorithm):
     def train_step(
         self, prompt: Rows, chosen: Rows, rejected: Rows, ref_log_probs: Any = None
     ) -> dict[str, float]:
-        """One step on these pairs, of shapes as for `compute_loss`; its metrics."""
+        """One step on these pairs, of shapes as for `compute_loss`; its metrics.
+
+        Nothing is learned from a pair whose completions are the same: that is a warning, once, and a
+        `ConfigError` where all pairs are such.
+        """
         pairs = _pairs(prompt, chosen, rejected, ref_log_probs)
+        same = np.flatnonzero(_same(pairs))
+        if len(same) == pairs.prompts:
+            raise ConfigError(
+                f"chosen and rejected are the same in all {len(same)} rows, so that nothing is learned; "
+                "expected two completions of each prompt"
+            )
+        if len(same) and not self._told_same:
+            self._told_same = True
+            warnings.warn(
+                f"chosen and rejected are the same in {len(same)} of {pairs.prompts} rows (the first is row "
+                f"{same[0]}): nothing is learned from these; leave them out",
+                UserWarning,
+                stacklevel=2,
+            )
         own = pairs.rows(self._text.group.rows(pairs.prompts))
         return self._hand(lambda _: (own, Progress()), pairs.prompts)
 

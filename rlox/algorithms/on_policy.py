@@ -115,6 +115,7 @@ def _parts(
     )
     if not own:
         _require_box_for_sde(algo, env.actions)
+        require_deviation(config, tools, env.actions)
         heads, features = (env.actions.size, 1), encoding.features
         require_networks(
             *((features, *hidden, out) for hidden, out in zip(widths, heads, strict=True)),
@@ -204,6 +205,17 @@ def _require_box_for_sde(algo: OnPolicyConfig, actions: ActionCodec) -> None:
         said = "Discrete" if actions.discrete else short(actions.space)
         raise ConfigError(
             f"algo.use_sde=true needs Box actions, this environment's are {said}; leave algo.use_sde out"
+        )
+
+
+def require_deviation(config: RunConfig, tools: Tools, actions: ActionCodec) -> None:
+    """`ConfigError` for an initial deviation of a new run whose actions have no numbers, only choices."""
+    algo = cast(OnPolicyConfig, config.algo)
+    given, default = algo.log_std_init, type(algo).log_std_init
+    if tools.begins and not actions.vector and given != default:
+        raise ConfigError(
+            f"algo.log_std_init={given:g}: {config.env.id} has {short(actions.space)} actions, choices "
+            f"without a deviation; leave it out, or set it to {default:g} where a preset has it"
         )
 
 

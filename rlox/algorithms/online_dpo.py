@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from rlox.algorithms.dpo import DPOLearner
@@ -17,9 +18,10 @@ from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import OnlineDPOConfig, RunConfig
 from rlox.configs.code import arguments_of, name_of
 from rlox.configs.secrets import revealed
-from rlox.errors import ConfigError, RloxError, ShapeError
-from rlox.importing import failure, load
+from rlox.errors import RewardError
+from rlox.importing import load
 from rlox.llm.batches import Pairs, Tokens
+from rlox.llm.judges import answered, number
 from rlox.llm.reward_arguments import with_arguments
 from rlox.llm.rewards import weighted_rewards
 from rlox.llm.serving import GenerationServer
@@ -76,22 +78,19 @@ class OnlineDPOLearner(DPOLearner):
 
 
 def _answered(preference: Preference, pairs: list[Any]) -> Any:
-    """What the user's function says of pairs."""
-    try:
-        said = preference(pairs)
-        found = np.array([float(which) for which in said])
-    except RloxError:
-        raise
-    except Exception as error:
-        raise ConfigError(f"preference_fn fails: {failure(error)}") from error
-    if len(found) != len(pairs):
-        raise ShapeError(f"preference_fn returned {len(found)} numbers for {len(pairs)} pairs")
-    if not np.isin(found, (NEITHER, 0, 1)).all():
-        wrong = found[~np.isin(found, (NEITHER, 0, 1))][0]
-        raise ConfigError(
-            f"preference_fn returned {wrong:g}, expected 0 or 1, which of the two is better, or -1"
+    """What the user's function says of pairs, int64 `[pairs]`."""
+    expected = "0 or 1, which of the two is better, or -1"
+    said = answered("preference_fn", lambda: preference(pairs), f"{expected}, for each pair")
+    if len(said) != len(pairs):
+        raise RewardError(f"preference_fn returned {len(said)} numbers for {len(pairs)} pairs")
+    for which in said:
+        # nobody knows whether a comparison means that the first is better, or the second
+        truth = isinstance(which, (bool, np.bool_)) or (
+            isinstance(which, Tensor) and which.dtype == torch.bool
         )
-    return found.astype(np.int64)
+        if truth or number(which) not in (NEITHER, 0, 1):
+            raise RewardError(f"preference_fn returned {which!r:.80}, expected {expected}")
+    return np.array([int(which) for which in said], np.int64)
 
 
 def make(config: RunConfig, tools: Tools) -> Parts:

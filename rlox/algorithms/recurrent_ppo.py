@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rlox.algorithms.clipped import ClippedLearner
 from rlox.algorithms.encoding import NO_COST, Encoding, encoding_of, require_actions
-from rlox.algorithms.on_policy import collector_of, rollout_bytes
+from rlox.algorithms.on_policy import collector_of, require_deviation, rollout_bytes
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.collectors.recurrent import SCORE_ROWS, RecurrentCollector
 from rlox.configs import RecurrentPPOConfig, RunConfig
@@ -127,6 +127,7 @@ def _parts(config: RunConfig, tools: Tools, collector: RecurrentCollector) -> Pa
     algo, env_config = cast(RecurrentPPOConfig, config.algo), config.env
     env = collector.env
     encoding = encoding_of(algo, env.observations, env_config.id, algo.share_encoder)
+    require_deviation(config, tools, env.actions)
     require_memory(
         recurrent_bytes(algo, env, tools.device, encoding.cost),
         f"learning from rollouts of {algo.n_steps} steps of {env.n_envs} environments",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from numbers import Number
 from os import PathLike, fspath
@@ -21,7 +20,7 @@ from rlox.configs.check import whole_number
 from rlox.configs.params import is_object_name
 from rlox.configs.tasks import looked_for_in, with_task
 from rlox.configs.text import TEXT, TINY, GroupConfig, TextAlgorithmConfig
-from rlox.errors import ConfigError
+from rlox.errors import ConfigError, RewardError
 from rlox.llm.codecs import Tokenizer
 from rlox.llm.pretrained import save_model
 from rlox.llm.prompts import GivenPrompts, Prompt, rows_of
@@ -30,7 +29,7 @@ from rlox.llm.rewards import weighted_rewards
 from rlox.llm.serving import GenerationServer
 from rlox.runs.algorithm import Algorithm
 from rlox.runs.interrupts import whole_updates
-from rlox.runs.progress import reporter, shown
+from rlox.runs.progress import reporting, shown
 from rlox.sources.text import TextSource, WritingSource
 from rlox.training.evaluate import Evaluation
 from rlox.training.setup import config_from_arguments, torch_threads, tuned_arguments
@@ -201,7 +200,7 @@ class TextAlgorithm(Algorithm):
             written = text.written([prompt.ids for prompt in prompts], None)
             worth = weighted_rewards(text.judge(prompts, written), text.weights)
         if np.isnan(worth).all():
-            raise ConfigError("no completion got a reward, expected a number for one at least")
+            raise RewardError("no completion got a reward, expected a number for one at least")
         return float(np.nanmean(worth))
 
     def best_of(self, n: int, episodes: int = 50, seed: int = 100_000) -> Evaluation:
@@ -250,7 +249,8 @@ class TextAlgorithm(Algorithm):
     ) -> dict[str, float]:
         """Learn from what is handed over, so many prompts; schedules go on over the total after a `step`."""
         source: TextSource[Any] = self.source
-        source.handed = batch
+        # a call from within training is refused, which goes on with what it was handed
+        before, source.handed = source.handed, batch
         end = self.clock.samples + prompts
         total = max(end, self.clock.horizon) if step else end
 
@@ -260,11 +260,11 @@ class TextAlgorithm(Algorithm):
 
         try:
             self._exact.tell(self.clock.now, self.env_id)
-            with reporter() if progress else nullcontext() as report, whole_updates(self.stop):
+            with reporting(progress) as report, whole_updates(self.stop):
                 told = [shown(report, self.clock.now, self.recent)] if report else []
                 self.fit(total, hooks=(watch, *told))
         finally:
-            source.handed = None
+            source.handed = before
         return {name: float(value) for name, value in self.summary().items()}
 
 

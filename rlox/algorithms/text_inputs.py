@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import nn
 
-from rlox.configs import RunConfig, SFTConfig
+from rlox.configs import DPOConfig, RunConfig, SFTConfig
 from rlox.configs.params import object_name
 from rlox.configs.tasks import looked_for_in
 from rlox.configs.text import REWARDS, TINY, TextAlgorithmConfig, WritingConfig
@@ -99,6 +99,8 @@ def prompts_of(
             dataset.require_answers()
         if learns:
             _warn_of_two_begins(dataset, codec, f"{key}={dataset.path}")
+            if isinstance(algo, DPOConfig):
+                _warn_of_equal_pairs(dataset, f"{key}={dataset.path}")
             if (told := dataset.conversation) is not None:
                 require_turn_end(codec, *told, ends, new > 0, f"{key}={dataset.path}")
     if (held := rows.get("eval_dataset")) is not None:
@@ -126,6 +128,22 @@ def _warn_of_two_begins(dataset: TextDataset, codec: Codec, at: str) -> None:
                 stacklevel=2,
             )
             return
+
+
+def _warn_of_equal_pairs(dataset: TextDataset, at: str) -> None:
+    """Where both answers are the same tokens, whose gradients cancel; `ConfigError` where all are."""
+    pairs = [(row.line, row.prompt.right, row.prompt.wrong) for row in dataset.rows]
+    same = [n for n, a, b in pairs if a is not None and b is not None and torch.equal(a, b)]
+    told = f"of {len(same)} of {len(pairs)} rows chosen and rejected are the same tokens"
+    if len(same) == len(pairs):
+        raise ConfigError(f"{at}: {told}, so that there is nothing to learn; expected two answers")
+    if same:
+        warnings.warn(
+            f"{at}: {told} (the first is line {same[0]}): nothing is learned from these, and none counts as "
+            "right; take them out",
+            UserWarning,
+            stacklevel=2,
+        )
 
 
 def module_of(config: RunConfig, given: TextGiven, codec: Codec | None) -> nn.Module:

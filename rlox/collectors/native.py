@@ -99,7 +99,9 @@ class NativeCollector(RolloutCollector):
         finally:
             self._obs[:] = arena.obs[n_steps]
         self.env_steps += rows
+        self.mid_update = True  # for a last observation that is refused: it was learned from
         _, episodes = self._told(iteration.episodes(), began)
+        self.mid_update = False
         self.progress = self.tracker.progress(rows, episodes)
         self.rollouts += 1
         return iterated
@@ -132,7 +134,10 @@ class NativeCollector(RolloutCollector):
 
     def _told(self, told: Told | None, began: int) -> tuple[Ended | None, list[Episode]]:
         """What `_core` says of the episodes that ended after `began` steps."""
-        ended = None if told is None else told[:3]
+        ended = None
+        if told is not None:
+            steps, envs, last = ended = told[:3]
+            self._check_last(last, envs, steps)
         return ended, episodes_of(told, began, self.n_envs)
 
     def _acting(self, policy: NativePolicy, arena: Arena) -> Callable[[int], None]:

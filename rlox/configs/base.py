@@ -153,4 +153,7 @@ class AlgorithmConfig:
         return []
 
     def check_total(self, total: int) -> None:
-        """Raise `ConfigError` where a run that begins learns nothing by `total`, in its unit."""
+        """Raise `ConfigError` for what a run that begins, and ends at `total`, must not have.
+
+        Runs that began so before it was refused go on.
+        """

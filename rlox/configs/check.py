@@ -103,6 +103,13 @@ def whole_number(cls: type[Any], field: str, value: Any, called: str) -> int:
     return number
 
 
+def require_bools(**given: object) -> None:
+    """`ConfigError` for arguments that are no bools: a text is true, whatever it says."""
+    for name, value in given.items():
+        if not isinstance(value, bool):
+            raise ConfigError(f"{name}={value!r:.60}: expected True or False")
+
+
 def require_device(name: Any) -> None:
     """`ConfigError` for what is no name of a device; whether it is here shows when a run is made."""
     if not isinstance(name, str) or not _DEVICE.fullmatch(name):

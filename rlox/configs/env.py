@@ -8,6 +8,7 @@ from typing import Any
 from rlox.configs.atari import AtariConfig
 from rlox.configs.code import Code, code
 from rlox.configs.params import param
+from rlox.errors import ConfigError
 
 WRAPPERS = (
     "flatten_observation",
@@ -160,6 +161,18 @@ class EnvConfig:
     def normalizes(self) -> bool:
         """Whether `normalize_rule` says anything."""
         return self.normalize_obs or self.normalize_reward
+
+    def require_normalizes(self) -> None:
+        """`ConfigError` for a rule other than the default where nothing is normalised.
+
+        For what a user gives: a preset, and the configuration of a saved run, may have an idle one.
+        """
+        if not self.normalizes and self.normalize_rule != type(self).normalize_rule:
+            raise ConfigError(
+                f"env.normalize_rule={self.normalize_rule} without env.normalize_obs and "
+                "env.normalize_reward: it says how these standardise; set one of them to true, or leave "
+                "env.normalize_rule out"
+            )
 
 
 _AROUND = (

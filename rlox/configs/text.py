@@ -98,6 +98,21 @@ class TextAlgorithmConfig(AlgorithmConfig):
         """Prompts in the batches of a run of `total`, and steps of the optimizer that one is cut into."""
         return {self.batch_size, total % self.batch_size or self.batch_size}, 1
 
+    @property
+    def completions(self) -> int:
+        """Completions of each prompt in a batch."""
+        return 1
+
+    def check_total(self, total: int) -> None:
+        """A part of a batch has a row at least."""
+        rows = self.batch_size * self.completions
+        if self.accumulate > rows:
+            of = f" x algo.group_size={self.completions}" if self.completions > 1 else ""
+            raise ConfigError(
+                f"algo.accumulate={self.accumulate}: a batch has {rows} rows (algo.batch_size="
+                f"{self.batch_size}{of}), expected 1 to {rows}"
+            )
+
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
         """Nothing is said of an environment, and there are as many weights as rewards."""
         idle = EnvConfig(id=env.id, n_envs=1)
@@ -184,6 +199,11 @@ class GroupConfig(WritingConfig):
     mask_truncated: bool = param(
         False, "leave out completions that did not end (Yu et al. 2025, section 3.4)"
     )
+
+    @property
+    def completions(self) -> int:
+        """Those that are compared."""
+        return self.group_size
 
     def steps(self, total: int) -> tuple[set[int], int]:
         """As of others; a batch is cut into `minibatches`."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import gymnasium as gym
@@ -27,6 +28,7 @@ from rlox.envs.action_parts import (
     nested,
     taken_apart,
 )
+from rlox.envs.space_limits import require_choices, require_width
 from rlox.envs.spaces import short
 from rlox.errors import ConfigError, ShapeError, UnsupportedSpaceError
 
@@ -70,6 +72,7 @@ class ActionCodec:
                 f"{name} has action space {short(space)}, which has nothing to choose, expected one number "
                 "or choice at least; wrap it with gymnasium.wrappers.TransformAction"
             )
+        require_width("action", space, sum(choices) + vector, name)
         if vector and max(choices, default=0) > EXACT:
             raise UnsupportedSpaceError(
                 f"{name} has action space {short(space)} with {max(choices)} choices beside a Box, expected "
@@ -213,12 +216,16 @@ class UnitCodec(ActionCodec):
 
 def _counts(name: str, part: str, space: gym.Space[Any]) -> NDArray[np.int64] | None:
     """Among how many its choices are; `None` for a Box; `UnsupportedSpaceError` for what is neither."""
+    where = f"{name}, part {part}," if part else name
+    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        require_choices("action", space, where)
+    elif isinstance(space, spaces.MultiBinary):
+        require_width("action", space, prod(space.shape), where)
     counts = counts_of(space)
     if counts is not None:
         return counts
     if isinstance(space, spaces.Box) and space.dtype.kind in "fiu":
         return None
-    where = f"{name}, part {part}," if part else name
     raise UnsupportedSpaceError(
         f"{where} has action space {short(space)}, expected Discrete, MultiDiscrete, MultiBinary, a Box of "
         "numbers, or a Dict or Tuple of them; wrap it with gymnasium.wrappers.TransformAction"

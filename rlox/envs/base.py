@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
 import gymnasium as gym
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlox.envs.actions import ActionCodec
-from rlox.envs.spaces import NUMBERS, ObservationCodec
+from rlox.envs.spaces import NUMBERS, ObservationCodec, is_masked
 
 __all__ = [
     "FIVE_VALUES",
@@ -73,14 +74,15 @@ def step_of(given: Any) -> tuple[Any, float, bool, bool, Mapping[str, Any]]:
 
 def reward_of(given: Any) -> float:
     """A reward as a float: of any real number, alone or in an array without axes; else `WrongKindError`."""
-    if isinstance(given, _REALS):
-        return float(given)
-    array = _single(given)
-    if array is not None:
-        return float(array)
-    if isinstance(given, numbers.Real):
-        return float(given)
-    raise WrongKindError(f"{_kind_of(given)} for the reward, expected a number; return float(...)")
+    try:
+        number = _real(given)
+    except Exception:  # of a class of somebody else's, or too large for a float: 10**400
+        number = None
+    if number is None:
+        raise WrongKindError(
+            f"{_kind_of(given)} for the reward, expected a number; return float(...)"
+        )
+    return number
 
 
 def flag_of(name: str, given: Any) -> bool:
@@ -112,13 +114,26 @@ def _info_of(given: Any) -> Mapping[str, Any]:
     return given
 
 
+def _real(given: Any) -> float | None:
+    """One real number as a float; `None` for anything else."""
+    if isinstance(given, _REALS):
+        return float(given)
+    array = _single(given)
+    if array is not None:
+        return float(array)
+    # a duration is an integer to Python alone
+    real = isinstance(given, numbers.Real) and not isinstance(given, np.timedelta64)
+    return float(given) if real else None
+
+
 def _single(given: Any) -> NDArray[Any] | None:
     """One real number as an array without axes; `None` for anything else."""
     try:
         array = np.asarray(given)
     except Exception:  # of a class of somebody else's: a tensor that needs a gradient
         return None
-    return array if array.shape == () and array.dtype.kind in NUMBERS else None
+    number = array.shape == () and array.dtype.kind in NUMBERS
+    return array if number and not is_masked(given) else None
 
 
 def _kind_of(given: Any) -> str:
@@ -128,7 +143,9 @@ def _kind_of(given: Any) -> str:
         return f"an array of shape {given.shape} and {given.dtype}"
     if isinstance(given, tuple | list) and len(given) != 1:
         return f"a {kind} of {len(given)}"
-    return f"{' '.join(repr(given).split())[:60]} ({kind})"
+    with suppress(Exception):  # not everything has a text: an int of more than 4,300 digits
+        return f"{' '.join(repr(given).split())[:60]} ({kind})"
+    return f"a {kind}"
 
 
 class Finals(NamedTuple):

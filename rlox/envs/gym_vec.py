@@ -15,6 +15,7 @@ from rlox.envs.actions import ActionCodec
 from rlox.envs.base import Finals, copied, reset_of, step_of
 from rlox.envs.columns import apart, joined
 from rlox.envs.failures import close_or_warn, encoded, raised
+from rlox.envs.identity import require_apart
 from rlox.envs.seeding import KEYED, Seeding, seeded_reset
 from rlox.envs.snapshot import can_save, restore_env, save_env
 from rlox.envs.spaces import ObservationCodec
@@ -73,6 +74,7 @@ class SyncGymVecEnv:
         self.closed = False
         self._lent = False  # to an evaluation, which left the environments where it ended
         self.envs = opened(factories)
+        require_apart(self.envs, name)
         try:
             first = self.envs[0]
             self.resume_grade = "exact" if can_save(first) else "episode_start"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
@@ -23,6 +23,7 @@ from rlox.envs.engines.single import Single
 from rlox.envs.films import FilmedEpisodes, require_video
 from rlox.envs.gym_vec import EnvFactory, SyncGymVecEnv, opened
 from rlox.envs.headless import choose_mujoco_gl
+from rlox.envs.identity import require_apart
 from rlox.envs.ids import find_spec
 from rlox.envs.masks import masking
 from rlox.envs.native import NativeVecEnv, native_engine
@@ -155,29 +156,51 @@ def _around(
 
 @dataclass(frozen=True)
 class Stages:
-    """Fresh environments to evaluate in, wrapped as configured."""
+    """Fresh environments to evaluate in, wrapped as configured.
+
+    `EnvError` where what makes them gives one object twice in this process, or one of `training`: the
+    objects that training steps, `beneath` their wrappers.
+    """
 
     config: EnvConfig
     source: EnvSource | None = None
 
-    def shown(self, render_mode: str, observations: ObservationCodec) -> LocalStage:
+    def shown(
+        self, render_mode: str, observations: ObservationCodec, training: Collection[object] = ()
+    ) -> LocalStage:
         """One environment that draws pictures, which it can in this process only."""
-        return self._local([single_factory(self.config, self.source, render_mode)()], observations)
+        return self._local(1, render_mode, observations, training)
 
-    def open(self, places: int, seed: int, observations: ObservationCodec) -> Stage:
+    def open(
+        self,
+        places: int,
+        seed: int,
+        observations: ObservationCodec,
+        training: Collection[object] = (),
+    ) -> Stage:
         """That many environments, in supervised processes where training has such.
 
         There are four processes a CPU, as all episodes of one are played again where one of them fails.
         """
-        config, make = self.config, single_factory(self.config, self.source)
+        config = self.config
         if config.workers != "subprocess":
-            return self._local(opened([make] * places), observations)
+            return self._local(places, None, observations, training)
         many = config.worker_envs or share(-(-places // 4))
         limits = (config.step_timeout, config.max_restarts, many)
-        return SupervisedStage([make] * places, seed, config.id, observations, *limits)
+        factories = [single_factory(config, self.source)] * places
+        return SupervisedStage(factories, seed, config.id, observations, *limits)
 
-    def _local(self, envs: list[gym.Env[Any, Any]], observations: ObservationCodec) -> LocalStage:
-        return LocalStage(envs, observations, self.config.id)
+    def _local(
+        self,
+        places: int,
+        render_mode: str | None,
+        observations: ObservationCodec,
+        training: Collection[object],
+    ) -> LocalStage:
+        config = self.config
+        envs = opened([single_factory(config, self.source, render_mode)] * places)
+        require_apart(envs, config.id, training)
+        return LocalStage(envs, observations, config.id)
 
 
 def make_vec(

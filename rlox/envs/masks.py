@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 import gymnasium as gym
@@ -222,7 +223,7 @@ class MaskedCodec(ObservationCodec):
         """Those of the observation."""
         return self.inner.integers
 
-    @property
+    @cached_property
     def shape(self) -> Any:
         """The shape of an observation without its mask."""
         return self.inner.shape

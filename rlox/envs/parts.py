@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from rlox.envs.space_limits import require_choices, require_width
 from rlox.envs.spaces import (
     BYTE,
     FLOAT,
@@ -54,12 +56,20 @@ def codec_of(
 
     `beside` are the parts of the Dict that it is in.
     """
+    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        require_choices("observation", space, name)
+    codec = _codec_of(space, name, beside)
+    require_width("observation", space, codec.dim, name)
+    return codec
+
+
+def _codec_of(space: gym.Space[Any], name: str, beside: frozenset[str]) -> ObservationCodec:
     if isinstance(space, spaces.Dict | spaces.Tuple):
         return PartsCodec.of_parts(space, name)
     if isinstance(space, spaces.Discrete):
         return ChoiceCodec(space, int(space.n))
     if isinstance(space, spaces.MultiDiscrete):
-        return ChoiceCodec(space, int(space.nvec.sum()))
+        return ChoiceCodec(space, sum(map(int, space.nvec.flat)))  # more than int64 may have
     if isinstance(space, spaces.MultiBinary):
         return BinaryCodec(space, prod(space.shape))
     if isinstance(space, spaces.Box) and space.dtype.kind in NUMBERS:
@@ -109,7 +119,7 @@ class PartsCodec(ObservationCodec):
             for first, n in codec.integers
         ]
 
-    @property
+    @cached_property
     def shape(self) -> Any:
         """The shape of each part."""
         return {name: codec.shape for name, codec in self.codecs.items()}

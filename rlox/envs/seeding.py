@@ -10,6 +10,7 @@ import gymnasium as gym
 
 from rlox._core import stream_seed
 from rlox.configs.env import KEYED, LONG
+from rlox.errors import ConfigError
 
 __all__ = ["KEYED", "SEEDS", "Seeding", "seeded_reset"]
 
@@ -27,7 +28,8 @@ class Seeding:
 
     - `keyed`: copy i has (b + (k * n_envs + i) * a) mod 2^31 at its start number k, with b and an odd a of
       the run's stream. So all starts of a run differ, and neighbouring runs share none but by chance.
-    - `offset`: seed + i at the first start, as Stable-Baselines3 has it; `keyed` afterwards.
+    - `offset`: seed + i at the first start, as Stable-Baselines3 has it; `keyed` afterwards. `ConfigError`
+      there where a copy's is not below 2^31, as not every environment would be given what was asked for.
     - `long`, of runs that began before there were rules: seed + i, then keys of 63 bits.
     """
 
@@ -38,7 +40,7 @@ class Seeding:
     def start_seed(self, i: int, starts: int, failures: int = 0) -> int:
         """Of copy i where all start, after `starts` of all and `failures` of its own."""
         if starts == 0 and self.rule != KEYED:
-            return self.seed + i
+            return self._offset() + i
         if self.rule == LONG:
             return stream_seed(self.seed, f"restart-{starts}", i)
         return self._keyed(i, starts + failures)
@@ -52,7 +54,7 @@ class Seeding:
     def engine_seed(self, starts: int) -> int:
         """Of an engine that gives copy i this number plus i, below 2^31, after `starts` of it."""
         if starts == 0 and self.rule != KEYED:
-            return self.seed % SEEDS
+            return self._offset() % SEEDS
         if self.rule == LONG:
             return stream_seed(self.seed, f"restart-{starts}", 0) % SEEDS
         return (self._drawn(0) + starts * self.n_envs) % (SEEDS - self.n_envs)
@@ -64,6 +66,17 @@ class Seeding:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on with the rule of a state that has what `state()` gave among others."""
         self.rule = str(state.get("seeding", LONG))
+
+    def _offset(self) -> int:
+        """The seed of copy 0 at the first start, where copy i has the one i above it."""
+        last = self.seed + self.n_envs - 1
+        if self.rule != LONG and last >= SEEDS:
+            raise ConfigError(
+                f"env.seeding={self.rule} with seed={self.seed}: the last of {self.n_envs} environments "
+                f"would be reset with {last}, expected at most {SEEDS - 1}; take a smaller seed, or "
+                "env.seeding=keyed"
+            )
+        return self.seed
 
     def _keyed(self, i: int, start: int) -> int:
         step = self._drawn(1) | 1  # odd: no number comes twice before all 2^31 did

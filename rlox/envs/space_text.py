@@ -53,6 +53,7 @@ def space_of(text: str) -> spaces.Space[Any]:
     try:
         return _space(json.loads(text), 0)
     except (
+        AttributeError,
         KeyError,
         TypeError,
         ValueError,

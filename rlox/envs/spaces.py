@@ -9,6 +9,7 @@ are (docs/spaces.md).
 from __future__ import annotations
 
 import re
+import sys
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,6 +36,7 @@ __all__ = [
     "Image",
     "ImageCodec",
     "ObservationCodec",
+    "is_masked",
     "shape_of",
     "short",
 ]
@@ -138,7 +140,7 @@ class ObservationCodec:
         """Of each integer that is one-hot, its first column in a row's numbers and how many values it has."""
         return ()
 
-    @property
+    @cached_property  # compared at every step
     def shape(self) -> Any:
         """The shape of one observation; of a Dict or Tuple the shape of each part."""
         return self.space.shape
@@ -193,14 +195,13 @@ class ObservationCodec:
         self, observation: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]
     ) -> None:
         """Write one observation into what a row has of `[numbers]`, and of bytes of images."""
-        array = np.asarray(observation)
-        if array.dtype is not FLOAT:  # most are, at every step
-            array = _numeric(array)
-        if (
-            array.shape != self.space.shape
-        ):  # as many numbers in another order are another observation
-            _require_shape(array.shape, self.space)
-        numbers[:] = array.reshape(len(numbers))
+        array = observation
+        if type(array) is not np.ndarray or array.dtype is not FLOAT:  # most are, at every step
+            array = _numeric(observation)
+        shape = array.shape
+        if shape != self.shape:  # as many numbers in another order are another observation
+            _require_shape(shape, self.space)
+        numbers[:] = array if len(shape) == 1 else array.reshape(-1)
 
     def write_batch(
         self, observations: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]
@@ -324,10 +325,23 @@ class ImageCodec(ObservationCodec):
 
 def _numeric(given: Any) -> NDArray[Any]:
     """An array of numbers; `ValueError` for text, complex numbers and objects, of which a cast makes some."""
-    array = np.asarray(given)
+    array = _array(given)
     if array.dtype.kind not in NUMBERS:
         raise ValueError(f"it is of {array.dtype}, expected real numbers")
     return array
+
+
+def _array(given: Any) -> NDArray[Any]:
+    """As an array; `ValueError` where some of it is masked, which an array would show as numbers."""
+    if type(given) is not np.ndarray and is_masked(given):
+        raise ValueError("some of it is masked, expected numbers; fill it: .filled(...)")
+    return np.asarray(given)
+
+
+def is_masked(given: Any) -> bool:
+    """Whether it is an array of NumPy with something masked; there is none before `numpy.ma` is imported."""
+    masks = sys.modules.get("numpy.ma")
+    return masks is not None and isinstance(given, masks.MaskedArray) and masks.is_masked(given)
 
 
 def _binary(given: Any) -> NDArray[Any]:
@@ -355,7 +369,7 @@ def _require_shape(shape: tuple[int, ...], space: gym.Space[Any]) -> None:
 
 def _as_bytes(given: Any) -> NDArray[np.uint8]:
     """Whole numbers from 0 to 255; `ValueError` for others, which a cast would make into some."""
-    array = np.asarray(given)
+    array = _array(given)
     if array.dtype == BYTE:
         return array
     if array.dtype.kind not in "iub" or not ((array >= 0) & (array <= 255)).all():

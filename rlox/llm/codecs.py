@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import zip_longest
+from operator import index
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlox.configs.tasks import looked_for_in
-from rlox.errors import ConfigError
+from rlox.errors import ConfigError, ShapeError
 from rlox.llm.pretrained import HERE, is_tokenizer, transformers_of
 from rlox.llm.saved import ends_in
 
@@ -77,13 +78,13 @@ class _OwnCodec(ABC):
     def right(self, prompt: Ids, tokens: Ids, answer: str) -> float:
         """As `Codec.right`, whatever the prompt."""
         expected = self.encode(answer, end=True)
-        given = np.asarray(tokens, np.int64)[: len(expected)]
+        given = np.array(_whole(tokens)[: len(expected)], np.int64)
         return float(np.array_equal(given, expected))
 
     def close(self, prompt: Ids, tokens: Ids, answer: str) -> float:
         """As `Codec.close`, of tokens."""
         expected = self.encode(answer, end=True)
-        given = np.asarray(tokens, np.int64)[: len(expected)]
+        given = np.array(_whole(tokens)[: len(expected)], np.int64)
         return float(np.equal(given, expected[: len(given)]).sum() / len(expected))
 
     def chat(
@@ -100,8 +101,8 @@ class Characters(_OwnCodec):
     """A token for each character: 0 pads, 1 ends a text, the others are `alphabet` in its order."""
 
     def __init__(self, alphabet: str) -> None:
-        if len(set(alphabet)) != len(alphabet) or not alphabet:
-            raise ConfigError(f"alphabet {alphabet!r}: expected characters, each once")
+        if not isinstance(alphabet, str) or len(set(alphabet)) != len(alphabet) or not alphabet:
+            raise ConfigError(f"alphabet {alphabet!r}: expected characters, each once, in one text")
         self.alphabet = alphabet
         self._of = {character: 2 + i for i, character in enumerate(alphabet)}
 
@@ -110,6 +111,8 @@ class Characters(_OwnCodec):
 
     def encode(self, text: str, end: bool = False) -> NDArray[np.int64]:
         """Token ids of a text; `end` puts the end behind it. `ConfigError` for a character that has none."""
+        if not isinstance(text, str):
+            raise ConfigError(f"{text!r:.80} is a {type(text).__name__}, expected a text")
         missing = sorted(set(text) - set(self.alphabet))
         if missing:
             raise ConfigError(f"{missing[0]!r} in {text!r} is no character of {self.alphabet!r}")
@@ -368,8 +371,16 @@ def tokens_of(codec: Codec, asks: Sequence[Ask]) -> list[NDArray[np.int64]]:
 def _up_to(ids: Ids, ends: tuple[int, ...]) -> list[int]:
     """Those before the first end."""
     found = []
-    for token in ids:
-        if int(token) in ends:
+    for token in _whole(ids):
+        if token in ends:
             break
-        found.append(int(token))
+        found.append(token)
     return found
+
+
+def _whole(ids: Ids) -> list[int]:
+    """Token ids; `ShapeError` for what is no sequence of whole numbers, such as a batch."""
+    try:
+        return [index(token) for token in ids]
+    except TypeError as error:
+        raise ShapeError(f"tokens {ids!r:.80}: expected token ids [T], whole numbers") from error

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Integral, Real
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from rlox.errors import ConfigError, ShapeError
+from rlox.errors import ConfigError, RloxError, ShapeError
 from rlox.llm.llama import Llama
 from rlox.llm.models import TextModel, require_finite_logits
 from rlox.llm.stepping import Stepper, steps_of
 from rlox.stopping import check
 
 __all__ = ["Completed", "Sampling", "completions"]
+
+NO_IDS = (torch.bool, torch.complex64, torch.complex128)  # beside numbers with a point
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,13 @@ class Sampling:
     pad: int = 0
 
     def __post_init__(self) -> None:
+        for name in ("max_new_tokens", "temperature", "top_k", "top_p", "min_p", "pad"):
+            value, whole = getattr(self, name), name in ("max_new_tokens", "top_k", "pad")
+            if value is None and name in ("top_k", "top_p", "min_p"):
+                continue
+            if isinstance(value, bool) or not isinstance(value, Integral if whole else Real):
+                kind = "a whole number" if whole else "a number"
+                raise ConfigError(f"{name}={value!r}, expected {kind}")
         checks = {
             "max_new_tokens": self.max_new_tokens >= 1,
             "temperature": self.temperature >= 0.0,
@@ -60,7 +70,7 @@ class Sampling:
             "pad": ">= 0",
         }
         if not isinstance(self.eos, tuple) or any(
-            not isinstance(t, int) or t < 0 for t in self.eos
+            isinstance(t, bool) or not isinstance(t, int) or t < 0 for t in self.eos
         ):
             raise ConfigError(f"eos={self.eos}, expected a tuple of token ids")
         for name, good in checks.items():
@@ -78,6 +88,13 @@ class Completed:
         Tensor  # float32, of each token among all, at the temperature (0: at 1); 0 behind an end
     )
     ended: Tensor  # bool [B], whether there is an end; else it was cut off
+
+    def __post_init__(self) -> None:
+        told = [list(of.shape) for of in (self.tokens, self.mask, self.log_probs, self.ended)]
+        if self.tokens.dim() != 2 or told != [told[0]] * 3 + [told[0][:1]]:
+            raise ShapeError(
+                f"tokens, mask, log_probs and ended {told}: expected [B, T] of three, and [B]"
+            )
 
     @property
     def lengths(self) -> Tensor:
@@ -111,17 +128,23 @@ def completions(
         depend on its row alone; not needed for the best tokens
     attention_mask : of prompts `[B, P]` as tokenizers pad them, 0 for padding before or behind each
 
+    Raises `ConfigError` and `ShapeError` for what is none of these.
+
     With a model that has a cache each token is a call for one token; others are asked for the whole again,
     and so are those that cannot be told of padding where prompts have different lengths.
     """
-    if attention_mask is not None:
-        prompts = _unpadded(torch.as_tensor(prompts), attention_mask)
-    rows = _rows(prompts)
+    if not isinstance(model, TextModel):
+        raise ConfigError(
+            f"model is a {type(model).__name__}, expected a TextModel: TextModel(module)"
+        )
+    if not isinstance(how, Sampling):
+        raise ConfigError(f"how is a {type(how).__name__}, expected a Sampling")
+    rows = _rows(prompts, attention_mask)
     drawn = how.temperature > 0.0
     if drawn:
         expected = [len(rows), how.max_new_tokens]
-        if uniforms is None or list(uniforms.shape) != expected:
-            there = None if uniforms is None else list(uniforms.shape)
+        if not isinstance(uniforms, Tensor) or list(uniforms.shape) != expected:
+            there = list(uniforms.shape) if isinstance(uniforms, Tensor) else uniforms
             raise ShapeError(
                 f"uniforms {there}, expected {expected}: one for each token that is drawn"
             )
@@ -134,6 +157,28 @@ def completions(
         return _drawn(text, model, how, uniforms if drawn else None)
 
 
+def _rows(prompts: Tensor | Sequence[Tensor], mask: Tensor | None) -> list[Tensor]:
+    """The tokens of each prompt."""
+    try:
+        if mask is not None:
+            prompts = _unpadded(torch.as_tensor(prompts), torch.as_tensor(mask))
+        rows = [torch.as_tensor(row) for row in prompts]
+    except (TypeError, ValueError) as error:
+        if isinstance(error, RloxError):
+            raise
+        raise ConfigError(
+            f"prompts {prompts!r:.60}: expected token ids, [B, P] or rows of different lengths"
+        ) from error
+    if not rows or any(row.dim() != 1 or not len(row) for row in rows):
+        shapes = [list(row.shape) for row in rows[:3]]
+        raise ShapeError(
+            f"prompts {shapes}: expected at least one, each of token ids [P] with P >= 1"
+        )
+    if any(row.dtype.is_floating_point or row.dtype in NO_IDS for row in rows):
+        raise ShapeError(f"prompts of {rows[0].dtype}: expected at least one, each of token ids")
+    return rows
+
+
 def _unpadded(prompts: Tensor, mask: Tensor) -> list[Tensor]:
     """Each row of `[B, P]` without its padding, which is on one side of it."""
     seen = mask.bool()
@@ -142,17 +187,11 @@ def _unpadded(prompts: Tensor, mask: Tensor) -> list[Tensor]:
             f"attention_mask {list(mask.shape)} of prompts {list(prompts.shape)}: expected [B, P] of both, "
             "with padding before or behind each prompt"
         )
-    return [row[there] for row, there in zip(prompts, seen, strict=True)]
-
-
-def _rows(prompts: Tensor | Sequence[Tensor]) -> list[Tensor]:
-    rows = [torch.as_tensor(row) for row in prompts]
-    if not rows or any(row.dim() != 1 or not len(row) or row.is_floating_point() for row in rows):
-        shapes = [list(row.shape) for row in rows[:3]]
-        raise ShapeError(
-            f"prompts {shapes}: expected at least one, each of token ids [P] with P >= 1"
+    if not bool((mask == seen).all()):
+        raise ConfigError(
+            "attention_mask: expected 1 for tokens and 0 for padding, not what is added to attention"
         )
-    return rows
+    return [row[there] for row, there in zip(prompts, seen, strict=True)]
 
 
 @contextmanager

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AnySet
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,14 +12,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlox.errors import ConfigError, RloxError, ShapeError
+from rlox.errors import ConfigError, RewardError
 from rlox.importing import failure
 from rlox.llm.codecs import Codec
 from rlox.llm.decoding import Completed
 from rlox.llm.prompts import Prompt
 from rlox.llm.reward_arguments import Arguments, RewardFunction
 
-__all__ = ["AnswerJudge", "FunctionJudge", "Judge", "Judges"]
+__all__ = ["AnswerJudge", "FunctionJudge", "Judge", "Judges", "answered", "number"]
 
 
 class Judge(Protocol):
@@ -100,13 +101,9 @@ class FunctionJudge:
     ) -> NDArray[np.float64]:
         arguments = Arguments(name, function, {*self._handed, *self._columns_of(prompts)})
         values = {of: self._value(of, rows, prompts) for of in arguments.names}
-        try:
-            said = arguments.call(function, values)
-        except RloxError:
-            raise
-        except Exception as error:
-            raise ConfigError(f"reward {name} fails: {failure(error)}") from error
-        return _numbers(name, said, len(rows))
+        who, each = f"reward {name}", "a number, or None, for each completion"
+        said = answered(who, lambda: arguments.call(function, values), each)
+        return _numbers(who, said, len(rows))
 
     def _columns_of(self, prompts: Sequence[Prompt]) -> Collection[str]:
         """The columns of these prompts: prompts that were handed over have none."""
@@ -126,23 +123,53 @@ class FunctionJudge:
         return [copy.deepcopy((prompt.columns or {}).get(name)) for prompt in prompts]
 
 
-def _numbers(name: str, said: Any, count: int) -> NDArray[np.float64]:
-    """The rewards of so many completions that a function returned; NaN where it said None."""
+def answered(who: str, call: Callable[[], Any], each: str) -> list[Any]:
+    """What a function of the user's returns, `each`, as a list.
+
+    Raises `RewardError` for what it raises, and for what has no order or is a text.
+    """
     try:
-        found = np.array([np.nan if r is None else float(r) for r in said], np.float64)
-        strange = [r for r, x in zip(said, found, strict=True) if r is not None and np.isnan(x)]
-    except (OverflowError, TypeError, ValueError) as error:
-        raise ConfigError(
-            f"reward {name} returned {said!r:.80}, expected a number, or None, for each completion"
-        ) from error
-    if strange:
-        raise ConfigError(f"reward {name} returned nan, expected a finite number, or None for none")
-    if len(found) != count:
-        raise ShapeError(
-            f"reward {name} returned {len(found)} numbers for {count} completions, expected one each"
+        said = call()
+        unordered = isinstance(said, (str, bytes, Mapping, AnySet))
+        if isinstance(said, Iterable) and not unordered and getattr(said, "ndim", None) != 0:
+            return list(said)
+    except (Exception, SystemExit) as error:
+        raise RewardError(f"{who} fails: {failure(error)}") from error
+    raise RewardError(f"{who} returned {said!r:.80}, expected a list: {each}")
+
+
+def _numbers(who: str, said: list[Any], count: int) -> NDArray[np.float64]:
+    """The rewards of so many completions; NaN where there is none."""
+    if len(said) != count:
+        raise RewardError(
+            f"{who} returned {len(said)} numbers for {count} completions, expected one each"
         )
-    if np.isinf(found).any():
-        raise ConfigError(
-            f"reward {name} returned {found[np.isinf(found)][0]}, expected a finite number"
-        )
+    found = np.full(count, np.nan)
+    for i, worth in enumerate(said):
+        if worth is None:
+            continue
+        value = number(worth)
+        if value is None:
+            raise RewardError(
+                f"{who} returned {worth!r:.80} for completion {i}, expected a number, or None, for each"
+            )
+        found[i] = value
+        if not np.isfinite(found[i]):
+            raise RewardError(
+                f"{who} returned {found[i]} for completion {i}, expected a finite number, or None for none"
+            )
     return found
+
+
+def number(value: Any) -> float | None:
+    """One of Python, NumPy or torch; None for anything else, also for a text that reads as one."""
+    if isinstance(value, np.ndarray) and value.size == 1:
+        value = value.item()
+    if isinstance(value, Tensor):
+        value = value.detach()
+    if isinstance(value, (str, bytes, complex, np.complexfloating)):
+        return None
+    try:
+        return float(value)
+    except (OverflowError, RuntimeError, TypeError, ValueError):
+        return None

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import rms_norm, scaled_dot_product_attention, silu
 
-from rlox.errors import ConfigError
+from rlox.errors import ConfigError, ShapeError
 
 __all__ = ["Cache", "Llama", "LlamaLayer", "LlamaSize", "Output"]
 
@@ -88,6 +88,11 @@ class Cache:
         self.length = 0
 
     @property
+    def batch(self) -> int:
+        """Sequences."""
+        return self._held.shape[2]
+
+    @property
     def room(self) -> int:
         """Tokens of a sequence that there is room for."""
         return self._held.shape[4]
@@ -140,8 +145,11 @@ class Llama(nn.Module):
             bool `[B, L, L]`, which tokens each sees, without a cache
         position_ids : `[B, L]`; None: counted from what is in the cache
         past_key_values : where keys and values of earlier tokens are, and those of these go
+
+        Raises `ShapeError` for shapes and dtypes that are none of these: nothing is stretched.
         """
         past = 0 if past_key_values is None else past_key_values.length
+        _require_fitting(input_ids, attention_mask, position_ids, past_key_values, logits_to_keep)
         length = input_ids.shape[1]
         self.size.require_room(past + length)
         if position_ids is None:
@@ -154,6 +162,37 @@ class Llama(nn.Module):
     def cache(self, batch: int, length: int) -> Cache:
         """An empty one for so many sequences of so many tokens."""
         return Cache(self.size, batch, length, self.lm_head.weight)
+
+
+def _require_fitting(
+    ids: Tensor, mask: Tensor | None, positions: Tensor | None, cache: Cache | None, keep: int
+) -> None:
+    if ids.dim() != 2 or ids.dtype not in (torch.int64, torch.int32):
+        raise ShapeError(
+            f"input_ids {list(ids.shape)} of {ids.dtype}: expected token ids, int64 [B, L]"
+        )
+    batch, length = ids.shape
+    total = length if cache is None else cache.length + length
+    if mask is not None:
+        apart = mask.dim() == 3 and cache is None and mask.dtype == torch.bool
+        if list(mask.shape) != ([batch, length, length] if apart else [batch, total]):
+            raise ShapeError(
+                f"attention_mask {list(mask.shape)} of {mask.dtype} for {batch} sequences of {total} tokens, "
+                f"expected [{batch}, {total}], or without a cache bool [{batch}, {length}, {length}]"
+            )
+    if positions is not None and list(positions.shape) not in (
+        [length],
+        [1, length],
+        [batch, length],
+    ):
+        raise ShapeError(f"position_ids {list(positions.shape)}, expected [{batch}, {length}]")
+    if cache is not None and (cache.batch != batch or cache.room < total):
+        raise ShapeError(
+            f"past_key_values for {cache.batch} sequences of {cache.room} tokens, expected {batch} of at "
+            f"least {total}"
+        )
+    if keep < 0:
+        raise ConfigError(f"logits_to_keep={keep}, expected a number >= 0")
 
 
 class _Body(nn.Module):

@@ -84,6 +84,9 @@ class TextModel:
 
         Returns `[B, L - start]`.
         """
+        if ids.dim() != 2 or (lengths is not None and lengths.shape != ids.shape[:1]):
+            told = None if lengths is None else list(lengths.shape)
+            raise ShapeError(f"ids {list(ids.shape)} and lengths {told}: expected [B, L] and [B]")
         if not 1 <= start < ids.shape[1]:
             raise ShapeError(
                 f"start={start} of {ids.shape[1]} columns, expected one in [1, {ids.shape[1]})"
@@ -121,12 +124,16 @@ class TextModel:
 
         Returns `[B, T]` by the model, 0 where the mask is.
         """
-        if tokens.shape != mask.shape or len(prompts) != len(tokens):
+        if tokens.dim() != 2 or tokens.shape != mask.shape or len(prompts) != len(tokens):
             raise ShapeError(
                 f"{len(prompts)} prompts, tokens {list(tokens.shape)} and mask {list(mask.shape)}: expected "
                 "B, [B, T] and [B, T]"
             )
         mask = mask.bool()
+        if bool((mask[:, 1:] & ~mask[:, :-1]).any()):
+            raise ShapeError(
+                "mask: a token behind one that does not count, expected padding behind"
+            )
         before = torch.tensor([len(prompt) for prompt in prompts], device=tokens.device)
         counts = mask.sum(1)
         if int(before.min()) < 1:

@@ -15,6 +15,7 @@ __all__ = ["group_advantages", "leave_one_out_advantages", "weighted_rewards"]
 
 EPS = 1e-4  # beside a deviation, TRL's
 Rewards = NDArray[np.floating[Any]]
+NO_NUMBERS = (str, bytes, complex, np.complexfloating, np.datetime64, np.timedelta64)
 
 
 def group_advantages(
@@ -81,17 +82,30 @@ def leave_one_out_advantages(rewards: Rewards, group_size: int) -> NDArray[np.fl
 
 def _table(rewards: Rewards, group_size: int) -> NDArray[np.float64]:
     """`[B, F]` of whole groups, of at least two."""
-    table = np.asarray(rewards, np.float64)
+    table = _numbers(rewards, "rewards")
     table = table[:, None] if table.ndim == 1 else table
-    if table.ndim != 2 or not len(table):
+    if table.ndim != 2 or not table.size:
         raise ShapeError(f"rewards {list(table.shape)}: expected [B] or [B, F], at least one")
-    if group_size < 2 or len(table) % group_size:
+    whole = isinstance(group_size, (int, np.integer)) and not isinstance(group_size, bool)
+    if not whole or group_size < 2 or len(table) % group_size:
         raise ConfigError(
             f"group_size={group_size} and {len(table)} completions: expected groups of at least 2, all whole"
         )
     if np.isinf(table).any():
         raise ConfigError(f"reward {table[np.isinf(table)][0]}: expected numbers, or NaN for none")
     return table
+
+
+def _numbers(given: Any, what: str) -> NDArray[np.float64]:
+    """An array of numbers, without those that NumPy makes of texts, dates and complex ones."""
+    try:
+        found = np.asarray(given)
+        kinds = {type(of) for of in found.flat} if found.dtype.kind == "O" else {found.dtype.type}
+        if not any(issubclass(kind, NO_NUMBERS) for kind in kinds):
+            return found.astype(np.float64)
+    except (OverflowError, RuntimeError, TypeError, ValueError) as error:
+        raise ShapeError(f"{what} {given!r:.80}: expected an array of numbers: {error}") from error
+    raise ConfigError(f"{what} {given!r:.80}: expected numbers")
 
 
 def weighted_rewards(
@@ -103,9 +117,10 @@ def weighted_rewards(
 
 def _factors(weights: Sequence[float] | None, functions: int) -> NDArray[np.float64]:
     """One of each function."""
-    if weights is not None and len(weights) != functions:
-        raise ShapeError(f"{len(weights)} weights for {functions} rewards of each completion")
-    factors = np.ones(functions) if weights is None else np.asarray(weights, np.float64)
+    factors = np.ones(functions) if weights is None else _numbers(weights, "weights")
+    if factors.shape != (functions,):
+        told = len(factors) if factors.ndim == 1 else f"{list(factors.shape)}"
+        raise ShapeError(f"{told} weights for {functions} rewards of each completion")
     if not np.isfinite(factors).all():
         raise ConfigError(f"weights {factors.tolist()}: expected finite numbers")
     return factors

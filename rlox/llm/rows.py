@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import takewhile
 from typing import Any
 
@@ -68,7 +69,9 @@ def read_row(line: bytes, at: str, first: bool = False) -> tuple[tuple[str, ...]
 def _object(line: bytes, at: str, first: bool) -> Any:
     """What JSON a line is."""
     try:
-        row = json.loads(line)
+        row = json.loads(line, object_pairs_hook=partial(_once, at))
+    except ConfigError:
+        raise
     except RecursionError:
         row, deep = None, True
     except ValueError as error:
@@ -79,6 +82,18 @@ def _object(line: bytes, at: str, first: bool) -> Any:
     if deep:
         raise ConfigError(f"{at} has lists or objects more than {DEEP} deep in each other")
     return row
+
+
+def _once(at: str, pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of a line; `ConfigError` for a key that it has twice, of which the last would count."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ConfigError(
+            f"{at} has the key {twice!r:.60} twice, expected once; leave one of them out"
+        )
+    return found
 
 
 def _is_deep(value: Any) -> bool:

@@ -50,7 +50,15 @@ def save_llama(
     bos: int | None = None,
 ) -> None:
     """Write the folder, with the weights in their own precision; `eos` ends a text, `pad` is behind one."""
+    if not isinstance(model, Llama):
+        raise ConfigError(
+            f"model is a {type(model).__name__}, expected a rlox.llm.Llama; others have a save_pretrained"
+        )
     ends = [eos] if isinstance(eos, int) else list(eos or ())
+    tokens = {"eos": ends, "pad": [] if pad is None else [pad], "bos": [] if bos is None else [bos]}
+    for name, several in tokens.items():
+        if any(isinstance(t, bool) or not isinstance(t, int) or t < 0 for t in several):
+            raise ConfigError(f"{name}={several}, expected token ids")
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     weights = {
@@ -60,13 +68,13 @@ def save_llama(
         del weights[LAST]
     dtype = str(model.lm_head.weight.dtype).removeprefix("torch.")
     about = {"architectures": [KIND], "model_type": "llama", "hidden_act": "silu", "dtype": dtype}
-    tokens = {
+    named = {
         "eos_token_id": ends if len(ends) > 1 else next(iter(ends), None),
         "pad_token_id": pad,
         "bos_token_id": bos,
     }  # else transformers has its own
     replace_file(folder / WEIGHTS, safetensors.torch.save(weights, {"format": "pt"}))
-    document = json.dumps({**about, **tokens, **asdict(model.size)}, indent=1)
+    document = json.dumps({**about, **named, **asdict(model.size)}, indent=1)
     replace_file(folder / CONFIG, document.encode())
 
 

@@ -212,7 +212,7 @@ def _read_position(file: Path) -> Position:
     try:
         found = json.loads(file.read_bytes())
         return Position(max(int(found["offset"]), 0), max(int(found["rows"]), 0))
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         log.warning("%s is damaged (%s); the logger begins anew", file, error)
         return Position()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import math
@@ -115,14 +114,23 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 def rows_from(path: Path, offset: int = 0) -> Iterator[tuple[dict[str, Any], int]]:
     """The whole rows from a byte offset on, each with the offset behind it.
 
-    What follows the last newline is a row that is being written, or that a crash cut short.
+    Lines that are no object of JSON are passed over. What follows the last newline is a row that is being
+    written, or that a crash cut short.
     """
     with open_file(path) as file:
         file.seek(offset)
         while (line := file.readline()).endswith(b"\n"):
             offset += len(line)
-            with contextlib.suppress(ValueError):
-                yield json.loads(line), offset
+            if isinstance(row := _parsed(line), dict):
+                yield row, offset
+
+
+def _parsed(line: bytes) -> Any:
+    """What JSON a line is; `None` for one that is damaged, or nested too deeply to be a row."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _finite(value: Any) -> Any:

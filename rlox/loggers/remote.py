@@ -53,7 +53,7 @@ class Record:
         self._file = folder / "loggers" / f"{name}.runs.json"
         self._target = target
         self._all: dict[str, Any] = {}
-        with suppress(OSError, ValueError):
+        with suppress(OSError, ValueError, RecursionError):
             found = json.loads(self._file.read_bytes())
             self._all = found if isinstance(found, dict) else {}
         known = self._all.get(target)
@@ -93,7 +93,7 @@ def first_rows(folder: Path, count: int) -> list[Row]:
 
 def result_of(folder: Path) -> dict[str, Any]:
     """`result.json`, or nothing where the run has none yet."""
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, RecursionError):
         found = json.loads((folder / "result.json").read_bytes())
         if isinstance(found, dict):
             return found
@@ -109,10 +109,11 @@ def _files(folder: Path) -> Iterator[tuple[str, Path]]:
 
 def _checkpoints(folder: Path) -> Iterator[tuple[str, Path]]:
     """The folders that `last` and `best` mean: siblings of theirs, or none."""
-    home = (folder / "checkpoints").resolve()
+    home = folder / "checkpoints"
     for name in CHECKPOINTS:
-        path = (home / (target_of(home / name) or name)).resolve()
-        if path.parent == home and (path / "manifest.json").is_file():
+        path = home / (target_of(home / name) or name)
+        sibling = path.parent == home and path.name != ".." and not path.is_symlink()
+        if sibling and (path / "manifest.json").is_file():
             yield f"checkpoints/{name}", path
 
 

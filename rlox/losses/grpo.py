@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from rlox.errors import ConfigError, ShapeError
+from rlox.losses.settings import require_numbers
 
 __all__ = [
     "CORRECTIONS",
@@ -213,6 +214,9 @@ def importance_weights(
         raise ConfigError(f"correction={correction}, expected one of {', '.join(CORRECTIONS)}")
     if most is not None and least is not None and least > most:
         raise ConfigError(f"least={least} and most={most}: expected least <= most")
+    if log_probs.dim() != 2 or not log_probs.shape == sampled_log_probs.shape == mask.shape:
+        told = [list(of.shape) for of in (log_probs, sampled_log_probs, mask)]
+        raise ShapeError(f"log-probabilities and mask {told}: expected [B, T], the same of all")
     apart = (
         torch.where(mask.bool(), log_probs - sampled_log_probs, 0.0).nan_to_num(nan=0.0).detach()
     )
@@ -225,10 +229,12 @@ def importance_weights(
 
 def _require_numbers(loss: GRPOLoss) -> None:
     high = loss.clip_eps if loss.clip_eps_high is None else loss.clip_eps_high
+    delta = 1.0 if loss.delta is None else loss.delta
+    require_numbers(clip_eps=loss.clip_eps, clip_eps_high=high, delta=delta, kl_coef=loss.kl_coef)
     for name, good, expected in (
         ("clip_eps", 0.0 <= loss.clip_eps < 1.0, "in [0, 1)"),
         ("clip_eps_high", 0.0 <= high < torch.inf, ">= 0"),
-        ("delta", loss.delta is None or loss.delta >= 1.0, ">= 1"),
+        ("delta", delta >= 1.0, ">= 1"),
         ("kl_coef", 0.0 <= loss.kl_coef < torch.inf, ">= 0"),
     ):
         if not good:

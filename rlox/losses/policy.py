@@ -5,16 +5,20 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from rlox.errors import ShapeError
+
 __all__ = ["clip_fraction", "clipped_surrogate", "kl_estimate", "policy_gradient", "standardize"]
 
 
 def policy_gradient(log_probs: Tensor, advantages: Tensor) -> Tensor:
     """-E[log pi(a|s) A], the advantage actor-critic's (Mnih et al. 2016, sec. 4); `[B]` -> scalar."""
+    _require_same(log_probs, advantages)
     return -(log_probs * advantages).mean()
 
 
 def clipped_surrogate(log_ratio: Tensor, advantages: Tensor, clip_eps: float) -> Tensor:
     """-E[min(r A, clip(r, 1 - e, 1 + e) A)] with r = exp(log_ratio), PPO eq. 7; `[B]` -> scalar."""
+    _require_same(log_ratio, advantages)
     ratio = log_ratio.exp()
     clipped = ratio.clamp(1.0 - clip_eps, 1.0 + clip_eps)
     return -torch.min(ratio * advantages, clipped * advantages).mean()
@@ -35,3 +39,12 @@ def standardize(advantages: Tensor) -> Tensor:
     if advantages.numel() < 2:
         return advantages
     return (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+
+
+def _require_same(of_actions: Tensor, advantages: Tensor) -> None:
+    """Nothing is stretched silently: `[B, 1]` beside `[B]` would be `[B, B]`."""
+    if of_actions.shape != advantages.shape:
+        raise ShapeError(
+            f"log-probabilities {list(of_actions.shape)} and advantages {list(advantages.shape)}: expected "
+            "the same shape of both"
+        )

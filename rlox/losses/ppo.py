@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from rlox.errors import ShapeError
+from rlox.errors import ConfigError, ShapeError
 from rlox.losses.policy import clip_fraction, clipped_surrogate, kl_estimate
+from rlox.losses.settings import require_numbers
 from rlox.losses.value import clipped_value_loss, value_loss
 
 __all__ = ["PPOLoss", "PPOTerms", "Slopes"]
@@ -53,6 +55,8 @@ class PPOLoss:
     vf_coef, ent_coef : weights of the value loss and the entropy bonus
     max_grad_norm : kept for the caller, who clips gradients after `backward`
     clip_vloss : clip the value update by `clip_eps` around the old value
+
+    `ConfigError` for numbers of another kind or below their range.
     """
 
     def __init__(
@@ -60,9 +64,16 @@ class PPOLoss:
         clip_eps: float = 0.2,
         vf_coef: float = 0.5,
         ent_coef: float = 0.01,
-        max_grad_norm: float = 0.5,
+        max_grad_norm: float | None = 0.5,
         clip_vloss: bool = False,
     ) -> None:
+        limit = math.inf if max_grad_norm is None else max_grad_norm
+        require_numbers(clip_eps=clip_eps, vf_coef=vf_coef, ent_coef=ent_coef, max_grad_norm=limit)
+        for name, value in (("clip_eps", clip_eps), ("max_grad_norm", limit)):
+            if not value >= 0.0:  # nor NaN
+                raise ConfigError(f"{name}={value}, expected a number >= 0")
+        if not isinstance(clip_vloss, bool):
+            raise ConfigError(f"clip_vloss={clip_vloss!r}, expected True or False")
         self.clip_eps = clip_eps
         self.vf_coef = vf_coef
         self.ent_coef = ent_coef
@@ -82,9 +93,16 @@ class PPOLoss:
         """Total loss (scalar, with gradient) and its parts as floats.
 
         `obs` and `actions` are `[B, ...]`, the others `[B]`, as is what the policy returns; `ShapeError` for
-        other shapes, which would be broadcast. Keys: `policy_loss`, `value_loss`, `entropy`, `approx_kl`,
-        `clip_fraction`.
+        what is no tensor and for other shapes, which would be broadcast; `ConfigError` where the policy lacks
+        a method, or only its values have a gradient. Keys: `policy_loss`, `value_loss`, `entropy`,
+        `approx_kl`, `clip_fraction`.
         """
+        for method in ("get_logprob_and_entropy", "get_value"):
+            if not callable(getattr(policy, method, None)):
+                raise ConfigError(f"PPOLoss: policy {type(policy).__name__} lacks {method}")
+        for name, rows in (("obs", obs), ("actions", actions)):
+            if not isinstance(rows, Tensor) or not rows.ndim:
+                raise ShapeError(f"PPOLoss: {name} is {_kind(rows)}, expected a tensor [B, ...]")
         if len(obs) != len(actions):
             raise ShapeError(f"PPOLoss: obs has {len(obs)} rows, actions {len(actions)}")
         numbers = {
@@ -99,6 +117,11 @@ class PPOLoss:
         _require_shape(
             len(obs), {"the policy's log_probs": log_probs, "the policy's values": values}
         )
+        if values.requires_grad and not log_probs.requires_grad:
+            raise ConfigError(
+                "PPOLoss: the policy's log_probs have no gradient, its values have one: only values would be "
+                "learned; compute log_probs without torch.no_grad() and detach()"
+            )
         terms = self.terms(
             log_probs, entropy, values, old_log_probs, advantages, returns, old_values
         )
@@ -187,7 +210,13 @@ def _value_terms(
 
 
 def _require_shape(rows: int, numbers: Mapping[str, Tensor]) -> None:
-    """`ShapeError` unless each is `[rows]`."""
+    """`ShapeError` unless each is a tensor `[rows]`."""
     for name, tensor in numbers.items():
+        if not isinstance(tensor, Tensor):
+            raise ShapeError(f"PPOLoss: {name} is {_kind(tensor)}, expected a tensor [{rows}]")
         if tensor.shape != (rows,):
             raise ShapeError(f"PPOLoss: {name} of shape {list(tensor.shape)}, expected [{rows}]")
+
+
+def _kind(given: Any) -> str:
+    return "a number without axes" if isinstance(given, Tensor) else f"a {type(given).__name__}"

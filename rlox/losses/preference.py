@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from rlox.errors import ConfigError
+from rlox.errors import ConfigError, ShapeError
+from rlox.losses.settings import require_numbers
 
 __all__ = ["PREFERENCE_LOSSES", "Completions", "DPOLoss", "DPOTerms"]
 
@@ -65,6 +66,7 @@ class DPOLoss:
         if self.loss_type not in PREFERENCE_LOSSES:
             known = ", ".join(PREFERENCE_LOSSES)
             raise ConfigError(f"loss_type={self.loss_type}, expected one of {known}")
+        require_numbers(beta=self.beta, label_smoothing=self.label_smoothing)
         if not 0.0 < self.beta < torch.inf:
             raise ConfigError(f"beta={self.beta}, expected a number > 0")
         if not 0.0 <= self.label_smoothing < 0.5:
@@ -76,7 +78,13 @@ class DPOLoss:
             )
 
     def __call__(self, chosen: Completions, rejected: Completions) -> DPOTerms:
-        """The mean over pairs."""
+        """The mean over pairs; `ShapeError` where there are not as many of all."""
+        told = [list(of.shape) for pair in (chosen, rejected) for of in pair]
+        if any(len(shape) != 1 or shape != told[0] for shape in told):
+            raise ShapeError(
+                f"log-probabilities, those of the reference and lengths, chosen and rejected, {told}: "
+                "expected [B] of all"
+            )
         apart = [of.log_probs - of.ref_log_probs for of in (chosen, rejected)]
         with torch.no_grad():
             rewards = [self.beta * of for of in apart]

@@ -18,10 +18,11 @@ def rloo_loss(
 
     Log-probabilities and `mask` of the tokens that count `[B, T]`, advantages of completions `[B]` -> scalar.
     """
-    if mask.shape != log_probs.shape or advantages.shape != log_probs.shape[:1]:
+    same = log_probs.dim() == 2 and log_probs.shape == old_log_probs.shape == mask.shape
+    if not same or advantages.shape != log_probs.shape[:1]:
         raise ShapeError(
-            f"log-probabilities {list(log_probs.shape)}, mask {list(mask.shape)}, advantages "
-            f"{list(advantages.shape)}: expected [B, T], [B, T] and [B]"
+            f"log-probabilities {list(log_probs.shape)} and {list(old_log_probs.shape)}, mask "
+            f"{list(mask.shape)}, advantages {list(advantages.shape)}: expected [B, T], [B, T] and [B]"
         )
     log_ratio = torch.where(mask.bool(), log_probs - old_log_probs, 0.0).sum(-1)
     return clipped_surrogate(log_ratio, advantages, clip_eps)

@@ -37,25 +37,49 @@ def token_log_probs(
 
     Returns float32 (float64 of float64) `[B, T]`. `ShapeError` where the sizes do not fit.
     """
-    if not temperature > 0.0:
-        raise ConfigError(f"temperature={temperature}, expected a number > 0")
-    if logits.dim() != 3 or tokens.shape != logits[:, start : start + tokens.shape[-1]].shape[:2]:
+    _require_temperature(temperature)
+    if (
+        logits.dim() != 3
+        or start < 0
+        or tokens.shape != logits[:, start : start + tokens.shape[-1]].shape[:2]
+    ):
         raise ShapeError(
             f"logits {list(logits.shape)} from {start} on and tokens {list(tokens.shape)}: expected "
             "[B, L, V] and [B, T] with start + T <= L"
         )
+    _require_tokens(tokens, logits.shape[-1])
     found: Tensor = _TokenLogProbs.apply(logits, tokens, start, temperature, overwrite)
     return found
 
 
 def token_entropies(logits: Tensor, temperature: float = 1.0) -> Tensor:
     """Entropies in nats of softmax(logits / temperature), `[B, L, V]` -> `[B, L]`, without gradient."""
+    _require_temperature(temperature)
+    if logits.dim() != 3:
+        raise ShapeError(f"logits {list(logits.shape)}: expected [B, L, V]")
     logits = logits.detach()
     found = torch.empty(logits.shape[:2], dtype=_wide(logits.dtype), device=logits.device)
     for at in _blocks(logits):
         said = (logits[at].to(found.dtype) / temperature).softmax(-1)
         found[at] = torch.special.entr(said).sum(-1)
     return found
+
+
+def _require_temperature(temperature: float) -> None:
+    if not 0.0 < temperature < torch.inf:
+        raise ConfigError(f"temperature={temperature}, expected a number > 0")
+
+
+def _require_tokens(tokens: Tensor, size: int) -> None:
+    """Ids of a vocabulary; of those on a device, which is not waited for, only the dtype is looked at."""
+    if tokens.dtype != torch.int64:
+        raise ShapeError(f"tokens of {tokens.dtype}: expected token ids, int64")
+    if tokens.device.type == "cpu" and tokens.numel():
+        low, high = (int(of) for of in tokens.aminmax())
+        if low < 0 or high >= size:
+            raise ConfigError(
+                f"token ids from {low} to {high}: expected some of the {size} that logits are of, from 0"
+            )
 
 
 def of_linear(logits: Tensor) -> bool:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
+from numbers import Real
 
 import torch
 from torch import Tensor, nn
 
-from rlox.errors import ConfigError
+from rlox.errors import ConfigError, ShapeError
 from rlox.networks.encoders import EncodedEnsemble
 from rlox.networks.ensemble import EnsembleMLP
 from rlox.networks.mlp import mlp
@@ -79,8 +81,32 @@ class ActionValues(Traced):
 
 @torch.no_grad()
 def polyak_update(source: nn.Module, target: nn.Module, tau: float) -> None:
-    """target <- (1 - tau) target + tau source, parameter by parameter, in place; `tau` from 0 to 1."""
-    if not 0.0 <= tau <= 1.0:
-        raise ConfigError(f"polyak_update: tau={tau}, expected a number from 0 to 1")
-    for s, t in zip(source.parameters(), target.parameters(), strict=True):
-        t.lerp_(s, tau)
+    """target <- (1 - tau) target + tau source, parameter by parameter, in place; `tau` from 0 to 1.
+
+    `ConfigError` for another `tau` and for what is no module, `ShapeError` for parameters of other shapes,
+    dtypes or devices.
+    """
+    if not isinstance(tau, Real) or not 0.0 <= tau <= 1.0:
+        raise ConfigError(f"polyak_update: tau={tau!r}, expected a number from 0 to 1")
+    for name, module in (("source", source), ("target", target)):
+        if not isinstance(module, nn.Module):
+            raise ConfigError(
+                f"polyak_update: {name} is a {type(module).__name__}, expected a torch.nn.Module"
+            )
+    pairs = list(zip_longest(source.named_parameters(), target.named_parameters()))
+    for there, here in pairs:
+        if _kind(there) != _kind(here):
+            raise ShapeError(
+                f"polyak_update: parameter {(there or here)[0]} is {_kind(there)} in the source and "
+                f"{_kind(here)} in the target; make both by the same arguments"
+            )
+    for (_, s), (_, t) in pairs:
+        t.lerp_(s, float(tau))
+
+
+def _kind(named: tuple[str, Tensor] | None) -> str:
+    if named is None:
+        return "missing"
+    return (
+        f"{str(named[1].dtype).removeprefix('torch.')} {list(named[1].shape)} on {named[1].device}"
+    )

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from rlox.networks.density import LOG_SQRT_2PI, log_normal
 from rlox.networks.mlp import inference, mlp, trace
-from rlox.networks.traced import learned, way_back
+from rlox.networks.traced import learned, require_gradient, way_back
 
 __all__ = ["SquashedGaussianPolicy", "SquashedSDEPolicy", "squashed_log_prob"]
 
@@ -170,6 +170,8 @@ def _graph(policy: SquashedGaussianPolicy | SquashedSDEPolicy, obs: Tensor, nois
     """A draw and its way back by autograd."""
     with torch.enable_grad():
         action, log_prob = policy.draw(obs, noise)
+    require_gradient("the drawn action has", action)
+    require_gradient("the log-density of the drawn action has", log_prob)
     learn = way_back([action, log_prob], learned(policy.parameters()))
     return action.detach(), log_prob.detach(), learn
 

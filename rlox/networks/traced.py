@@ -16,7 +16,20 @@ from torch import Tensor, nn
 
 from rlox.errors import ConfigError
 
-__all__ = ["Graph", "Traced", "gradient_of", "learned", "way_back"]
+__all__ = [
+    "REGISTERED",
+    "Graph",
+    "Traced",
+    "gradient_of",
+    "learned",
+    "require_gradient",
+    "way_back",
+]
+
+
+REGISTERED = (
+    "keep layers as attributes or in a torch.nn.ModuleList, not in a plain list, and detach nothing"
+)
 
 
 class Traced(ABC):
@@ -56,8 +69,28 @@ class Graph(Traced):
 
     def back(self, gradient: Tensor) -> Tensor:
         """By the graph."""
-        (found,) = torch.autograd.grad(self._out, self._x, gradient)
+        require_gradient("what the network says has", self._out)
+        found: Tensor | None
+        (found,) = torch.autograd.grad(self._out, self._x, gradient, allow_unused=True)
+        if found is None:
+            raise ConfigError(
+                "nothing can be learned: no gradient leads from what the network says to what it was given; "
+                "the network must not detach it"
+            )
         return found
+
+
+def require_gradient(said: str, output: Tensor) -> None:
+    """`ConfigError`, with what is `said` to have none, where autograd recorded nothing of an output."""
+    if not output.requires_grad:
+        raise _without_gradient(said)
+
+
+def _without_gradient(said: str) -> ConfigError:
+    return ConfigError(
+        f"nothing can be learned: {said} no gradient; it must not be computed under torch.no_grad() or "
+        "torch.inference_mode(), nor be detached, and a parameter behind it must have requires_grad=True"
+    )
 
 
 def learned(parameters: Iterable[nn.Parameter]) -> list[nn.Parameter]:
@@ -68,7 +101,7 @@ def learned(parameters: Iterable[nn.Parameter]) -> list[nn.Parameter]:
 def way_back(outputs: Sequence[Tensor], parameters: Sequence[nn.Parameter]) -> Callable[..., None]:
     """From `outputs` of autograd: takes a gradient for each, None: 0, and leaves those of `parameters`.
 
-    Where autograd recorded nothing of any output, going back is a `ConfigError`.
+    Where autograd recorded nothing of any output, or of no parameter, going back is a `ConfigError`.
     """
 
     def back(*gradients: Tensor | None) -> None:
@@ -78,12 +111,14 @@ def way_back(outputs: Sequence[Tensor], parameters: Sequence[nn.Parameter]) -> C
             if gradient is not None and out.requires_grad
         ]
         if not pairs:
-            raise ConfigError(
-                "nothing can be learned: what the network says has no gradient; it must not be computed "
-                "under torch.no_grad() or torch.inference_mode(), nor be detached"
-            )
+            raise _without_gradient("what the network says has")
         outs, slopes = zip(*pairs, strict=True)
         found = torch.autograd.grad(outs, parameters, slopes, allow_unused=True)
+        if parameters and all(gradient is None for gradient in found):
+            raise ConfigError(
+                "nothing can be learned: what the network says depends on none of its parameters; "
+                f"{REGISTERED}"
+            )
         torch._foreach_copy_(
             [gradient_of(p) for p in parameters],
             [

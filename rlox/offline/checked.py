@@ -120,7 +120,7 @@ def _limit(about: Mapping[str, Any]) -> int | None:
     """The time limit that Gymnasium has registered, as the dataset has it as text; nothing is imported."""
     try:
         limit = json.loads(about.get("spec") or "{}").get("max_episode_steps")
-    except (AttributeError, TypeError, ValueError):
+    except (AttributeError, TypeError, ValueError, RecursionError):
         return None
     return limit if isinstance(limit, int) and limit > 0 else None
 

@@ -19,6 +19,9 @@ __all__ = ["Layout", "Named", "Part", "as_array", "fill", "linear_layers", "rest
 
 Named = tuple[str, tuple[int, ...]]  # a parameter's name and shape
 
+# Whose the vectors are that an optimizer's state has of a parameter.
+RULES = {("exp_avg", "exp_avg_sq"): "Adam", ("square_avg",): "RMSprop"}
+
 ALIGN = 16  # parameters start at multiples of 64 bytes, where vector loads are fastest
 
 
@@ -107,12 +110,19 @@ def restored(
 ) -> int:
     """Fill an optimizer's moments, vectors by name, from its state; how many steps it had made.
 
-    `copy(view, saved)` writes one. CheckpointError for names or shapes that do not fit.
+    `copy(view, saved)` writes one. CheckpointError for names or shapes that do not fit, and for the state of
+    another optimizer.
     """
     moments = state["moments"]
     if moments.keys() != layout.shapes.keys():
         odd = sorted(moments.keys() ^ layout.shapes.keys())[0]
         raise CheckpointError(f"optimizer state and policy differ in parameter '{odd}'")
+    for name, kept in moments.items():
+        if kept.keys() != vectors.keys():
+            raise CheckpointError(
+                f"the optimizer state of {name} is {_rule(kept)}, the optimizer here is {_rule(vectors)}; "
+                "give the run the optimizer that it began with (of A2C: algo.use_rms_prop)"
+            )
     for key, vector in vectors.items():
         for name, view in layout.views(vector).items():
             saved = moments[name][key]
@@ -123,3 +133,9 @@ def restored(
                 )
             copy(view, saved)
     return int(state["steps"])
+
+
+def _rule(vectors: Iterable[str]) -> str:
+    """The optimizer that keeps these vectors, in words."""
+    keys = tuple(sorted(vectors))
+    return f"{RULES.get(keys, 'another one')}'s ({', '.join(keys)})"

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from rlox.networks import Traced, gradient_of, learned, way_back
 from rlox.networks.density import LOG_SQRT_2PI
+from rlox.networks.traced import require_gradient
 
 __all__ = ["Scored", "choices", "graph", "of_logits", "of_means", "vectors"]
 
@@ -33,9 +34,10 @@ class Scored(NamedTuple):
 def graph(
     evaluate: Callable[[], tuple[Tensor, Tensor, Tensor]], parameters: Iterable[nn.Parameter]
 ) -> Scored:
-    """By autograd, whatever `evaluate` does."""
+    """By autograd, whatever `evaluate` does; `ConfigError` for log-probabilities without a gradient."""
     with torch.enable_grad():
         outputs = evaluate()
+    require_gradient("the policy's log-probability has", outputs[0])
     log_probs, entropy, values = (out.detach() for out in outputs)
     return Scored(log_probs, entropy, values, way_back(outputs, learned(parameters)))
 

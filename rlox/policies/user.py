@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from rlox.envs.actions import ActionCodec
 from rlox.errors import ConfigError
+from rlox.networks.traced import REGISTERED, learned, require_gradient
 from rlox.policies.base import ActorCritic, Sampler, acting
 from rlox.rng import keyed
 
@@ -88,6 +89,18 @@ def _require_row(method: str, found: Tensor, said: str, actions: ActionCodec) ->
         raise ValueError(f"{method} gave {chosen.tolist()}, the environment takes {expected}")
 
 
+def _require_learns(log_prob: Tensor, module: nn.Module) -> None:
+    """`ConfigError` where no gradient leads from log-probabilities to a parameter that is not frozen."""
+    require_gradient("the policy's log-probability has", log_prob)
+    parameters = learned(module.parameters())
+    found = torch.autograd.grad(log_prob.sum(), parameters, retain_graph=True, allow_unused=True)
+    if all(gradient is None for gradient in found):
+        raise ConfigError(
+            f"nothing can be learned: the log-probability of the policy {type(module).__name__} depends on "
+            f"none of its parameters; {REGISTERED}"
+        )
+
+
 class UserPolicy(ActorCritic):
     """Adapts a module with the three methods of a policy.
 
@@ -113,6 +126,7 @@ class UserPolicy(ActorCritic):
             )
         self.module = module
         self._methods = [methods]  # in a list: not registered a second time
+        self._learns = False  # whether a gradient was seen to lead to its parameters
 
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Sampler:
         """Calls `get_action_and_logprob` with torch's default generators keyed for each step."""
@@ -129,6 +143,9 @@ class UserPolicy(ActorCritic):
         """Log-probability, entropy and value, each `[B]`."""
         given = obs.clone(), actions.clone()
         log_prob, entropy = self._methods[0].get_logprob_and_entropy(*given)
+        if torch.is_grad_enabled() and not self._learns:
+            _require_learns(log_prob, self.module)
+            self._learns = True
         return log_prob, entropy, self.get_value(obs)
 
     def get_value(self, obs: Tensor) -> Tensor:

@@ -5,32 +5,29 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, cast
 
 from rlox._core import OfflineDatasetBuffer
-from rlox.callbacks import Callback, LoggerCallback, Watchers, restore_callbacks, states_of
+from rlox.callbacks import Callback, LoggerCallback, Watchers
 from rlox.configs import EvalConfig, RunConfig, plain
 from rlox.configs.advice import rounding
-from rlox.configs.check import whole_number
+from rlox.configs.check import require_bools, whole_number
 from rlox.configs.code import Code
 from rlox.configs.schedules import Schedule
+from rlox.disk import own_folder, path_of
 from rlox.envs.make import EnvSource
 from rlox.errors import ConfigError
 from rlox.rng import Streams
-from rlox.runs.checkpoint import (
-    Checkpoint,
-    read_checkpoint,
-    resolve_checkpoint,
-    write_checkpoint,
-)
+from rlox.runs.callback_states import restore_callbacks, states_of
+from rlox.runs.checkpoint import Checkpoint, read_checkpoint, resolve_checkpoint, write_checkpoint
 from rlox.runs.evaluating import limited
 from rlox.runs.habits import Habits
 from rlox.runs.interrupts import Exactness, whole_updates
 from rlox.runs.loading import Given, Objects, fitting, reread, with_object
-from rlox.runs.progress import reporter, shown
+from rlox.runs.progress import reporting, shown
+from rlox.runs.spaces import require_spaces, spaces_of
 from rlox.runs.warm_start import warm_start
 from rlox.sources.episodes import RecentEpisodes
 from rlox.sources.store import InMemory, Noted, Nowhere, Segments, Store
@@ -169,7 +166,7 @@ class Algorithm(Habits):
         checkpoint is data: code that it names (`module:Name`) is imported only if that is given again, or
         with `trust`.
         """
-        saved = read_checkpoint(resolve_checkpoint(Path(path)))
+        saved = read_checkpoint(resolve_checkpoint(path_of(path, "path")))
         env_id = env if env_id is None else env_id  # both names, as in the constructor
         config = reread(saved.config, device, backend)
         if config.algo.name != cls.name:
@@ -205,13 +202,16 @@ class Algorithm(Habits):
             warnings.warn(told, UserWarning, stacklevel=2)
         self._exact.tell(self.clock.now, self.env_id)
         took = f"{self.backend.line}{self.device.line}".strip()
-        shows: AbstractContextManager[Any] = reporter(took) if progress else nullcontext()
-        with shows as report, whole_updates(self.stop):
+        with reporting(progress, took) as report, whole_updates(self.stop):
             self.fit(total, [shown(report, self.clock.now, self.recent)] if report else ())
         return {name: float(value) for name, value in self.summary().items()}
 
     def fit(self, total_steps: int | None = None, hooks: Iterable[Hook] = ()) -> Clock:
         """Run the loop to `total_steps` (the config's, unless given) or until something stops it."""
+        with self._exact.training:
+            return self._fitted(total_steps, hooks)
+
+    def _fitted(self, total_steps: int | None, hooks: Iterable[Hook]) -> Clock:
         total = self.config.total_steps if total_steps is None else total_steps
         asked = replace(self.config, total_steps=total)
         if self.clock.now >= asked.rounded_steps:
@@ -222,8 +222,7 @@ class Algorithm(Habits):
             )
         self.aim(asked.total_steps)
         self.stop_reason = None
-        for callback in self._watchers.callbacks:
-            callback.on_training_start(algo=self, total_timesteps=self.config.total_steps)
+        self._watchers.begin(self, self.config.total_steps)
         try:
             with torch_threads(self.config.torch_threads), self._exact.refusing():
                 fit(
@@ -240,8 +239,7 @@ class Algorithm(Habits):
                 self._exact.begin_update()
             raise
         finally:
-            for callback in self._watchers.callbacks:
-                callback.on_training_end(algo=self, step=self.clock.now)
+            self._watchers.end(self, self.clock.now)
         self.stop_reason = self.stop_reason or "total_steps"
         return self.clock
 
@@ -306,17 +304,18 @@ class Algorithm(Habits):
         play = limited(self.parts.evaluate, self.name, n_envs, max_steps)
         episodes = whole_number(EvalConfig, "episodes", episodes, "episodes")
         seed = whole_number(EvalConfig, "seed", seed, "seed")
-        film = None if video is None else Path(video)
+        film = None if video is None else path_of(video, "video")
         generator = self._sampling(deterministic, "evaluate", seed)
         with torch_threads(self.config.torch_threads):
             return play(episodes, seed, film, stopped, render, generator)
 
     def save(self, path: str | Path, replay: bool = True) -> None:
         """Write a checkpoint folder at `path`, in place of any there; `replay` also a buffer's rows."""
+        require_bools(replay=replay)
         self._exact.tell(self.clock.now, self.env_id)
         noted = Noted()
         saved = self.checkpoint(store=noted if replay else Nowhere())
-        write_checkpoint(Path(path), saved, buffer=noted.buffer)
+        write_checkpoint(own_folder(path, "path"), saved, buffer=noted.buffer)
 
     def checkpoint(
         self,
@@ -334,6 +333,7 @@ class Algorithm(Habits):
             "recent": self.recent.state(),
             "session": dict(session or {}),
             "backend": self.parts.backend.name,
+            "spaces": spaces_of(self.config, self.parts.actor),
         }
         if self.device.kept:
             state["device"] = self.device.kept
@@ -356,6 +356,7 @@ class Algorithm(Habits):
             self.source.restore(saved.state["source"], saved.store if replay else Nowhere())
             self.recent.restore(saved.state["recent"])
             restore_callbacks(self._watchers.callbacks, saved.state.get("callbacks", []))
+            require_spaces(saved.state, self.config, self.parts.actor)
             self.clock = self.clock.at(saved.clock)
             self._exact.why_not = self.source.interruption(saved.state["source"])
 
@@ -380,6 +381,7 @@ class Algorithm(Habits):
 
     def _sampling(self, deterministic: bool, name: str, key: int) -> torch.Generator | None:
         """What actions are sampled with; `None` for the best ones."""
+        require_bools(deterministic=deterministic)
         device = str(self.parts.actor.device)
         return None if deterministic else self.streams.generator(name, key, device)
 
@@ -389,8 +391,7 @@ class Algorithm(Habits):
         if update.metrics:  # a source that warms up has none
             self._last = update
         self.recent.add(progress)
-        told = clock.now, self.summary, progress.episodes, update.count
-        if not self._watchers.tick(self, *told):
+        if not self._watchers.tick(self, clock.now, self.summary, progress.episodes, update.count):
             self.stop("callback")
 
     def _done(self, clock: Clock) -> bool:

@@ -7,9 +7,10 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import FrameType
 
+from rlox.exclusive import Exclusive
 from rlox.policies.engine import NativeRefused
 
 __all__ = ["Exactness", "whole_updates"]
@@ -21,6 +22,7 @@ class Exactness:
 
     whole: bool = True  # the weights are those after a whole update
     why_not: str = ""  # of a checkpoint that does not go on as it was saved
+    training: Exclusive = field(default_factory=lambda: Exclusive("training is under way"))
 
     def begin_update(self) -> None:
         """From now on a part of an update is in the weights, until the tick is over."""
@@ -36,7 +38,8 @@ class Exactness:
             raise
 
     def tell(self, step: int, env: str) -> None:
-        """Warn of what is not exact, once."""
+        """Warn of what is not exact, once; `RloxError` while another thread trains."""
+        self.training.require_no_other()
         if not self.whole:
             warnings.warn(
                 f"training was broken off in the middle of an update, at step {step:,}: a part of it is in "

@@ -9,9 +9,12 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from rlox.configs.check import require_bools
 
 if TYPE_CHECKING:
     from rlox.sources.episodes import RecentEpisodes
@@ -26,6 +29,7 @@ __all__ = [
     "duration",
     "paced",
     "reporter",
+    "reporting",
     "shown",
     "under_way",
     "word",
@@ -175,6 +179,12 @@ def reporter(first: str = "") -> Lines | Bar:
         print(first, flush=True)
     moves = os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
     return Bar() if moves and sys.stdout.isatty() else Lines()
+
+
+def reporting(progress: bool, first: str = "") -> AbstractContextManager[Lines | Bar | None]:
+    """The `reporter` where an algorithm was asked to show its progress; `ConfigError` for no bool."""
+    require_bools(progress=progress)
+    return reporter(first) if progress else nullcontext()
 
 
 def duration(seconds: float | None) -> str:

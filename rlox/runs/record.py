@@ -13,9 +13,11 @@ import numpy as np
 import safetensors.numpy
 from numpy.typing import NDArray
 
+from rlox.configs.check import require_bools
 from rlox.disk import replace_file
 from rlox.envs.base import reset_of, step_of
 from rlox.envs.failures import close_or_warn, encoded, raised
+from rlox.envs.identity import require_apart
 from rlox.envs.make import EnvSource, single_factory
 from rlox.errors import ConfigError, EnvError, RloxError
 from rlox.runs.algorithm import Algorithm
@@ -83,6 +85,7 @@ def record(
     for name, given in (("episodes", episodes), ("steps", steps)):
         if given is not None and given < 1:
             raise ConfigError(f"{name}={given}: expected at least 1")
+    require_bools(deterministic=deterministic)
     actor = player_of(algorithm.parts.actor, algorithm.name)
     rows, returns = Rows(), list[float]()
     total = 0.0
@@ -122,6 +125,8 @@ def env_of(algorithm: Algorithm, source: EnvSource | None = None) -> Iterator[gy
             yield env
         return
     env = single_factory(config, source)()
+    if isinstance(evaluate, Evaluator):
+        require_apart([env], config.id, evaluate.trained)
     try:
         yield env
     finally:

@@ -18,6 +18,7 @@ from rlox.envs.actions import UnitCodec
 from rlox.envs.normalize import RELATIVE, FixedNormalizer, ObservationNormalizer
 from rlox.errors import CheckpointError, ConfigError
 from rlox.runs.checkpoint import Checkpoint, read_checkpoint, resolve_checkpoint
+from rlox.runs.spaces import require_spaces
 from rlox.sources.replay import ReplaySource
 from rlox.training.parts import Parts
 from rlox.training.setup import first_line
@@ -55,6 +56,7 @@ def warm_start(path: str, config: RunConfig, parts: Parts) -> dict[str, Any]:
     if wrong := config.algo.other_function(trained.algo):
         raise ConfigError(f"init_from={path}: its policy has {wrong}")
     try:
+        require_spaces(saved.state, config, parts.actor, ConfigError)
         _require_bounds(saved, parts.actor.actions)
         _require_rewards(trained, config, saved, parts)
         _take_moments(saved, config, parts)

@@ -17,6 +17,7 @@ from rlox.envs.engines.makers import building
 from rlox.envs.make import EnvSource, make_vec
 from rlox.envs.normalize import RewardNormalizer, observation_normalizer
 from rlox.errors import ConfigError, NonFiniteError
+from rlox.exclusive import Exclusive
 from rlox.policies.native import Acts, NativePolicy
 from rlox.rng import Streams
 from rlox.sources.arena import Arena, Ended
@@ -94,6 +95,7 @@ class Collector:
         self._rewards = np.zeros(self.n_envs, np.float64)
         self._at_once = SCORE_IMAGES if self.env.observations.images else SCORE_ROWS
         self._started = False
+        self._collecting = Exclusive(f"a {type(self).__name__} is collecting")
 
     @cached_property
     def device(self) -> torch.device:
@@ -215,13 +217,14 @@ class Collector:
     @contextmanager
     def _whole(self) -> Iterator[None]:
         """The block that collects a rollout; where it raises, its steps are none of the run's."""
-        before = self.env_steps
-        try:
-            yield
-        except BaseException:
-            self.env_steps = before
-            self._begin_anew()
-            raise
+        with self._collecting:
+            before = self.env_steps
+            try:
+                yield
+            except BaseException:
+                self.env_steps = before
+                self._begin_anew()
+                raise
 
     def _begin_anew(self) -> None:
         """Nobody knows where the environments stand: the next rollout begins new episodes."""
@@ -240,6 +243,7 @@ class Collector:
         self.tracker.add(rewards)
         episodes: list[Episode] = []
         if finals is not None:
+            self._check_last(finals.obs, finals.envs, t)
             episodes = self.tracker.finish(finals.envs, self.env_steps, finals.infos)
             arena.finals.append((t, finals))
             self.tracker.skip(finals.idle)
@@ -312,6 +316,23 @@ class Collector:
                         f"{name}: {column[tuple(place)]} at step {t} of rollout {self.rollouts}, "
                         f"environment {n} (env_steps {self.env_steps}); expected finite numbers"
                     ) from None
+
+    def _check_last(
+        self, obs: NDArray[Any], envs: NDArray[np.int64], steps: int | NDArray[np.int64]
+    ) -> None:
+        """`NonFiniteError` for a last observation `[k, obs_dim]` of an episode of `envs` `[k]`.
+
+        After termination no value is asked of it. It is looked at before it is standardised, which makes a
+        number of infinity.
+        """
+        numbers = self.env.observations.numbers_of(obs)
+        if not np.isfinite(numbers).all():
+            k, column = np.argwhere(~np.isfinite(numbers))[0]
+            raise NonFiniteError(
+                f"obs: {numbers[k, column]} at step {np.broadcast_to(steps, envs.shape)[k]} of rollout "
+                f"{self.rollouts}, environment {envs[k]} (env_steps {self.env_steps}), the last one of its "
+                "episode; expected finite numbers"
+            )
 
     def _arena_of(self, n_steps: int) -> Arena:
         if self._arena is None or self._arena.shape[0] != n_steps:

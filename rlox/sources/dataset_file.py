@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +48,10 @@ COLUMNS = {
     "terminated": "bool",
     "truncated": "bool",
 }
+# What a document says as text, if it says it; the rest of what it says besides `scores` is only shown.
+TEXTS = (
+    "env", "algo", "quality", "checkpoint", "spec", "observation_space", "action_space",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -92,13 +97,44 @@ def read_about(folder: Path) -> dict[str, Any]:
             "writes one; rlox dataset convert makes one of a file"
         )
     try:
-        about: dict[str, Any] = json.loads((folder / DOCUMENT).read_text())
+        about: dict[str, Any] = json.loads((folder / DOCUMENT).read_bytes())
         version, _ = about["format"], about["digest"]
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
+    except (OSError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{folder} is not a dataset: {error}") from error
     if version != FORMAT:
         raise CheckpointError(f"{folder} has format {version}, expected {FORMAT}")
+    require_about(about, str(folder / DOCUMENT))
     return about
+
+
+def require_about(about: Mapping[str, Any], where: str) -> None:
+    """Raise `CheckpointError` unless what is said beside the rows is of the types that are written."""
+    for key in TEXTS:
+        if about.get(key) is not None and not _is_text(about[key]):
+            raise CheckpointError(f"{where}: {key} is {_short(about[key])}, expected text")
+    scores = {} if about.get("scores") is None else about["scores"]
+    if not isinstance(scores, Mapping) or not all(
+        _is_text(name) and _is_score(score) for name, score in scores.items()
+    ):
+        raise CheckpointError(
+            f"{where}: scores is {_short(scores)}, expected a number for each name"
+        )
+
+
+def _is_text(value: Any) -> bool:
+    """Whether this is text that can be printed: JSON has lone surrogates, UTF-8 has not."""
+    return isinstance(value, str) and value == value.encode(errors="ignore").decode()
+
+
+def _is_score(value: Any) -> bool:
+    """Whether this is a number that a float can be, or nothing."""
+    whole = isinstance(value, int) and value.bit_length() < sys.float_info.max_exp
+    return whole or isinstance(value, float | None)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def require_columns(columns: Mapping[str, Column], where: str) -> None:
@@ -106,6 +142,9 @@ def require_columns(columns: Mapping[str, Column], where: str) -> None:
     if set(columns) != set(COLUMNS):
         odd = sorted(set(columns) ^ set(COLUMNS))[0]
         raise ShapeError(f"{where}: columns {', '.join(COLUMNS)} are expected; '{odd}' is odd")
+    for name, column in columns.items():
+        if not column.ndim or 0 in column.shape[1:]:
+            raise ShapeError(f"{where}: {name} has shape {column.shape}, expected rows of numbers")
     rows = len(columns["rewards"])
     if not rows:
         raise ShapeError(f"{where} has no rows, expected one at least")

@@ -126,7 +126,10 @@ class RecentEpisodes:
     @property
     def mean_return(self) -> float | None:
         """Mean undiscounted return of the window; `None` before the first episode ends."""
-        return float(np.mean(self._returns)) if self._returns else None
+        with np.errstate(
+            over="ignore", invalid="ignore"
+        ):  # of returns that are not finite, or so large
+            return float(np.mean(self._returns)) if self._returns else None
 
     @property
     def mean_length(self) -> float | None:

@@ -8,11 +8,12 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from gymnasium import spaces
 from numpy.typing import NDArray
 
 from rlox._core import HindsightConfig, ReplayBuffer
 from rlox.envs.parts import PartsCodec
-from rlox.envs.spaces import NUMBERS, ObservationCodec
+from rlox.envs.spaces import NUMBERS, ObservationCodec, short
 from rlox.errors import ConfigError, EnvError, NonFiniteError, UnsupportedSpaceError
 from rlox.importing import wording
 
@@ -25,10 +26,10 @@ PARTS = ("observation", "achieved_goal", "desired_goal")
 class Goals:
     """Observations as parts, and draws of which some have another goal.
 
-    `env` is asked for `compute_reward(achieved_goal, desired_goal, info)`, goals `[m, ...]`, and where
-    it has one for `compute_terminated` with the same arguments, `info` empty: both as in
-    Gymnasium-Robotics. A rule that gives one answer for many goals is asked for each of them. Rewards are
-    finite numbers, ends are bools or 0 and 1.
+    `env` is asked for `compute_reward(achieved_goal, desired_goal, info)`, goals `[m, ...]` in the form
+    that their space has them, and where it has one for `compute_terminated` with the same arguments,
+    `info` empty: both as in Gymnasium-Robotics. A rule that gives one answer for many goals is asked for
+    each of them. Rewards are finite numbers, ends are bools or 0 and 1.
     """
 
     env: gym.Env[Any, Any]
@@ -47,6 +48,13 @@ class Goals:
                 f"buffer.hindsight={strategy}: {name} has no part '{lacking[0]}' in its observations, "
                 f"expected a Dict of {', '.join(PARTS)}"
             )
+        reached, goal = (codec.codecs[part] for part in ("achieved_goal", "desired_goal"))
+        if isinstance(goal, PartsCodec) or _form(reached) != _form(goal):
+            raise UnsupportedSpaceError(
+                f"buffer.hindsight={strategy}: {name} has achieved_goal {short(reached.space)} and "
+                f"desired_goal {short(goal.space)}, expected Boxes of one shape, or one Discrete, "
+                "MultiDiscrete or MultiBinary for both"
+            )
         reward = getattr(env.unwrapped, "compute_reward", None)
         if not callable(reward):
             raise ConfigError(
@@ -55,7 +63,8 @@ class Goals:
             )
 
         def rewards(achieved: NDArray[Any], desired: NDArray[Any], _: Any) -> NDArray[np.float32]:
-            return _rewards(f"{name}: compute_reward", reward, achieved, desired)
+            goals = (_as_given(goal, rows) for rows in (achieved, desired))
+            return _rewards(f"{name}: compute_reward", reward, *goals)
 
         return cls(env, codec, HindsightConfig(rewards, strategy, k), name)
 
@@ -109,9 +118,10 @@ class Goals:
     def _there(
         self, rule: Callable[..., Any], achieved: NDArray[Any], desired: NDArray[Any]
     ) -> NDArray[np.bool_]:
-        """What the environment's rule says of goals `[m, ...]`: `[m]`."""
-        who = f"{self.name}: compute_terminated"
-        ended = _answers(who, "bool", rule, achieved, desired)
+        """What the environment's rule says of goals in rows `[m, dim]`: `[m]`."""
+        who, codec = f"{self.name}: compute_terminated", self.codec.codecs["desired_goal"]
+        goals = (_as_given(codec, rows) for rows in (achieved, desired))
+        ended = _answers(who, "bool", rule, *goals)
         odd = (ended != 0) & (ended != 1)
         if odd.any():
             raise EnvError(
@@ -120,6 +130,25 @@ class Goals:
             )
         flags: NDArray[np.bool_] = ended != 0
         return flags
+
+
+def _form(codec: ObservationCodec) -> Any:
+    """What goals have to share, so that one can take the other's place."""
+    return (type(codec), codec.shape) if isinstance(codec.space, spaces.Box) else codec.space
+
+
+def _as_given(codec: ObservationCodec, rows: NDArray[Any]) -> NDArray[Any]:
+    """Goals in rows `[m, dim]` as their space has them, `[m, ...]`: an integer is one, not one-hot.
+
+    Floating-point numbers stay float32, as they are stored.
+    """
+    space: Any = codec.space
+    if codec.integers:
+        chosen = [rows[:, first : first + n].argmax(1) for first, n in codec.integers]
+        rows = np.stack(chosen, 1) + np.reshape(space.start, -1)
+    if space.dtype.kind != "f":
+        rows = rows.astype(space.dtype)
+    return rows.reshape(len(rows), *space.shape)
 
 
 def _rewards(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rlox.distributed import Group
-from rlox.errors import CheckpointError, ConfigError
+from rlox.errors import CheckpointError, ConfigError, RewardError
 from rlox.llm.batches import Answers, Pairs, Tokens, answers_of
 from rlox.llm.judges import Judge
 from rlox.llm.prompts import Prompt, Prompts, learned_after
@@ -159,7 +159,7 @@ class WritingSource(TextSource[Tokens]):
         if self._judge is None:
             return batch, Progress()
         if np.isnan(rewards).all():
-            raise ConfigError(
+            raise RewardError(
                 f"none of the {len(rewards)} completions of a batch got a reward, expected a number for one "
                 "at least"
             )

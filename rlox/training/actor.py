@@ -118,7 +118,7 @@ class ActorOf(ABC, Generic[P]):
             rows = codec.encode_one(given) if single else codec.encode_batch(given)
         except RloxError:
             raise
-        except (ValueError, IndexError, TypeError) as error:
+        except (ValueError, IndexError, TypeError, RuntimeError) as error:  # RuntimeError: torch's
             shape = shape_of(obs)
             plain = isinstance(shape, tuple) and codec.shape in (shape, shape[1:])
             expected = "" if plain else f", expected {codec.shape} or a batch of it"

@@ -24,12 +24,16 @@ from numpy.typing import NDArray
 
 from rlox.configs import EnvConfig, EvalConfig
 from rlox.configs.atari import is_ale
+from rlox.configs.check import require_bools
 from rlox.envs.base import VectorEnv
+from rlox.envs.engines.vector import VectorEngine
 from rlox.envs.films import frame_of, write_mp4
 from rlox.envs.gym_vec import SyncGymVecEnv
 from rlox.envs.headless import DISPLAYS
+from rlox.envs.identity import beneath
 from rlox.envs.ids import find_spec
 from rlox.envs.make import Stages, uses_native
+from rlox.envs.seeding import SEEDS
 from rlox.envs.stages import BorrowedStage, LocalStage, Stage
 from rlox.errors import ConfigError, EnvError, NonFiniteError, UnknownNameError
 from rlox.statistics import bootstrap_ci, iqm
@@ -58,27 +62,32 @@ class Evaluation:
     @property
     def mean(self) -> float:
         """Mean return: the score of a run."""
-        with np.errstate(invalid="ignore"):  # of both infinities
+        with _quiet():
             return float(np.mean(self.returns))
 
     @property
     def std(self) -> float:
         """Population standard deviation of the returns."""
-        with np.errstate(invalid="ignore"):  # of returns that are not finite
-            return float(np.std(self.returns))
+        most = max(map(abs, self.returns))
+        unit = most if 1e150 < most < math.inf else 1.0  # the squares of such numbers overflow
+        with _quiet():
+            return float(np.std(np.asarray(self.returns) / unit)) * unit
 
     @property
     def iqm(self) -> float:
         """Interquartile mean: the mean of the middle half; NaN where a return is not finite."""
         returns = np.asarray(self.returns)
-        return iqm(returns) if np.isfinite(returns).all() else math.nan
+        with _quiet():
+            return iqm(returns) if np.isfinite(returns).all() else math.nan
 
     @property
     def flaw(self) -> str:
-        """Which returns are not finite, so that their mean is no score; empty where all are."""
+        """Why the mean is no score, as returns are not finite or so large; empty where it is one."""
         wrong = [i for i, value in enumerate(self.returns) if not math.isfinite(value)]
         if not wrong:
-            return ""
+            most, many = max(map(abs, self.returns)), len(self.returns)
+            over = f"the mean of {many} finite returns overflows: the largest is {most:g}"
+            return "" if math.isfinite(self.mean) else over
         first = f"{self.returns[wrong[0]]} in the episode of seed {self.seed + wrong[0]}"
         return f"{len(wrong)} of {len(self.returns)} returns are not finite: {first}"
 
@@ -98,11 +107,13 @@ class Evaluation:
     def ci95(self) -> tuple[float, float] | None:
         """95% percentile-bootstrap interval of the mean over episodes of this one policy.
 
-        `None` for one episode, and where a return is not finite.
+        `None` for one episode, where a return is not finite, and where sums of them overflow.
         """
         if len(self.returns) < 2 or self.flaw:
             return None
-        return bootstrap_ci(np.asarray(self.returns), np.mean, seed=self.seed)
+        with _quiet():
+            ends = bootstrap_ci(np.asarray(self.returns), np.mean, seed=self.seed)
+        return ends if np.isfinite(ends).all() else None
 
 
 @dataclass(frozen=True)
@@ -121,14 +132,16 @@ class Evaluator:
     def require_room(self) -> None:
         """Open and close as many of a user's environments as an evaluation plays in, before training.
 
-        `EnvError` where so many cannot live beside those of training.
+        `EnvError` where so many cannot live beside those of training. `ConfigError` for seeds of episodes
+        that environments do not take.
         """
         config, settings = self.stages.config, self.settings
+        _require_seeds(settings.episodes, settings.seed)
         if settings.reuse_env or not self.plays_own_code:
             return
         places = min(settings.episodes, self.places)
         try:
-            stage = self.stages.open(places, settings.seed, self.actor.observations)
+            stage = self._opened(places, settings.seed)
         except Exception as error:
             several = places > 1
             many, one = (f"{places} environments", "one of them") if several else ("1", "it")
@@ -156,8 +169,10 @@ class Evaluator:
         for an observation that is not finite, `ConfigError` for pictures with `settings.reuse_env` while
         training has its environments.
         """
+        require_bools(render=render)
         if episodes < 1:
             raise ConfigError(f"episodes={episodes}: expected at least 1")
+        _require_seeds(episodes, seed)
         if (video or render) and self.settings.reuse_env and not self._require_reusable().closed:
             raise ConfigError(
                 f"eval.reuse_env=true: {self.stages.config.id} is not drawn in training, and another one may "
@@ -167,16 +182,14 @@ class Evaluator:
         rate, observations = 30.0, self.actor.observations
         stage: Stage
         if video is not None:
-            stage = self.stages.shown("rgb_array", observations)
+            stage = self.stages.shown("rgb_array", observations, self.trained)
         elif render:
             require_display()
-            stage = self.stages.shown("human", observations)
+            stage = self.stages.shown("human", observations, self.trained)
         else:
             places = min(episodes, self.places)
             reused = self.settings.reuse_env
-            stage = (
-                self._borrowed(places) if reused else self.stages.open(places, seed, observations)
-            )
+            stage = self._borrowed(places) if reused else self._opened(places, seed)
         try:
             if video is not None and isinstance(stage, LocalStage):
                 stage.envs = [_Filmed(env, frames) for env in stage.envs]
@@ -213,6 +226,19 @@ class Evaluator:
             yield vec.envs[0]
         finally:
             vec.take_back(state)
+
+    @property
+    def trained(self) -> list[object]:
+        """The objects that training steps in this process, each beneath its wrappers."""
+        if isinstance(self.training, VectorEngine):
+            return beneath(self.training.env)
+        if not isinstance(self.training, SyncGymVecEnv) or self.training.closed:
+            return []
+        return [each for env in self.training.envs for each in beneath(env)]
+
+    def _opened(self, places: int, seed: int) -> Stage:
+        """Other environments than those of training."""
+        return self.stages.open(places, seed, self.actor.observations, self.trained)
 
     def _borrowed(self, places: int) -> BorrowedStage:
         """Some of the environments of training."""
@@ -288,6 +314,20 @@ class Evaluator:
             f"an observation of {self.stages.config.id} is not finite, in the evaluation episode of seed "
             f"{seeds[wrong]}: {numbers[wrong]}"
         )
+
+
+def _require_seeds(episodes: int, seed: int) -> None:
+    """`ConfigError` where the seed of an episode is not below 2^31: not every environment takes it."""
+    if seed + episodes > SEEDS:
+        raise ConfigError(
+            f"seed={seed} with {episodes} episodes: the last would start from reset(seed="
+            f"{seed + episodes - 1}), expected at most {SEEDS - 1}; take a smaller seed"
+        )
+
+
+def _quiet() -> np.errstate:
+    """The block in which sums may overflow: `Evaluation.flaw` tells it, not NumPy."""
+    return np.errstate(over="ignore", invalid="ignore")
 
 
 def is_own_code(env_id: str) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from rlox._core import OfflineDatasetBuffer
 from rlox.configs import RunConfig
+from rlox.configs.check import require_bools
 from rlox.devices import torch_threads
 from rlox.envs.make import EnvSource
 from rlox.rng import Streams
@@ -68,6 +69,14 @@ class Tools:
     dataset: OfflineDatasetBuffer | None = None  # in place of the one at `buffer.path`
     replay: bool = True  # whether a buffer is going to be filled, so that there must be room for it
     backend: str | None = None  # what `auto` took when the run began
+
+    @property
+    def begins(self) -> bool:
+        """Whether the run is new: one that goes on knows which engine it took."""
+        return self.backend is None
+
+    def __post_init__(self) -> None:
+        require_bools(replay=self.replay)
 
     @cached_property
     def device(self) -> torch.device:

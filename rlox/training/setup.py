@@ -23,6 +23,7 @@ from rlox.configs.advice import idle_workers
 from rlox.configs.check import require_one_schedule
 from rlox.configs.secrets import looked_up
 from rlox.devices import torch_threads
+from rlox.disk import path_of
 from rlox.envs.make import EnvSource
 from rlox.errors import ConfigError, UnknownNameError
 from rlox.presets import tuned_options
@@ -99,6 +100,8 @@ def config_from_arguments(
             "init_from": _path(options.get("init_from")),
         }
     )
+    if "normalize_rule" in options:
+        run.env.require_normalizes()
     run = looked_up(run)  # what the caller asks for of the environment is theirs
     idle = idle_workers(run.env)
     for line in [*([idle] if idle else []), *run.algo.advice(run.env)]:
@@ -149,7 +152,10 @@ def _ready_number(env: EnvSource) -> dict[str, Any]:
 
 
 def _path(given: str | PathLike[str] | None) -> str | None:
-    return None if given is None else fspath(given)
+    if given is None:
+        return None
+    path_of(given, "init_from")
+    return fspath(given)
 
 
 # What others call things, where spelling does not lead there.

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rlox.errors import ConfigError
+from rlox.errors import ConfigError, RewardError
 from rlox.llm.decoding import Completed, Sampling
 from rlox.llm.judges import Judge
 from rlox.llm.models import TextModel
@@ -115,7 +115,7 @@ class TextEvaluator:
             for row in best[: SHOWN - len(shown)]:
                 shown.append(_shown(self.prompts, many[row], written.tokens[row], worth[row]))
         if not rewards and not stopped():
-            raise ConfigError(
+            raise RewardError(
                 f"no completion of {episodes} held-out prompts got a reward, expected one at least"
             )
         return Evaluation(tuple(rewards), tuple(lengths), seed, tuple(shown))

@@ -130,7 +130,7 @@ def read_baseline(path: Path) -> Baseline:
         tree = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"baseline={path}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"baseline={path}: no JSON: {error}") from error
     version = tree.get("schema_version") if isinstance(tree, dict) else None
     if version != SCHEMA_VERSION:

@@ -48,7 +48,8 @@ def _run(call: Call) -> int:
     from rlox_cli import compose
 
     flags, given = compose.taken_apart(call.args, call.command)
-    named = [f"shell={word}" if word in SHELLS else word for word in given]
+    bare = [word for word in given if "=" not in word and word[:1] not in "~+"][:1]
+    named = [f"shell={word}" for word in bare] + [word for word in given if word not in bare]
     compose.run(replace(call, args=[*flags, *named]), lambda composed: _answer(check(composed)))
     return OK
 

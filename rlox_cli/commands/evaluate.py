@@ -175,15 +175,21 @@ def rewrite(overrides: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
 
 def _run(call: Call) -> int:
     from rlox_cli import compose
-    from rlox_cli.evaluation import evaluate_run, trained_config
+    from rlox_cli.each_run import each_run
+    from rlox_cli.evaluation import evaluate_run, playable
 
     runs, rest = compose.runs_named(call.args, call.command)
     runs = [run for run in runs if len(runs) == 1 or Path(run).name not in OF_SWEEPS]
-    for run in runs[1:] and runs:
-        trained_config(Path(run).expanduser())  # all of them are there before one is played
-    for one in [[f"run={run}", *rest] for run in runs] or [rest]:
-        compose.run(replace(call, args=one), lambda composed: evaluate_run(check(composed)))
-    return OK
+    unchecked = runs[:] if len(runs) > 1 else []
+
+    def evaluate(composed: DictConfig) -> None:
+        config = check(composed)
+        while unchecked:  # all of them are there before one is played
+            playable(replace(config, run=unchecked[0]))
+            del unchecked[0]
+        evaluate_run(config)
+
+    return each_run(call, runs, rest, evaluate, lambda: bool(unchecked))
 
 
 COMMAND = Command(
@@ -191,7 +197,8 @@ COMMAND = Command(
     summary="play the policies of runs and write every return",
     notes=(
         "Plays the policy of each RUN and writes every return to RUN/eval/<checkpoint>.json, and to a\n"
-        "file of its own for each checkpoint, seed, number of episodes and way to play."
+        "file of its own for each checkpoint, seed, number of episodes and way to play. Every RUN is\n"
+        "looked at before one is played. One that then fails is told, and the next is played."
     ),
     examples=(
         "rlox evaluate runs/CartPole-v1/ppo/NAME episodes=100",

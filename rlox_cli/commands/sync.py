@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rlox.configs.params import param
@@ -61,26 +60,14 @@ def check(composed: DictConfig) -> SyncConfig:
 
 
 def _run(call: Call) -> int:
-    from rlox.errors import RloxError
     from rlox_cli import compose
-    from rlox_cli.exit_codes import exit_code
-    from rlox_cli.messages import describe
+    from rlox_cli.each_run import each_run
     from rlox_cli.syncing import sync_run
 
     runs, rest = compose.runs_named(call.args, call.command)
     complete = [True]
-    wrong: list[RloxError] = []
-    for one in [[f"run={run}", *rest] for run in runs] or [rest]:
-        try:
-            compose.run(
-                replace(call, args=one), lambda composed: complete.append(sync_run(check(composed)))
-            )
-        except RloxError as error:  # of one run: others have rows to send too
-            if len(runs) < 2:
-                raise
-            wrong.append(error)
-            print(f"rlox sync: {describe(error)}", file=sys.stderr)
-    return max(map(exit_code, wrong), default=OK if all(complete) else FAILED)
+    code = each_run(call, runs, rest, lambda composed: complete.append(sync_run(check(composed))))
+    return code if all(complete) else max(code, FAILED)
 
 
 COMMAND = Command(

@@ -114,7 +114,7 @@ def read_monitors(paths: Sequence[Path], name: str) -> Series:
     rows, env = [], ""
     for path in paths:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-        with suppress(ValueError, AttributeError, IndexError):
+        with suppress(ValueError, AttributeError, IndexError, RecursionError):
             env = str(json.loads(lines[0].removeprefix("#")).get("env_id") or "")
         for row in csv.DictReader(line for line in lines if not line.startswith("#")):
             values = [_float(row.get(key)) for key in ("t", "l", "r")]

@@ -114,7 +114,7 @@ def _values(key: str, title: str, trials: Sequence[Trial], keys: Sequence[str]) 
 
 def _table(key: str, title: str, trials: Sequence[Trial], keys: Sequence[str]) -> Table:
     scores = np.array([trial.score for trial in trials])
-    best = max(trials, key=lambda trial: trial.score)
+    best = max(trials, key=lambda trial: trial.score)  # of equal ones the first
     rows: list[list[Value]] = []
     for name in keys:
         values = _numbers(trials, name)

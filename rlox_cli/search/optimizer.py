@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -186,6 +186,12 @@ def counted(study: Study) -> list[FrozenTrial]:
         if t.state.is_finished() and not t.user_attrs.get(KILLED) and POSITION in t.user_attrs
     ]
     return sorted(ended, key=lambda t: int(t.user_attrs[POSITION]))
+
+
+def best_of(trials: Iterable[FrozenTrial]) -> FrozenTrial | None:
+    """The complete trial with the highest score, of equal ones the first; `None` where none is complete."""
+    complete = [trial for trial in trials if trial.state.name == "COMPLETE"]
+    return max(complete, key=lambda trial: float(trial.value or 0.0), default=None)
 
 
 def report(study: Study, trial: Trial, evaluations: Sequence[tuple[int, float]]) -> None:

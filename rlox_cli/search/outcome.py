@@ -12,7 +12,7 @@ from rlox_cli import plain_yaml, summary, sweep_backend, sweep_summary
 from rlox_cli.exit_codes import FAILED, OK
 from rlox_cli.kept_loggers import kept_loggers
 from rlox_cli.run_folder import write_text
-from rlox_cli.search.optimizer import Optimizer, counted, open_study
+from rlox_cli.search.optimizer import Optimizer, best_of, counted, open_study
 from rlox_cli.search.options import spelt
 from rlox_cli.search.plan import SearchPlan
 from rlox_cli.search.settings import BEST, SEARCH, STUDY
@@ -50,9 +50,8 @@ def finish(plan: SearchPlan, outcomes: Sequence[dict[str, Any]], line: Sequence[
     counts = Counter(WORDS[trial.state.name] for trial in trials)
     parts = ", ".join(f"{counts[word]} {word}" for word in WORDS.values() if counts[word])
     print(f"{len(trials)} of {plan.options.n_trials} trials{f': {parts}' if parts else ''}")
-    complete = [trial for trial in trials if trial.state.name == "COMPLETE"]
-    if complete:
-        best = max(complete, key=lambda trial: float(trial.value or 0.0))  # of equal ones the first
+    best = best_of(trials)
+    if best is not None:
         print(_best(plan, best, line))
     print(f"summary  {folder / 'summary.md'}")
     if plan.options.storage is None:
@@ -61,7 +60,7 @@ def finish(plan: SearchPlan, outcomes: Sequence[dict[str, Any]], line: Sequence[
     left = Optimizer(study, plan.options, folder).due(1)
     if left and line:
         print(f"to go on: {again(line, folder)}", flush=True)
-    return OK if complete and not left and not counts["failed"] else FAILED
+    return OK if best is not None and not left and not counts["failed"] else FAILED
 
 
 def command(plan: SearchPlan, params: Mapping[str, Any], line: Sequence[str]) -> str:

@@ -79,6 +79,7 @@ def search_plan(app: Hydra, master: DictConfig, folder: Path) -> SearchPlan:
     base, space = _checked(app, master, space)
     launcher = OmegaConf.select(master, "hydra.launcher.workers")
     between = list(_between(app, master, space)) or [base]
+    validate.require_rule_used([base, *between], space.fixed)
     before = sweep_backend.recorded(folder)
     spaces = sweep_backend.Looks()(base)
     chosen = sweep_backend.decide_between(folder, before, between, spaces)

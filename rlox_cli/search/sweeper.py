@@ -25,9 +25,17 @@ from rlox_cli.exit_codes import FAILED, OK
 from rlox_cli.identity import identity, require_rule_of_before, saved_run, what
 from rlox_cli.job_titles import of_trial
 from rlox_cli.jobs import BUSY, Job, busy_folder
-from rlox_cli.run_folder import DONE, KILLED, PRUNED, note_death, read_result, read_status
+from rlox_cli.run_folder import (
+    DONE,
+    KILLED,
+    PRUNED,
+    note_death,
+    read_result,
+    read_status,
+    writing,
+)
 from rlox_cli.schema import keys_of
-from rlox_cli.search.optimizer import Optimizer, counted, open_study
+from rlox_cli.search.optimizer import Optimizer, best_of, counted, open_study
 from rlox_cli.search.options import NAME, TARGET
 from rlox_cli.search.plan import SearchPlan
 from rlox_cli.search.settings import LOCK, SearchOptions
@@ -89,10 +97,8 @@ class OptunaSweeper(Sweeper):
             return
         if self.plan.options.storage is not None:  # one that is not there leaves no folder behind
             open_study(self.plan.options, self.folder, create=True)
-        try:
+        with writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StorageError(f"{self.folder} cannot be written: {error.strerror}") from error
         with _alone(self.folder):
             self.study = open_study(self.plan.options, self.folder, create=True)
             require_same(self.study, self.plan)
@@ -101,7 +107,8 @@ class OptunaSweeper(Sweeper):
             self.optimizer = Optimizer(self.study, self.plan.options, self.folder)
             self.optimizer.release()
             self.plan.state.begun = True
-            OmegaConf.save(self._config, self.folder / "multirun.yaml")
+            with writing(self.folder / "multirun.yaml"):
+                OmegaConf.save(self._config, self.folder / "multirun.yaml")
             self.task.total = self.plan.options.n_trials * len(self.plan.space.seeds)
             self._say_what_is_not_pruned()
             try:
@@ -213,8 +220,11 @@ class OptunaSweeper(Sweeper):
             return (
                 f"{name}: pruned at step {trial.last_step:,}, return {summary.number(trial.value)}"
             )
-        best = max(float(t.value or 0) for t in told.values() if t.state.name == "COMPLETE")
-        place = "the best so far" if best == trial.value else f"best {summary.number(best)}"
+        best = best_of(told.values())
+        assert best is not None
+        at = int(best.user_attrs["position"])
+        of = f"best {summary.number(best.value)} of trial {at + 1}"
+        place = "the best so far" if at == position else of
         return f"{name}: score {summary.number(trial.value)} ({place})"
 
     def _say_what_is_not_pruned(self) -> None:

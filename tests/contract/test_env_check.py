@@ -251,6 +251,16 @@ def test_check_env_gives_equal_findings_for_equal_seeds() -> None:
     assert first == again != other
 
 
+class SeedsOf31Bits(Line):
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        assert seed is None or seed < 2**31
+        return super().reset(seed=seed)
+
+
+def test_a_check_with_the_greatest_seed_resets_with_seeds_of_31_bits() -> None:
+    assert check_env(SeedsOf31Bits, steps=STEPS, seed=2**31 - 1, limits=LIMITS) == []
+
+
 def test_an_id_that_there_is_not_and_arguments_that_do_not_fit_are_for_whoever_asked() -> None:
     with pytest.raises(UnknownNameError, match="CartPole-v1"):
         check_env("CartPoel-v1")

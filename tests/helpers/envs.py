@@ -15,6 +15,8 @@ from rlox.envs.base import Finals
 from rlox.envs.spaces import ObservationCodec
 
 Array = NDArray[Any]
+TAXI = next(name for name in ("Taxi-v4", "Taxi-v3") if name in gym.registry)
+"""As the installed Gymnasium numbers it, the lowest one too."""
 
 
 class ScriptedVecEnv:

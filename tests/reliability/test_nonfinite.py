@@ -15,10 +15,11 @@ import pytest
 import torch
 from faults.envs import NonFiniteEnv
 from faults.report import record
+from helpers.selection import each_value_once
 from helpers.small import small_ppo
 from safetensors import SafetensorError
 
-from rlox.algorithms import PPO
+from rlox.algorithms import A2C, DQN, PPO, RecurrentPPO
 from rlox.build import build
 from rlox.configs import make_run
 from rlox.errors import NonFiniteError, StorageError
@@ -263,3 +264,56 @@ def test_a_nan_observation_stops_a_run_started_from_python() -> None:
     with pytest.raises(NonFiniteError, match=r"obs: nan at step 3 of rollout 1"):
         algorithm.train(160)
     assert np.isfinite(algorithm.learner.optimizer.vector).all()
+
+
+class Falls(NonFiniteEnv):
+    """Ends each episode in the step that gives the number, for good or at a limit."""
+
+    def __init__(self, value: float, terminated: bool) -> None:
+        super().__init__("obs", value, 19)
+        self.ends = terminated
+
+    def step(self, action: Any) -> Any:
+        seen, reward, _, _, info = super().step(action)
+        over = self.steps == self.when
+        return seen, reward, over and self.ends, over and not self.ends, info
+
+
+LEARNERS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "torch": (PPO, {"backend": "torch"}),
+    "native": (A2C, {"backend": "native"}),
+    "normalised": (PPO, {"backend": "native", "normalize_obs": True}),
+    "recurrent": (RecurrentPPO, {"lstm_hidden_size": 4}),
+    "replayed": (DQN, {"learning_starts": 8}),
+}
+ENDS = [(name, str(value), end) for name in LEARNERS for value in VALUES for end in (True, False)]
+
+
+@pytest.mark.parametrize(("learner", "value", "terminated"), each_value_once(ENDS))
+def test_the_last_observation_of_an_episode_is_refused_as_any_other_one(
+    learner: str, value: str, terminated: bool
+) -> None:
+    facade, options = LEARNERS[learner]
+    rollouts = {} if facade is DQN else {"n_steps": 16}
+    number = float(value)
+    algorithm = facade(lambda: Falls(number, terminated), n_envs=1, **rollouts, **options)
+    told = (
+        r"next_obs is not finite in environment 0 \(env_steps 19\)"
+        if facade is DQN
+        else rf"obs: {value} at step 2 of rollout 1, environment 0 \(env_steps 19\), the last one of its ep"
+    )
+    with (
+        tried(f"last obs, terminated={terminated}", number),
+        pytest.raises(NonFiniteError, match=told),
+    ):
+        algorithm.train(160)
+
+
+def test_the_last_observation_from_rust_is_refused_too() -> None:
+    algorithm: Any = A2C("CartPole-v1", backend="native", n_envs=2, n_steps=16)
+    # by hand: rlox's own environments never give one
+    steps, envs = np.array([3, 7]), np.array([1, 0])
+    last = np.array([[0.0, 1.0, 2.0, 3.0], [0.0, math.nan, 0.0, 0.0]], np.float32)
+    told = r"obs: nan at step 7 of rollout 0, environment 0 \(env_steps 0\), the last one of its episode"
+    with pytest.raises(NonFiniteError, match=told):
+        algorithm.collector._told((steps, envs, last, np.zeros(2), np.ones(2, np.int64)), 0)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import tensor
 
-from rlox.errors import ShapeError
+from rlox.errors import ConfigError, ShapeError
 from rlox.losses import (
+    DPOLoss,
+    GRPOLoss,
     PPOLoss,
     PPOTerms,
     clip_fraction,
@@ -185,3 +189,74 @@ def test_values_of_a_policy_that_would_be_broadcast_are_refused_by_name() -> Non
     columns = [torch.zeros(2) for _ in COLUMNS]
     with pytest.raises(ShapeError, match=r"the policy's values of shape \[2, 1\], expected \[2\]"):
         PPOLoss()(Column(3, 2), torch.zeros(2, 3), torch.zeros(2).long(), *columns)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"clip_eps": "a"}, "clip_eps='a', expected a number"),
+        ({"clip_eps": -0.1}, "clip_eps=-0.1, expected a number >= 0"),
+        ({"clip_eps": math.nan}, "clip_eps=nan, expected a number >= 0"),
+        ({"clip_eps": None}, "clip_eps=None, expected a number"),
+        ({"vf_coef": "x"}, "vf_coef='x', expected a number"),
+        ({"ent_coef": True}, "ent_coef=True, expected a number"),
+        ({"max_grad_norm": "x"}, "max_grad_norm='x', expected a number"),
+        ({"clip_vloss": "no"}, "clip_vloss='no', expected True or False"),
+    ],
+)
+def test_the_constructor_refuses_settings_of_another_kind(given: Any, told: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{told}$"):
+        PPOLoss(**given)
+
+
+def test_the_constructor_takes_numbers_of_numpy_and_no_limit_of_gradients() -> None:
+    loss = PPOLoss(clip_eps=np.float32(0.25), max_grad_norm=None)  # type: ignore[arg-type]
+    assert (loss.clip_eps, loss.max_grad_norm) == (0.25, None)
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "told"),
+    [
+        (0, 5, "policy int lacks get_logprob_and_entropy"),
+        (1, None, "obs is a NoneType, expected a tensor"),
+        (1, np.zeros((2, 3), np.float32), "obs is a ndarray, expected a tensor"),
+        (1, torch.tensor(1.0), "obs is a number without axes, expected a tensor"),
+        (2, [0, 1], "actions is a list, expected a tensor"),
+        (3, [0.0, 0.0], r"old_log_probs is a list, expected a tensor \[2\]"),
+        (4, np.zeros(2), r"advantages is a ndarray, expected a tensor \[2\]"),
+        (5, None, r"returns is a NoneType, expected a tensor \[2\]"),
+    ],
+)
+def test_an_argument_of_another_kind_is_refused_by_name(at: int, value: Any, told: str) -> None:
+    given: list[Any] = [DiscretePolicy(3, 2), torch.zeros(2, 3), torch.zeros(2).long()]
+    given += [torch.zeros(2) for _ in COLUMNS]
+    given[at] = value
+    with pytest.raises((ConfigError, ShapeError), match=f"^PPOLoss: {told}"):
+        PPOLoss()(*given)
+
+
+def test_log_probs_without_a_gradient_beside_values_with_one_are_refused() -> None:
+    class Detached(DiscretePolicy):
+        def get_logprob_and_entropy(self, *given: torch.Tensor) -> Any:
+            log_prob, entropy = super().get_logprob_and_entropy(*given)
+            return log_prob.detach(), entropy
+
+    given = Detached(3, 2), torch.zeros(2, 3), torch.zeros(2).long()
+    columns = [torch.zeros(2) for _ in COLUMNS]
+    with pytest.raises(ConfigError, match="PPOLoss: the policy's log_probs have no gradient"):
+        PPOLoss()(*given, *columns)
+    with torch.no_grad():  # a look at the loss
+        assert torch.isfinite(PPOLoss()(*given, *columns)[0])
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: GRPOLoss(clip_eps="x"), "clip_eps='x', expected a number"),  # type: ignore[arg-type]
+        (lambda: GRPOLoss(delta="x"), "delta='x', expected a number"),  # type: ignore[arg-type]
+        (lambda: DPOLoss(beta="x"), "beta='x', expected a number"),  # type: ignore[arg-type]
+    ],
+)
+def test_losses_of_text_refuse_settings_that_are_no_numbers(make: Any, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        make()

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from rlox.envs.base import WrongKindError, reward_of
 from rlox.envs.check.digits import Digits
 from rlox.envs.check.ends import Ends
 from rlox.envs.check.player import Player, Step, flag_text
@@ -184,7 +185,7 @@ class _Watched:
             )
             return
         number = reward.item() if isinstance(reward, np.ndarray | np.generic) else reward
-        if not isinstance(number, numbers.Real):
+        if not isinstance(number, numbers.Real) or not _is_taken(reward):
             self.report.error(
                 "reward-kind",
                 f"the reward of {where} is {brief(reward)} ({type(reward).__name__}), expected a number; "
@@ -225,3 +226,12 @@ class _Watched:
                 f"a step takes {statistics.median(self._seconds):.2g} s, expected less than {limit:g}: a run "
                 "of 100,000 steps would take days; look for sleeping, rendering or waiting in step",
             )
+
+
+def _is_taken(reward: Any) -> bool:
+    """Whether a run takes it for a number."""
+    try:
+        reward_of(reward)
+    except WrongKindError:
+        return False
+    return True

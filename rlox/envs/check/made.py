@@ -16,6 +16,7 @@ from rlox.envs.action_parts import leaves
 from rlox.envs.check.findings import Report
 from rlox.envs.check.subject import Subject, closed
 from rlox.envs.check.values import brief
+from rlox.envs.identity import beneath
 from rlox.envs.stacks import frames_in
 
 __all__ = ["look_at_promises"]
@@ -42,7 +43,7 @@ def look_at_promises(subject: Subject) -> None:
     _look_at_reset(subject.report, env)
     _look_at_actions(subject.report, env.action_space)
     _look_at_observations(subject, env.observation_space)
-    _compare_copies(subject)
+    _compare_copies(subject, env)
     if env is not subject.instance:
         closed(env)
 
@@ -165,10 +166,17 @@ def _boxes(space: Any) -> Iterator[spaces.Box]:
             yield from _boxes(part)
 
 
-def _compare_copies(subject: Subject) -> None:
+def _compare_copies(subject: Subject, env: gym.Env[Any, Any]) -> None:
     if subject.alone:
         return
     other = subject.make()
+    if beneath(other)[0] is beneath(env)[0]:
+        subject.report.stop(
+            "copies-same",
+            f"what makes it gave the same {type(beneath(env)[0]).__name__} twice, expected another object "
+            "each time: n_envs of them run side by side, and evaluations beside training; make a new one in "
+            "each call: lambda: MyEnv()",
+        )
     for name in ("observation_space", "action_space"):
         first, second = getattr(subject, name), getattr(other, name)
         if first != second:

@@ -17,6 +17,7 @@ from rlox.envs.check.fits import fits
 from rlox.envs.check.masks import MaskPlace
 from rlox.envs.check.surroundings import seed_globally
 from rlox.envs.make import is_no_environment
+from rlox.envs.seeding import SEEDS
 from rlox.errors import ConfigError, EnvError
 from rlox.importing import failure
 
@@ -96,8 +97,8 @@ class Subject:
         return fits(name, self.observation_space, self.action_space, self.frames, native)
 
     def seeds(self, n: int) -> list[int]:
-        """Different seeds, none of them 0."""
-        return [self.seed + 1 + 1000 * i for i in range(n)]
+        """Different seeds below 2^31, none of them 0."""
+        return [1 + (self.seed + 1000 * i) % (SEEDS - 1) for i in range(n)]
 
     def length(self, steps: int) -> int:
         """How many steps a trial takes."""

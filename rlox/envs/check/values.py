@@ -61,7 +61,10 @@ def same(a: Any, b: Any) -> bool:
 
 def brief(value: Any) -> str:
     """A value or a space in one line of 80 letters at most."""
-    text = ADDRESS.sub("", " ".join(repr(value).split()))
+    try:
+        text = ADDRESS.sub("", " ".join(repr(value).split()))
+    except Exception:  # not everything has one: an int of more than 4,300 digits
+        return f"a {type(value).__name__}"
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 

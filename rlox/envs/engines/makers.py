@@ -19,6 +19,7 @@ from rlox.envs.engines.pools import ale_games, pooled, require_pool_id
 from rlox.envs.engines.put_around import require_fits
 from rlox.envs.engines.vector import VectorEngine, autoreset_of, require_vector
 from rlox.envs.failures import Closes
+from rlox.envs.identity import require_apart
 from rlox.envs.ids import find_spec, takes_num_envs, vector_factory
 from rlox.envs.simulators import mujoco_warnings_logged
 from rlox.errors import ConfigError, EnvError, MissingExtraError, RloxError
@@ -74,6 +75,7 @@ def engine_for(
     frames = stacked[0] if stacked else 1
     shaping = config.reward_scale, clip, lives, frames
     with building(env, source):
+        require_apart([env], config.id)
         masks = _masks(env, config)
         return VectorEngine(env, seed, config.id, keep_infos, *shaping, config.seeding, masks)
 

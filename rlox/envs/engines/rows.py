@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from rlox.envs.base import copied
 from rlox.envs.failures import CHECK
-from rlox.envs.spaces import NUMBERS
+from rlox.envs.spaces import NUMBERS, is_masked
 from rlox.errors import EnvError
 
 __all__ = ["flags_of", "info_of", "row_of", "rows_of"]
@@ -27,6 +27,8 @@ def rows_of(name: str, part: str, given: Any, n_envs: int) -> NDArray[Any]:
         raise EnvError(f"{name} gave {part} of unequal lengths, expected [{n_envs}]") from error
     except (TypeError, RuntimeError) as error:  # of a tensor
         raise EnvError(f"{name} gave {part} that are no array: {error}") from error
+    if is_masked(given):
+        raise EnvError(f"{name} gave {part} of which some are masked, expected [{n_envs}] numbers")
     if array.shape != (n_envs,) or array.dtype.kind not in NUMBERS:
         raise EnvError(
             f"{name} gave {part} of shape {array.shape} and {array.dtype}, expected [{n_envs}] numbers"

@@ -25,12 +25,12 @@ class Single(gym.Env[Any, Any]):
 
     def __init__(self, make: Callable[[int], Any], name: str) -> None:
         self.name = name
-        self._env = require_vector(make(1), 1, name)
-        self._same = autoreset_of(self._env, name) is AutoresetMode.SAME_STEP
-        self.observation_space = self._env.single_observation_space
-        self.action_space = self._env.single_action_space
+        self.engine = require_vector(make(1), 1, name)
+        self._same = autoreset_of(self.engine, name) is AutoresetMode.SAME_STEP
+        self.observation_space = self.engine.single_observation_space
+        self.action_space = self.engine.single_action_space
         self._actions = batch_space(self.action_space, 1)
-        method = mask_method(self._env)
+        method = mask_method(self.engine)
         if method is not None:  # found as that of any other environment
             self.action_masks = lambda: self._mask_of(method())
 
@@ -40,14 +40,14 @@ class Single(gym.Env[Any, Any]):
         """Begin an episode."""
         super().reset(seed=seed)
         taken = None if seed is None else seed % SEEDS
-        seen, infos = self._env.reset(seed=taken, options=options)
+        seen, infos = self.engine.reset(seed=taken, options=options)
         return row_of(seen, 0), info_of(infos, 0, 1)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """A step."""
         room: Any = create_empty_array(self.action_space, 1)
         given = concatenate(self.action_space, [action], room)
-        seen, paid, terminated, truncated, infos = self._env.step(given)
+        seen, paid, terminated, truncated, infos = self.engine.step(given)
         reward = rows_of(self.name, "rewards", paid, 1)[0]
         ends = {"'terminated'": terminated, "'truncated'": truncated}
         over = [bool(flags_of(self.name, part, given, 1)[0]) for part, given in ends.items()]
@@ -57,7 +57,7 @@ class Single(gym.Env[Any, Any]):
 
     def close(self) -> None:
         """Close the engine."""
-        self._env.close()
+        self.engine.close()
 
     def _mask_of(self, given: Any) -> Any:
         """The only one's mask; a tuple is one of each environment, but for a Tuple of actions."""

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from rlox._core import set_num_threads
 from rlox.envs.base import copied, reset_of, step_of
 from rlox.envs.failures import encoded, raised
+from rlox.envs.identity import require_apart
 from rlox.envs.seeding import seeded_reset
 from rlox.envs.simulators import pass_warnings_on
 from rlox.envs.snapshot import can_save, restore_env, save_env
@@ -107,6 +108,7 @@ class _Worker:
                 self.unmade.add(i)
                 failures.append(self.failure(i, "__init__", error))
         envs = list(self.envs.values())
+        require_apart(envs, self.job.name)
         frames = frames_in(envs[0]) if envs else 1
         exact = all(map(can_save, envs))
         return Report(self.spaces, exact, frames, failures, self.taken_warnings())

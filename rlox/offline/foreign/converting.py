@@ -12,7 +12,7 @@ from rlox.offline.foreign.kinds import Raw, format_of
 from rlox.offline.foreign.receiving import received
 from rlox.offline.foreign.transitions import transitions
 from rlox.offline.foreign.writing import written
-from rlox.sources.dataset_file import COLUMNS, Dataset, read_dataset
+from rlox.sources.dataset_file import COLUMNS, Dataset, read_dataset, require_about
 from rlox.sources.file_columns import blocks
 
 __all__ = ["Conversion", "converted"]
@@ -68,3 +68,4 @@ def _told(
     if how.env is not None:
         about["env"] = how.env
     about.setdefault("converted_from", {"format": kind, "file": path.name})
+    require_about(about, str(path))

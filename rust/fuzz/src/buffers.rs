@@ -17,10 +17,9 @@ use crate::draft::{Draft, DraftColumn, SEGMENTS, STRANGER};
 /// Rows of a buffer, over both environments.
 pub(crate) const CAPACITY: usize = 24;
 pub(crate) const ENVS: usize = 2;
-/// Kinds of buffers: uniform, prioritized, windows, in memory and on disk; and datasets, which have states only.
-pub(crate) const KINDS: u8 = 4;
+/// Kinds of buffers: uniform, prioritized, windows, in memory and on disk, and datasets.
+pub(crate) const KINDS: u8 = 5;
 pub(crate) const TIERED: u8 = 3;
-pub(crate) const DATASET: u8 = 4;
 /// The name under which buffers are saved.
 pub(crate) const NAME: &str = "last";
 /// A column of the manifest that lists segments by their numbers, a byte each.
@@ -99,7 +98,7 @@ pub(crate) struct Honest {
 
 pub(crate) fn honest(kind: u8) -> &'static Honest {
     static ALL: OnceLock<Vec<Honest>> = OnceLock::new();
-    let all = ALL.get_or_init(|| (0..=DATASET).map(make_honest).collect());
+    let all = ALL.get_or_init(|| (0..KINDS).map(make_honest).collect());
     &all[usize::from(kind)]
 }
 
@@ -137,13 +136,13 @@ fn make_honest(kind: u8) -> Honest {
             buffer.save(NAME).expect("a save");
             State::default()
         }
-        _ => dataset().state(),
+        _ => {
+            let mut data = dataset();
+            data.set_file_system(Arc::new(fs.clone()));
+            data.save(folder(), NAME).expect("a save");
+            data.state()
+        }
     };
-    if kind == DATASET {
-        let (meta, none) = ([Vec::new(), Vec::new()], Vec::new());
-        let draft = Draft { kind, columns: Vec::new() };
-        return Honest { draft, manifest: none.clone(), segment: none, meta, state };
-    }
     read_honest(&fs, kind, state)
 }
 
@@ -188,7 +187,7 @@ pub fn honest_drafts() -> Vec<Draft> {
 /// An honest draft of each kind of state.
 #[must_use]
 pub fn honest_states() -> Vec<Draft> {
-    let kinds = (0..=DATASET).filter(|&kind| kind != TIERED);
+    let kinds = (0..KINDS).filter(|&kind| kind != TIERED);
     let draft = |kind| {
         let state = &honest(kind).state;
         let column = |file| {

@@ -10,7 +10,7 @@ use rlox_core::buffer::{
 use rlox_core::store::{Manifest, Segment};
 
 use crate::buffers::{
-    CAPACITY, DATASET, ENVS, Honest, KINDS, NAME, TIERED, dataset, folder, honest, honest_drafts,
+    CAPACITY, ENVS, Honest, KINDS, NAME, TIERED, dataset, folder, honest, honest_drafts,
     prioritized, push, schema, tiered, uniform, windows, write,
 };
 use crate::disk::MemoryFs;
@@ -109,13 +109,14 @@ pub(crate) fn open(draft: &Draft) {
         0 => load!(uniform(), use_uniform),
         1 => load!(prioritized(), use_prioritized),
         2 => load!(windows(), use_windows),
-        _ => drop(tiered(&fs).map(|mut buffer| use_tiered(&mut buffer))),
+        TIERED => drop(tiered(&fs).map(|mut buffer| use_tiered(&mut buffer))),
+        _ => load!(dataset(), use_dataset),
     }
 }
 
 /// Restores a draft as a state.
 pub(crate) fn restore(draft: &Draft) {
-    let kind = match draft.kind % (DATASET + 1) {
+    let kind = match draft.kind % KINDS {
         TIERED => 0,
         kind => kind,
     };
@@ -219,7 +220,8 @@ pub fn check_honest() {
             0 => loads!(uniform()),
             1 => loads!(prioritized()),
             2 => loads!(windows()),
-            _ => drop(tiered(&fs).expect("an honest folder")),
+            TIERED => drop(tiered(&fs).expect("an honest folder")),
+            _ => loads!(dataset()),
         }
     }
 }

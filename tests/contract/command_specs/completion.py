@@ -15,6 +15,8 @@ SPEC = CommandSpec(
     conflicts=(
         ((), "give shell=SHELL"),
         (("shell=bsh",), "did you mean 'bash'"),
+        (("tcsh",), "shell=tcsh: expected one of bash, zsh, fish"),
+        (("bash", "zsh"), "'zsh' is not an override"),
         (("bash", "word=train"), "'words'"),
         (("-m", "shell=bash,zsh"), "call it once for each"),
     ),

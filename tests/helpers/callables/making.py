@@ -133,7 +133,9 @@ def goal_reward(achieved: Any, desired: Any, info: Any) -> Any:
 
 
 def relabel(model: Any, draws: Draws, rows: list[Any], batch: Any, config: Any) -> None:
-    """Replaces goals and rewards of a batch, after its rows were drawn, by the definition."""
+    """Replaces goals and rewards of a batch, after its rows were drawn, by the definition; a reward that
+    is not finite is refused.
+    """
     for place, (env, t) in enumerate(rows):
         if draws.uniform() >= config.ratio:
             continue
@@ -148,7 +150,9 @@ def relabel(model: Any, draws: Draws, rows: list[Any], batch: Any, config: Any) 
             batch[name]["desired_goal"][place] = wanted
         achieved = batch["next_obs"]["achieved_goal"][place]
         with np.errstate(all="ignore"):
-            batch["rewards"][place] = goal_reward(achieved[None], wanted[None], {})[0]
+            paid = goal_reward(achieved[None], wanted[None], {})[0]
+        require(np.isfinite(paid))
+        batch["rewards"][place] = paid
 
 
 def hindsight(seed: int, **given: Any) -> Any:

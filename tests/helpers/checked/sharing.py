@@ -23,6 +23,14 @@ class OnePlaceForAll(Line):
         self.place[0] = value
 
 
+ONLY = Line()
+
+
+@broken("copies-same")
+def the_only_one() -> Line:
+    return ONLY
+
+
 @broken("state-fails")
 class LoadsAfterAReset(Line):
     """Puts its state into what its first reset makes."""

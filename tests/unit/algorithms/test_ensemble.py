@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from torch import nn
 from torch.nn import functional
 
 from rlox.envs.actions import ActionCodec
-from rlox.errors import ConfigError
+from rlox.errors import ConfigError, ShapeError
 from rlox.networks import EnsembleMLP, QNetwork, polyak_update
 from rlox.optim import FlatParameters, TargetNetwork
 
@@ -83,3 +87,41 @@ def test_minus_one_is_the_low_end_of_a_box_and_one_its_high_end() -> None:
     assert given.tolist() == [
         [[-2, 0, 5]], [[2, 1, 9]], [[0, 0.75, 6]], [[2, 0, 7]],
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "tau", "told"),
+    [
+        (nn.Linear(3, 1), nn.Linear(3, 1), "x", "tau='x', expected a number from 0 to 1"),
+        (5, nn.Linear(3, 1), 0.5, "source is a int, expected a torch.nn.Module"),
+        (nn.Linear(3, 1), [], 0.5, "target is a list, expected a torch.nn.Module"),
+        (
+            nn.Linear(3, 1),
+            nn.Linear(4, 1),
+            0.5,
+            "parameter weight is float32 [1, 3] on cpu in the source and float32 [1, 4] on cpu in the target",
+        ),
+        (
+            nn.Linear(3, 1),
+            nn.Linear(3, 1, bias=False),
+            0.5,
+            "parameter bias is float32 [1] on cpu in the source and missing in the target",
+        ),
+        (
+            nn.Linear(3, 1),
+            nn.Linear(3, 1).double(),
+            0.5,
+            "parameter weight is float32 [1, 3] on cpu in the source and float64 [1, 3] on cpu in the target",
+        ),
+    ],
+)
+def test_polyak_update_refuses_what_does_not_fit_and_changes_nothing(
+    source: Any, target: Any, tau: Any, told: str
+) -> None:
+    before = [p.clone() for p in target.parameters()] if isinstance(target, nn.Module) else []
+    with pytest.raises((ConfigError, ShapeError), match=re.escape(f"polyak_update: {told}")):
+        polyak_update(source, target, tau)
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(before, getattr(target, "parameters", list)(), strict=True)
+    )

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 import rlox.training.text
 from rlox.algorithms import DPO, GRPO, RLOO, SFT, BestOfN, OnlineDPO
-from rlox.errors import CheckpointError, ConfigError, RloxError, ShapeError
+from rlox.errors import CheckpointError, ConfigError, RewardError, RloxError, ShapeError
 from rlox.llm import Llama, LlamaSize, load_llama, save_llama, task_of
 
 CONF = Path(__file__).resolve().parents[3] / "conf"
@@ -162,22 +162,22 @@ def failing(completions: list[Tensor], prompts: Any) -> list[float]:
 WRONG: dict[str, tuple[Callable[[], Any], type[RloxError], str]] = {
     "too few rewards": (
         lambda: GRPO(Words(), None, lambda c, p: [1.0]).train_step(PROMPTS),
-        ShapeError,
+        RewardError,
         "returned 1 numbers for 12 completions, expected one each",
     ),
     "no numbers": (
         lambda: GRPO(Words(), None, lambda c, p: ["good"] * len(c)).train_step(PROMPTS),
-        ConfigError,
+        RewardError,
         "expected a number, or None, for each",
     ),
     "infinite": (
         lambda: RLOO(Words(), None, lambda c, p: [float("inf")] * len(c)).train_step(PROMPTS),
-        ConfigError,
-        "returned inf, expected a finite number",
+        RewardError,
+        "returned inf for completion 0, expected a finite number",
     ),
     "failing": (
         lambda: GRPO(Words(), None, failing).train_step(PROMPTS),
-        ConfigError,
+        RewardError,
         "reward <failing> fails: KeyError: 'no such word'",
     ),
     "no reward": (lambda: GRPO(Words()), ConfigError, "grpo needs rewards: give it a reward_fn"),
@@ -209,7 +209,7 @@ WRONG: dict[str, tuple[Callable[[], Any], type[RloxError], str]] = {
     ),
     "no reward at all": (
         lambda: GRPO(Words(), None, lambda c, p: [None] * len(c)).evaluate(PROMPTS),
-        ConfigError,
+        RewardError,
         "no completion got a reward",
     ),
     "no prompts": (
@@ -256,22 +256,22 @@ WRONG: dict[str, tuple[Callable[[], Any], type[RloxError], str]] = {
     ),
     "a preference of three": (
         lambda: OnlineDPO(Words(), None, lambda pairs: [2] * len(pairs)).train_step(PROMPTS),
-        ConfigError,
+        RewardError,
         "preference_fn returned 2, expected 0 or 1",
     ),
     "a preference between the two": (
         lambda: OnlineDPO(Words(), None, lambda pairs: [0.9] * len(pairs)).train_step(PROMPTS),
-        ConfigError,
+        RewardError,
         "preference_fn returned 0.9, expected 0 or 1",
     ),
     "no reward in a whole batch": (
         lambda: GRPO(Words(), None, lambda c, p: [None] * len(c)).train_step(PROMPTS),
-        ConfigError,
+        RewardError,
         "none of the 12 completions of a batch got a reward",
     ),
     "too few preferences": (
         lambda: OnlineDPO(Words(), None, lambda pairs: [0]).train_step(PROMPTS),
-        ShapeError,
+        RewardError,
         "preference_fn returned 1 numbers for 3 pairs",
     ),
     "smoothing of hinge": (
@@ -380,7 +380,7 @@ def test_a_held_out_completion_without_a_reward_is_left_out_of_an_evaluation() -
     found = SFT(task="copy", reward_fn=long).evaluate(30)
     assert 0 < len(found.returns) < 30
     assert min(found.returns) >= 6.0
-    with pytest.raises(ConfigError, match="no completion of 5 held-out prompts got a reward"):
+    with pytest.raises(RewardError, match="no completion of 5 held-out prompts got a reward"):
         SFT(task="copy", reward_fn=lambda c, p: [None] * len(c)).evaluate(5)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rlox import HindsightConfig, ReplayBuffer
-from rlox.errors import ConfigError, ShapeError, UnknownNameError
+from rlox.errors import ConfigError, NonFiniteError, ShapeError, UnknownNameError
 
 LENGTHS = [5, 1, 9, 3, 12, 7]
 
@@ -16,11 +16,14 @@ def reward(achieved, desired, info):
     return -(np.abs(achieved - desired).sum(-1) > 0).astype(np.float32)
 
 
-def filled(capacity=100):
+def filled(capacity=100, **settings):
     """Achieved goals are the step number, desired ones negative: they tell where they come from."""
     shapes = {"observation": (2,), "achieved_goal": (1,), "desired_goal": (1,)}
     buffer = ReplayBuffer(
-        capacity, act_dim=1, obs_spaces={k: ("float32", s) for k, s in shapes.items()}
+        capacity,
+        act_dim=1,
+        obs_spaces={k: ("float32", s) for k, s in shapes.items()},
+        **settings,
     )
     t, ends = 0, []
     for episode, length in enumerate(LENGTHS):
@@ -93,3 +96,46 @@ def test_hindsight_sampling_refuses_missing_columns_and_wrong_settings():
         buffer.sample(50, her=HindsightConfig(lambda a, d, i: np.zeros(3), ratio=1.0))
     with pytest.raises(ZeroDivisionError):
         buffer.sample(50, her=HindsightConfig(lambda a, d, i: 1 // 0, ratio=1.0))
+
+
+@pytest.mark.parametrize("ratio", [float("nan"), float("inf"), -0.1, 1.5, "0.5", [0.5], 1j])
+def test_a_ratio_that_is_no_number_from_0_to_1_is_refused_by_name(ratio):
+    with pytest.raises(ConfigError, match=r"^ratio is .*, expected a number in "):
+        HindsightConfig(reward, ratio=ratio)
+
+
+@pytest.mark.parametrize("k", [float("nan"), -1, 0.5, "4", None, 2**64])
+def test_a_k_that_is_no_whole_number_from_0_on_is_refused_by_name(k):
+    with pytest.raises(ConfigError, match=r"^k is .*, expected an integer in 0\.\."):
+        HindsightConfig(reward, k=k)
+
+
+def answering(answer):
+    """Hindsight whose rule gives `answer` for each of its goals."""
+    return HindsightConfig(lambda a, d, _: [answer] * len(a), ratio=1.0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "told"),
+    [
+        (float("nan"), NonFiniteError, "returned NaN for a goal, .* finite in float32"),
+        (float("-inf"), NonFiniteError, "returned -inf for a goal, .* finite in float32"),
+        (1e300, NonFiniteError, "returned 1e300 for a goal, .* finite in float32"),
+        ("1.5", ShapeError, "result has dtype <U3, expected numbers"),
+        (1 + 2j, ShapeError, "result has dtype complex128, expected numbers"),
+        (np.timedelta64(3, "s"), ShapeError, "result has dtype timedelta64.*, expected numbers"),
+    ],
+)
+def test_a_reward_of_a_goal_that_is_no_finite_number_is_refused_by_name(answer, error, told):
+    buffer, _ = filled()
+    with pytest.raises(error, match=f"^compute_reward('s)? {told}"):
+        buffer.sample(50, 1, her=answering(answer))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "answer"), [("float32", 3), ("float32", True), ("float64", 1e300)]
+)
+def test_rewards_of_goals_may_be_any_numbers_that_the_column_holds(dtype, answer):
+    buffer, _ = filled(reward_dtype=dtype)
+    rewards = buffer.sample(50, 1, her=answering(answer))["rewards"]
+    np.testing.assert_array_equal(rewards, np.full(50, answer, dtype), strict=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.cli import Cli, only_run
+from helpers.cli import Cli, assert_explained, only_run
 from hydra._internal.hydra import Hydra
 from omegaconf import OmegaConf
 
@@ -312,3 +312,15 @@ def test_one_training_does_not_become_several_by_a_mode_of_hydra(cli: Cli) -> No
     result = cli("train", "hydra.mode=MULTIRUN", "dry_run=true")
     assert result.code == 2
     assert "for several trainings use rlox sweep" in result.err
+
+
+def test_a_typed_rule_of_normalisation_is_refused_where_no_job_normalises(
+    cli: Cli, tmp_path: Path
+) -> None:
+    rule, dry = "env.normalize_rule=sb3", ("tuned=null", "dry_run=true")
+    for line in (("train", rule, *dry), ("sweep", rule, "seed=1,2", *dry)):
+        assert_explained(cli(*line), "env.normalize_rule=sb3 without env.normalize_obs", tmp_path)
+    mixed = ("sweep", rule, "env.normalize_obs=true,false", *dry, "algo.net_arch=[4]")
+    assert cli(*mixed).code == 0
+    own = ("env=MountainCarContinuous-v0", "env.normalize_obs=false", "env.normalize_reward=false")
+    assert cli("train", *own, "dry_run=true").code == 0, "the rule is the preset's"

@@ -8,9 +8,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium import spaces
 from helpers.cli import Cli
+from helpers.seen import Samples
 
 from rlox_cli.summary import number
 
@@ -104,6 +107,23 @@ def test_the_score_of_another_environment_does_not_replace_that_of_the_runs_own(
     assert (trained / "eval" / "last.json").read_text() == before
     name = "step-000000000256_s100000_e2_env-CartPole-v0.json"
     assert json.loads((trained / "eval" / name).read_text())["env"] == "CartPole-v0"
+
+
+def test_an_environment_with_other_spaces_of_as_many_numbers_is_refused(
+    cli: Cli, trained: Path
+) -> None:
+    square = spaces.Box(-1.0, 1.0, (2, 2)), spaces.Discrete(2)
+    gym.register("Square-v0", lambda: Samples(*square), max_episode_steps=5)
+    try:
+        result = cli("evaluate", str(trained), "episodes=1", "env=Square-v0")
+    finally:
+        gym.registry.pop("Square-v0")
+    assert result.code == 2
+    assert (
+        "env=Square-v0: the policy was trained in another environment, with other spaces: "
+        in result.err
+    )
+    assert "learned with observations Box(4), observations here are Box(2x2)" in result.err
 
 
 def test_each_way_to_play_keeps_its_own_file_and_the_newest_has_the_checkpoints_name(
@@ -211,3 +231,23 @@ def test_a_run_without_a_whole_checkpoint_says_which_it_is(
 )
 def test_numbers_have_digits_that_suffice(value: float | None, text: str) -> None:
     assert number(value) == text
+
+
+def test_no_run_is_played_before_all_that_are_named_can_be(cli: Cli, trained: Path) -> None:
+    other = trained.with_name("other")
+    shutil.copytree(trained, other, symlinks=True)
+    text = (other / "config.yaml").read_text()
+    (other / "config.yaml").write_text(text.replace("wrappers: []", "wrappers: ['mine:Wrapper']"))
+    for line, told in (
+        ((), "mine:Wrapper"),
+        (("checkpoint=step-000000000001",), "step-000000000001"),
+        (("target_return=5",), "ppo cannot be asked for a return"),
+        (("best_of=2",), "ppo writes no text"),
+    ):
+        refused = cli("evaluate", str(trained), str(other), "episodes=2", *line)
+        assert refused.code == 2 and told in refused.err
+        assert not (trained / "eval").exists()
+    shutil.rmtree(other / "checkpoints")
+    refused = cli("evaluate", str(trained), str(other), "episodes=2")
+    assert refused.code == 2 and str(other) in refused.err
+    assert not (trained / "eval").exists()

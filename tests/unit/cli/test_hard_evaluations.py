@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import errno
 import json
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,8 +18,11 @@ from faults.disk import FaultyDisk
 from helpers.cli import TINY, Cli, only_run
 from helpers.scored import Dice, Endless, Lonely
 
+from rlox.errors import StorageError
 from rlox.training.evaluate import Evaluator
+from rlox_cli.desk import mailbox
 from rlox_cli.exit_codes import exit_code
+from rlox_cli.messages import describe
 
 ENDS = "hydra.run.dir=run"
 SMALL = (*TINY, "total_steps=128", "algo.net_arch=[4]")
@@ -104,6 +108,16 @@ def test_evaluate_fails_where_its_score_is_no_number_and_keeps_every_return(cli:
     assert ended.code == 3
     assert "2 of 2 returns are not finite: nan in the episode of seed 100000" in ended.err
     assert read(Path("run/eval/last.json"))["episodes"] == [None, None]
+
+
+def test_a_score_that_is_no_number_does_not_keep_other_runs_from_being_played(cli: Cli) -> None:
+    for name, env in (("a", "NanReward-v0"), ("b", "CartPole-v1")):
+        line = ("env=" + env, "eval.seed=5", f"hydra.run.dir={name}")
+        assert cli("train", *SMALL, *line).code == 0
+    ended = cli("evaluate", "a", "b", "episodes=2")
+    assert ended.code == 3
+    assert ended.err.startswith("rlox evaluate: a: 2 of 2 returns are not finite")
+    assert len(read(Path("b/eval/last.json"))["episodes"]) == 2
 
 
 def test_a_limit_of_steps_lets_a_run_without_an_end_be_trained_resumed_and_evaluated(
@@ -227,9 +241,34 @@ def test_a_disk_that_stays_full_to_the_end_is_exit_code_5(
         assert "No space left on device" in ended.err
 
 
-def test_an_error_of_a_disk_is_exit_code_5_wherever_it_comes() -> None:
-    assert exit_code(OSError(errno.ENOSPC, "No space left on device")) == 5
+def test_an_error_of_a_disk_is_exit_code_5_and_a_sentence_wherever_it_comes() -> None:
+    full = OSError(errno.ENOSPC, "No space left on device", "place/x")
+    assert exit_code(full) == 5
+    told = "place/x cannot be written: No space left on device; make room there, or write elsewhere"
+    assert describe(full) == told
     assert exit_code(OSError(errno.ENOENT, "No such file or directory")) == 1
+
+
+@pytest.mark.parametrize("call", ["mkdir", "open"])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EACCES])
+def test_files_beside_a_run_that_cannot_be_written_are_named_with_exit_code_5(
+    cli: Cli, tmp_path: Path, call: str, code: int
+) -> None:
+    run = tmp_path / "run"
+    with FaultyDisk(1, until=10**9, error=code, only=call, under=run / ".hydra") as disk:
+        ended = cli("train", *SMALL, f"hydra.run.dir={run}")
+    assert disk.failed
+    assert ended.code == 5
+    assert f"{run / '.hydra'} cannot be written: {os.strerror(code)}; make room there" in ended.err
+
+
+def test_a_mailbox_that_cannot_be_made_is_an_error_of_storage_with_its_place(
+    tmp_path: Path,
+) -> None:
+    faulty = FaultyDisk(1, until=10**9, only="mkdir", error=errno.EACCES, under=tmp_path)
+    told = rf"{tmp_path}/.jobs-\w+ cannot be written: Permission denied; make room there, or write"
+    with faulty, pytest.raises(StorageError, match=told), mailbox(tmp_path):
+        pass
 
 
 def test_a_sweep_of_an_earlier_version_has_no_run_without_a_score_among_those_done(

@@ -67,6 +67,16 @@ def test_a_file_of_other_kinds_of_values_hides_no_other_run(
     assert (result.code, rows[str(other)], rows[str(trained)]) == (0, "done", state)
 
 
+@pytest.mark.parametrize("line", ["[" * 200_000, "7", "{", '{"env_steps": "many"}'])
+def test_a_line_of_a_log_that_is_no_row_hides_no_run(cli: Cli, trained: Path, line: str) -> None:
+    (trained / "metrics.jsonl").write_text(f'{{"env_steps": 512}}\n{line}\n')
+    status = '{"status": "running", "step": 8, "reason": ""}'
+    (trained / "status.json").write_text(status)
+    result = cli("list", "runs")
+    assert result.code == 0
+    assert result.out.splitlines()[1].startswith("died ")
+
+
 def test_letters_that_move_the_cursor_are_not_printed(cli: Cli, trained: Path) -> None:
     status = {"status": "do\x1b[31mne\nx", "step": 1, "reason": ""}
     (trained / "status.json").write_text(json.dumps(status))

@@ -49,6 +49,8 @@ def test_numbers_written_by_hand_are_numbers(tmp_path: Path, text: str, value: f
         ("a: {b: 2026-01-01}\n", "a: b: expected text or a number, found date"),
         ("1: a\n", "the key 1 is not text"),
         ("- a\n", "found list"),
+        ("a: 1\nb: 2\na: 3\n", "line 3: not plain YAML: the key 'a' is there twice"),
+        ("a: {b: {c: 1, c: 1}}\n", "line 1: not plain YAML: the key 'c' is there twice"),
         ("", "found NoneType"),
         ("a: [\n", "not plain YAML"),
         ("a: " + "[" * 5000 + "\n", "not plain YAML: RecursionError"),

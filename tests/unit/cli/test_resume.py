@@ -201,7 +201,9 @@ def test_a_run_that_is_done_is_not_touched(cli: Cli, trained: Path) -> None:
 def test_a_run_that_stopped_at_its_score_goes_on_when_the_score_is_lifted(cli: Cli) -> None:
     assert cli("train", *TINY, "eval.every=128", "stop.score=1", "hydra.run.dir=run").code == 0
     assert read_status(Path("run"))["reason"] == "score"
-    assert "(score); nothing was changed" in cli("train", "resume=run").out
+    told = cli("train", "resume=run").out
+    assert "run was stopped at 128 of 256 steps (score); nothing was changed" in told
+    assert "to train further, give another stop.score, or stop.score=null; to evaluate" in told
     result = cli("train", "resume=run", "stop.score=null")
     assert "changed stop.score 1.0 -> null" in result.out
     assert (result.code, read_status(Path("run"))["step"]) == (0, 256)

@@ -15,9 +15,9 @@ from rlox.configs import make_run
 from rlox.errors import ConfigError, MissingExtraError
 from rlox.extras import install
 from rlox_cli.identity import what
-from rlox_cli.search.optimizer import Optimizer, counted, open_study, require_optuna
+from rlox_cli.search.optimizer import Optimizer, best_of, counted, open_study, require_optuna
 from rlox_cli.search.settings import SearchOptions
-from rlox_cli.search.sweeper import require_same
+from rlox_cli.search.sweeper import OptunaSweeper, require_same
 
 SPACE = {"x": FloatDistribution(0, 1), "y": CategoricalDistribution(("a", "b"))}
 OPTIONS = SearchOptions(n_trials=6, n_startup_trials=3, seed=5)
@@ -195,3 +195,18 @@ def test_a_study_from_before_the_rules_had_keys_goes_on_by_the_rule_it_followed(
         else:
             with pytest.raises(ConfigError, match=r"another search: env\.normalize_rule differs"):
                 require_same(study, plan)
+
+
+def test_of_equal_scores_the_first_trial_is_the_best_and_is_named(tmp_path: Path) -> None:
+    search = optimizer(tmp_path)
+    for position, score in enumerate((1.0, 2.0, 2.0, 0.5)):
+        search.tell(search.ask(position, SPACE, lying=False), "COMPLETE", score, ())
+    sweeper = OptunaSweeper()
+    sweeper.study, sweeper.plan = search.study, SimpleNamespace(options=OPTIONS)  # type: ignore[assignment]
+    best = best_of(counted(search.study))
+    assert best is not None and best.user_attrs["position"] == 1
+    assert [sweeper._closing(position) for position in (1, 2, 3)] == [
+        "trial 2 of 6: score 2.000 (the best so far)",
+        "trial 3 of 6: score 2.000 (best 2.000 of trial 2)",
+        "trial 4 of 6: score 0.500 (best 2.000 of trial 2)",
+    ]

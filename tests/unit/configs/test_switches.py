@@ -1,13 +1,21 @@
-"""A field that means something only with a switch is refused where the switch is off."""
+"""A setting that has no effect beside the others is refused by its name."""
 
 from __future__ import annotations
 
 from dataclasses import fields
+from pathlib import Path
+from typing import Any
 
 import pytest
+from helpers.factored import env_id
 
-from rlox.configs import ALGO_CONFIGS, make_run
+from rlox.algorithms import A2C, PPO, HybridPPO, RecurrentPPO
+from rlox.configs import ALGO_CONFIGS, make_run, plain, upgrade_saved
+from rlox.configs.check import make
+from rlox.configs.text import TextAlgorithmConfig
 from rlox.errors import ConfigError
+from rlox.presets import tuned_options
+from rlox.training.setup import config_from_arguments
 
 SWITCHED = [
     (name, f.name, f.metadata["only_with"])
@@ -23,3 +31,69 @@ def test_a_field_of_a_switch_is_refused_where_it_is_off(algo: str, field: str, s
     tree = {"name": algo, switch: False, field: ELSE[field]}
     with pytest.raises(ConfigError, match=rf"algo.{field}=.* without algo.{switch}"):
         make_run({"algo": tree})
+
+
+def test_a_rule_of_normalisation_is_refused_where_nothing_is_normalised() -> None:
+    with pytest.raises(
+        ConfigError, match=r"env\.normalize_rule=sb3 without env\.normalize_obs and"
+    ):
+        config_from_arguments("ppo", "CartPole-v1", None, 0, {"normalize_rule": "sb3"})
+    for idle in ({"normalize_rule": "relative"}, {"normalize_rule": "sb3", "normalize_obs": True}):
+        config_from_arguments("ppo", "CartPole-v1", None, 0, idle)
+
+
+def test_a_saved_run_keeps_the_idle_rule_that_it_began_with() -> None:
+    saved = plain(make_run({"env": {"normalize_rule": "sb3"}}))
+    assert make_run(upgrade_saved(saved)).env.normalize_rule == "sb3"
+
+
+def test_the_rule_of_a_preset_goes_where_its_normalisation_is_turned_off() -> None:
+    off: dict[str, Any] = {"normalize_obs": False, "normalize_reward": False}
+    options, _ = tuned_options("ppo", "Hopper-v5", off)
+    assert not {"normalize_rule"} & options.keys()
+    config_from_arguments("ppo", "Hopper-v5", options.pop("n_envs"), 0, options)
+    options, _ = tuned_options("ppo", "Hopper-v5", {"normalize_obs": False})
+    assert options["normalize_rule"] == "sb3"
+
+
+@pytest.mark.parametrize("kind", [PPO, A2C, RecurrentPPO, HybridPPO])
+def test_an_initial_deviation_is_refused_where_actions_are_choices(kind: Any) -> None:
+    small = {"net_arch": (4,), "n_steps": 8}
+    with pytest.raises(ConfigError, match=r"algo\.log_std_init=-1: CartPole-v1 has Discrete\(2\)"):
+        kind("CartPole-v1", log_std_init=-1.0, **small)
+    kind("Pendulum-v1", log_std_init=-1.0, **small)
+
+
+def test_an_initial_deviation_is_of_the_numbers_beside_choices() -> None:
+    PPO(env_id("DictMixed"), log_std_init=-1.0, net_arch=(4,))
+    with pytest.raises(
+        ConfigError, match="choices without a deviation; leave it out, or set it to 0"
+    ):
+        PPO(env_id("MultiDiscrete"), log_std_init=-1.0, net_arch=(4,))
+
+
+def test_a_run_that_began_with_an_idle_deviation_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as before:  # it was refused
+        before.setattr("rlox.algorithms.on_policy.require_deviation", lambda *given: None)
+        PPO("CartPole-v1", log_std_init=-1.0, net_arch=(4,), backend="torch").save(tmp_path / "a")
+    assert PPO.from_checkpoint(tmp_path / "a").config.algo.log_std_init == -1.0
+
+
+TEXT = [name for name, kind in ALGO_CONFIGS.items() if issubclass(kind, TextAlgorithmConfig)]
+
+
+@pytest.mark.parametrize("algo", TEXT)
+def test_more_parts_than_a_batch_has_rows_are_refused_where_a_run_begins(algo: str) -> None:
+    each = 3 if "group_size" in ALGO_CONFIGS[algo].__dataclass_fields__ else 1
+    tree: dict[str, Any] = {"name": algo, "batch_size": 4}
+    tree |= {"group_size": 3} if each == 3 else {}
+    most = 4 * each
+    run: dict[str, Any] = {"env": {"id": "text/copy"}}
+    make_run({**run, "algo": {**tree, "accumulate": most}}, begins=True)
+    more = {**run, "algo": {**tree, "accumulate": most + 1}}
+    told = rf"algo\.accumulate={most + 1}: a batch has {most} rows .*expected 1 to {most}"
+    with pytest.raises(ConfigError, match=told):
+        make_run(more, begins=True)
+    assert make_run(more).algo == make(ALGO_CONFIGS[algo], more["algo"]), "of a saved run"

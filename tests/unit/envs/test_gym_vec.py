@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import gymnasium as gym
@@ -330,3 +331,21 @@ def test_asking_for_native_where_it_cannot_run_is_an_error(options: dict[str, An
 def test_asking_for_native_with_an_environment_object_is_an_error() -> None:
     with pytest.raises(ConfigError, match="backend=native"):
         make_vec(make(EnvConfig, {"n_envs": 1, "backend": "native"}), 0, Countdown)
+
+
+@pytest.mark.parametrize(
+    ("argument", "told"),
+    [
+        ({"workers": "threads"}, "workers=threads: expected one of sync, subprocess"),
+        ({"seeding": "fixed"}, "seeding=fixed: expected one of keyed, offset"),
+        ({"n_envs": 0}, "n_envs=0: expected a value in"),
+        ({"n_envs": 1.5}, "n_envs=1.5: expected an integer"),
+        ({"step_timeout": -1.0}, "step_timeout=-1.0: expected a value in"),
+        ({"seed": -1}, "seed=-1: expected a value in"),
+    ],
+)
+def test_a_gym_vector_env_refuses_arguments_that_it_would_take_for_others(
+    argument: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ConfigError, match=re.escape(told)):
+        GymVecEnv(Countdown, **{"n_envs": 2, **argument})

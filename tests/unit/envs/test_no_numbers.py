@@ -20,6 +20,7 @@ from rlox.envs.spaces import ObservationCodec
 from rlox.errors import EnvError
 
 BOX, BINARY = spaces.Box(-9, 9, (1,)), spaces.MultiBinary(2)
+IMAGE = spaces.Box(0, 255, (2, 2, 3), np.uint8)
 BOTH = spaces.Dict({"flags": BINARY, "speed": BOX})
 
 
@@ -48,6 +49,8 @@ def stepped(given: Any, source: Any = None, **config: Any) -> Any:
         (spaces.Discrete(3), np.array(1 + 0j), "it is of complex128, expected real numbers"),
         (BINARY, np.array([7, -3]), "not all of it is 0 or 1"),
         (BINARY, np.array([0.5, 1.0]), "not all of it is 0 or 1"),
+        (BOX, np.ma.array([1.0], mask=True, dtype=np.float32), "some of it is masked"),
+        (IMAGE, np.ma.array(np.zeros((2, 2, 3), np.uint8), mask=True), "some of it is masked"),
         (BOTH, {"flags": [0, 2], "speed": [1.0]}, "'flags': not all of it is 0 or 1"),
         (BOTH, {"flags": [0, 1], "speed": ["1.0"]}, "'speed': it is of <U3"),
     ],
@@ -61,6 +64,8 @@ def test_an_observation_that_is_no_number_is_refused_alone_and_in_a_batch(
     batch = (
         {name: np.array([part]) for name, part in seen.items()}
         if isinstance(seen, dict)
+        else seen[None]
+        if isinstance(seen, np.ma.MaskedArray)
         else np.array([seen])
     )
     with pytest.raises(ValueError, match=told.partition(": ")[2] or told):
@@ -86,14 +91,25 @@ def test_real_numbers_of_every_kind_are_taken(
     assert codec.encode_batch(np.array([seen]))[0].tolist() == row
 
 
+class Unreadable(float):
+    def __float__(self) -> float:
+        raise RuntimeError("no number is here")
+
+
+def kind_of(value: Any) -> str:
+    """What it is, without its text, which not every number has."""
+    return type(value).__name__
+
+
 HINT = "; rlox check says all that is wrong with an environment"
 NO_REWARDS = [
     "1.0", b"1.0", np.str_("1.0"), np.array("1.0"), 1j, None, np.array([1.0]), [1.0], (1.0,), {},
-    torch.ones(1), torch.tensor(1.0, requires_grad=True),
+    torch.ones(1), torch.tensor(1.0, requires_grad=True), np.timedelta64(5), np.ma.masked,
+    np.ma.array(1.0, mask=True), 10**400, -(10**5000), Fraction(10**400), Unreadable(1.0),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("reward", NO_REWARDS, ids=repr)
+@pytest.mark.parametrize("reward", NO_REWARDS, ids=kind_of)
 @pytest.mark.parametrize("config", [{}, {"reward_scale": 2.0}, {"action_repeat": 2}], ids=repr)
 def test_a_reward_that_is_no_number_is_refused(reward: Any, config: dict[str, Any]) -> None:
     told = rf"Mine .copy 0.: step returned .* for the reward, expected a number; .*{HINT}"
@@ -103,7 +119,7 @@ def test_a_reward_that_is_no_number_is_refused(reward: Any, config: dict[str, An
 
 NO_FLAGS = [
     [False], (False,), "False", np.array([False]), np.array([[True]]), np.array([True, False]),
-    None, {}, 2, 0.5, np.nan, np.array("False"), torch.zeros(1),
+    None, {}, 2, 0.5, np.nan, np.array("False"), torch.zeros(1), np.ma.masked,
 ]  # fmt: skip
 ENDS = pytest.mark.parametrize("name", ["terminated", "truncated"])
 
@@ -189,6 +205,9 @@ FALSE = np.zeros(1, np.bool_)
         ((np.ones(1), [[False]], FALSE), r"'terminated' of shape \(1, 1\)"),
         ((np.ones(1), False, FALSE), r"'terminated' of shape \(\)"),
         (([None], FALSE, FALSE), "rewards of shape .* and object"),
+        (([10**400], FALSE, FALSE), "rewards of shape .* and object"),
+        ((np.ones(1, "m8[s]"), FALSE, FALSE), "rewards of shape .* and timedelta64"),
+        ((np.ma.array([1.0], mask=True), FALSE, FALSE), "rewards of which some are masked"),
         ((torch.ones(1, requires_grad=True), FALSE, FALSE), "rewards that are no array"),
     ],
 )
@@ -229,7 +248,13 @@ def test_a_reset_that_returns_no_pair_is_refused_with_what_it_returned(
         stepped(Resets(BOX, np.zeros(1), 1.0))
 
 
+@pytest.mark.parametrize("reward", [np.timedelta64(5), np.ma.masked, 10**400], ids=kind_of)
+def test_rlox_check_names_a_reward_that_is_no_number(reward: Any) -> None:
+    codes = [f.code for f in check_env(lambda: Given(BOX, np.zeros(1), reward), steps=20)]
+    assert "reward-kind" in codes
+
+
 def test_reward_of_accepts_every_type_of_real_number() -> None:
-    single = np.array(1.0), torch.tensor(1.0), Fraction(1)
+    single = np.array(1.0), torch.tensor(1.0), Fraction(1), np.ma.array(1.0)
     given = (1, True, 1.0, np.float32(1), np.int64(1), np.bool_(True), *single)
     assert [reward_of(reward) for reward in given] == [1.0] * len(given)

@@ -138,6 +138,24 @@ def test_offset_gives_an_engine_the_seed_of_the_run() -> None:
     assert seeds_of(vec) == [40, 41, 42]
 
 
+@pytest.mark.parametrize("source", [Task, tasks])
+def test_offset_refuses_a_seed_that_takes_a_copy_beyond_31_bits(source: Any) -> None:
+    last = SEEDS - 3
+    begun(source, last, seeding="offset", n_envs=3)
+    with pytest.raises(
+        ConfigError, match=rf"^env\.seeding=offset with seed={last + 1}: .* with {SEEDS}, expected"
+    ):
+        begun(source, last + 1, seeding="offset", n_envs=3)
+    assert seeds_of(begun(source, last + 1, n_envs=3)[0])[0] < SEEDS
+
+
+def test_a_run_goes_on_whose_first_seeds_by_offset_were_beyond_31_bits() -> None:
+    vec = make_vec(EnvConfig("Task", n_envs=2, seeding="offset"), SEEDS, Task)
+    vec.restore({"starts": 1, "envs": [], "seeding": "offset"})
+    vec.reset_into(np.zeros((2, 2), np.float32))
+    assert max(seeds_of(vec)) < SEEDS
+
+
 def test_native_environments_refuse_the_seeds_of_gymnasium() -> None:
     config = make(EnvConfig, {"id": "CartPole-v1", "backend": "native", "seeding": "offset"})
     with pytest.raises(ConfigError, match=r"cannot run CartPole-v1 with env\.seeding"):

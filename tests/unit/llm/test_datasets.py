@@ -91,6 +91,8 @@ WRONG = {
     '{"completion": "a"}': "line 2 has columns completion, expected those of one of",
     '{"prompt": "a", "completion": "b"}': "line 2 has columns prompt, completion, and lines before it",
     '{"prompt": ""}': "line 2: prompt is empty, expected a text",
+    '{"prompt": "a", "answer": "b", "prompt": "c"}': "line 2 has the key 'prompt' twice, expected once",
+    '{"prompt": "a", "more": {"b": 1, "b": 1}}': "line 2 has the key 'b' twice, expected once",
     '{"prompt": 3}': "line 2: prompt is 3, expected a text, or messages",
     '{"prompt": [{"role": "me", "content": "a"}]}': "line 2: prompt is [{'role': 'me'",
     '{"prompt": [{"role": "user", "content": "a"}]}': "line 2: a conversation needs a tokenizer with",

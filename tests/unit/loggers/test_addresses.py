@@ -13,8 +13,9 @@ from rlox.configs import RunConfig, make_run, plain
 from rlox.configs.loggers import MlflowConfig, WandbConfig
 from rlox.errors import ConfigError, MissingExtraError, StorageError
 from rlox.loggers import check_loggers, hyperparameters
+from rlox.loggers.follow import Position, _read_position
 from rlox.loggers.mlflow_errors import explained
-from rlox.loggers.remote import Record, told
+from rlox.loggers.remote import Record, result_of, told
 from rlox_cli import plain_yaml, syncing, validate
 from rlox_cli.commands.sync import SyncConfig, WandbTarget
 
@@ -185,3 +186,15 @@ def test_a_run_that_shall_go_online_without_a_key_is_told_so_at_once(
     config = SyncConfig(run=str(tmp_path), wandb=WandbTarget("online"))
     with pytest.raises(ConfigError, match="export WANDB_API_KEY="):
         syncing._target(WandbConfig(), config)
+
+
+def test_links_in_a_circle_and_files_nested_too_deeply_count_as_none(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    for name, to in (("last", "best"), ("best", "last")):
+        (tmp_path / "checkpoints" / name).symlink_to(to)
+    (tmp_path / "loggers").mkdir()
+    for name in ("loggers/wandb.runs.json", "loggers/wandb.json", "result.json"):
+        (tmp_path / name).write_text("[" * 200_000)
+    assert set(Record(tmp_path, "wandb", "run").unsent(checkpoints=True)) == {"result.json"}
+    assert result_of(tmp_path) == {}
+    assert _read_position(tmp_path / "loggers" / "wandb.json") == Position()

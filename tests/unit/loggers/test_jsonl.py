@@ -49,3 +49,10 @@ def test_a_damaged_line_is_passed_over_and_a_missing_file_has_no_rows(tmp_path: 
     file.write_bytes(b'{"a": 1}\n\x00\x00\x00\n{"a": 2}\n')
     assert list(rows_from(file)) == [({"a": 1}, 9), ({"a": 2}, 22)]
     assert read_rows(tmp_path / "none.jsonl") == []
+
+
+def test_lines_that_are_no_row_are_passed_over(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    deep = "[" * 200_000
+    file.write_text(f'{deep}\n7\n[1]\n{{\n{{"a": 1}}\n')
+    assert read_rows(file) == [{"a": 1}]

@@ -15,6 +15,7 @@ from rlox.networks import EnsembleMLP, SquashedGaussianPolicy, mlp, trace
 from rlox.networks.layers import Layers, times
 from rlox.networks.squashed import squashed_log_prob
 from rlox.networks.traced import Graph, way_back
+from rlox.optim import Adam
 from rlox.policies import ContinuousPolicy, DiscretePolicy
 from rlox.policies.deterministic import DeterministicPolicy
 from rlox.policies.masking import MaskedDiscretePolicy
@@ -263,3 +264,19 @@ def test_a_wide_layer_with_few_inputs_has_autograds_gradients() -> None:
         traced.learn(slope)
     for parameter, gradient in zip(net.parameters(), to_parameters, strict=True):
         torch.testing.assert_close(parameter.grad, gradient)
+
+
+def test_a_network_that_detaches_its_input_gives_no_gradient_of_it_in_silence() -> None:
+    net = nn.Linear(3, 1)
+    with torch.no_grad():
+        for function in (lambda x: net(x.detach()), lambda x: net(x).detach()):
+            traced = Graph(function, torch.zeros(2, 3), net.parameters())
+            with pytest.raises(ConfigError, match="nothing can be learned: "):
+                traced.back(torch.ones(2, 1))
+
+
+def test_a_loss_that_depends_on_no_parameter_is_refused() -> None:
+    net, other = nn.Linear(3, 1), nn.Linear(3, 1)
+    loss = other(torch.zeros(2, 3)).mean()
+    with pytest.raises(ConfigError, match="depends on none of its parameters; keep layers as attr"):
+        Adam(net, 0.1).backward(loss, None)

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from rlox.algorithms import A2C
 from rlox.errors import CheckpointError, ConfigError
 from rlox.optim import Adam, Optimizer, RMSprop
 
@@ -188,3 +189,23 @@ def test_gradients_that_others_leave_are_taken_over_and_parts_without_one_stay()
     assert all(p.grad is g for p, g in zip(net.parameters(), adam.flat._gradients, strict=True))
     net.zero_grad(set_to_none=True)
     assert float(adam.clip(1.0)) == 0.0
+
+
+@pytest.mark.parametrize("backend", ["native", "torch"])
+@pytest.mark.parametrize("saved", ["RMSprop", "Adam"])
+def test_the_state_of_another_optimizer_is_refused_with_the_names_of_both(
+    backend: str, saved: str
+) -> None:
+    there, here = (
+        A2C("CartPole-v1", n_envs=1, net_arch=(4,), backend=backend, use_rms_prop=rms)
+        for rms in (saved == "RMSprop", saved != "RMSprop")
+    )
+    vectors = {"RMSprop": "RMSprop's (square_avg)", "Adam": "Adam's (exp_avg, exp_avg_sq)"}
+    other = "Adam" if saved == "RMSprop" else "RMSprop"
+    with pytest.raises(CheckpointError) as raised:
+        here.restore(there.checkpoint())
+    assert str(raised.value) == (
+        "the checkpoint does not fit a2c on CartPole-v1: the optimizer state of actor.0.weight is "
+        f"{vectors[saved]}, the optimizer here is {vectors[other]}; give the run the optimizer that it began "
+        "with (of A2C: algo.use_rms_prop)"
+    )

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 import rlox.policies.user
 from rlox.algorithms import A2C, PPO
 from rlox.errors import ConfigError
+from rlox.networks import SquashedGaussianPolicy
 from rlox.policies import UserPolicy
 from rlox.rng import keyed
 
@@ -189,3 +190,78 @@ def test_one_that_acts_in_other_parts_is_refused_before_training(
         torch.nn.init.constant_(made.actor.bias[-2], 100.0)  # always takes the last
     with pytest.raises(ConfigError, match=f"fails on observations of .*{told}"):
         PPO(env_id(space), policy=made)
+
+
+class Detached(UserMlp):
+    """Leaves a gradient to entropy and values alone."""
+
+    def get_logprob_and_entropy(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+        log_prob, entropy = super().get_logprob_and_entropy(obs, actions)
+        return log_prob.detach(), entropy
+
+
+class Unrecorded(UserMlp):
+    """Computes what it says of actions where autograd records nothing."""
+
+    @torch.no_grad()
+    def get_logprob_and_entropy(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+        return super().get_logprob_and_entropy(obs, actions)
+
+
+class Unregistered(UserMlp):
+    """Has the actor in a list, where torch does not see its parameters."""
+
+    def __init__(self, obs_dim: int, n_actions: int) -> None:
+        super().__init__(obs_dim, n_actions)
+        self.hidden = [self._modules.pop("actor")]
+
+    @property
+    def actor(self) -> Any:
+        return self.hidden[0]
+
+
+@pytest.mark.parametrize("facade", [A2C, PPO])
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        (
+            Detached,
+            "the policy's log-probability has no gradient; it must not be .* nor be detached",
+        ),
+        (Unrecorded, r"the policy's log-probability has no gradient; .* under torch\.no_grad"),
+        (
+            Unregistered,
+            "policy Unregistered depends on none of its parameters; keep layers as attributes",
+        ),
+    ],
+)
+def test_a_policy_whose_actor_would_never_learn_is_refused_at_the_first_update(
+    facade: Any, kind: Any, told: str
+) -> None:
+    algorithm = facade("CartPole-v1", policy=kind(4, 2), n_envs=2, n_steps=8)
+    before = [p.clone() for p in algorithm.policy.parameters()]
+    with pytest.raises(ConfigError, match=f"nothing can be learned: .*{told}"):
+        algorithm.train(16)
+    assert all(map(torch.equal, before, algorithm.policy.parameters()))
+
+
+def test_a_policy_without_a_critic_that_learns_trains_its_actor() -> None:
+    class Zero(UserMlp):
+        def get_value(self, obs: Tensor) -> Tensor:
+            return torch.zeros(len(obs))
+
+    policy = Zero(4, 2)
+    before = [p.clone() for p in policy.actor.parameters()]
+    A2C("CartPole-v1", policy=policy, n_envs=2, n_steps=8).train(16)
+    assert not any(map(torch.equal, before, policy.actor.parameters()))
+
+
+def test_a_squashed_policy_that_detaches_what_it_draws_is_refused() -> None:
+    class Stuck(SquashedGaussianPolicy):
+        def draw(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+            action, log_prob = super().draw(obs, noise)
+            return action.detach(), log_prob
+
+    policy = Stuck(3, 1, net_arch=(4,))
+    with torch.no_grad(), pytest.raises(ConfigError, match="the drawn action has no gradient"):
+        policy.trace(torch.zeros(2, 3), torch.zeros(2, 1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from rlox.errors import (
     UnknownNameError,
 )
 from rlox.policies import DiscretePolicy
+from rlox.runs.record import record
 from rlox.trainers import (
     A2CTrainer,
     DDPGTrainer,
@@ -322,3 +324,32 @@ def test_of_a_picture_of_floats_the_dtype_is_told_and_not_its_right_shape(
     with pytest.raises(ShapeError, match="an image of float32, expected uint8 from 0 to 255") as of:
         PPO(Looks, **SMALL).predict(np.zeros(shape, np.float32))
     assert "expected (8, 8, 3)" not in str(of.value)
+
+
+@pytest.fixture(scope="module")
+def small() -> Iterator[PPO]:
+    algorithm = PPO(n_envs=1, seed=1, n_steps=8, batch_size=8, n_epochs=1, net_arch=[4])
+    yield algorithm
+    algorithm.close()
+
+
+@pytest.mark.parametrize("word", ["no", "", 0, None])
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("deterministic", lambda ppo, word: ppo.predict(np.zeros(4), deterministic=word)),
+        ("deterministic", lambda ppo, word: ppo.evaluate(1, deterministic=word)),
+        ("deterministic", lambda ppo, word: record(ppo, 1, deterministic=word)),
+        ("render", lambda ppo, word: ppo.evaluate(1, render=word)),
+        ("progress", lambda ppo, word: ppo.train(8, progress=word)),
+        ("progress", lambda ppo, word: ppo.learn(8, progress=word)),
+        ("replay", lambda ppo, word: ppo.save("nowhere", replay=word)),
+        ("replay", lambda ppo, word: PPO.of(ppo.config, replay=word)),
+    ],
+)
+def test_an_argument_that_is_a_bool_takes_nothing_else_for_one(
+    name: str, call: Callable[[PPO, Any], object], word: Any, small: PPO
+) -> None:
+    with pytest.raises(ConfigError, match=f"^{name}={word!r}: expected True or False"):
+        call(small, word)
+    assert small.clock.now == 0

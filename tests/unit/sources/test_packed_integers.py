@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from helpers.envs import TAXI
 from helpers.losing import losing
 from helpers.seen import SEEN, Samples
 
@@ -47,9 +48,9 @@ LOST = (1, 63, 64, 65, 81, 82, 83, 84, 90, 200)
 
 
 def taxi(steps: int = 200, lost: tuple[int, ...] = (), **more: Any) -> DQN:
-    """Trained on Taxi-v4, whose observations are of Discrete(500)."""
+    """Trained on Taxi, whose observations are of Discrete(500)."""
     size = {} if "memory" in more else {"buffer_size": 300}
-    algorithm = DQN("Taxi-v4", **SMALL, **size, **more)
+    algorithm = DQN(TAXI, **SMALL, **size, **more)
     with losing(lost):
         algorithm.train(steps)
     return algorithm
@@ -196,7 +197,7 @@ def config(total: int) -> Any:
                 "exploration_fraction": 1e-6,
             },
             "buffer": {"name": "uniform", "capacity": 256},
-            "env": {"id": "Taxi-v4"},
+            "env": {"id": TAXI},
             "eval": {"episodes": 1, "max_steps": 20},
             "checkpoint": {"every": 100, "keep": 2},
             "total_steps": total,

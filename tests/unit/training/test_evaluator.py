@@ -11,6 +11,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+from helpers.envs import TAXI
 from helpers.scored import EVALUATED, Dice, Endless, Lonely
 from helpers.small import SMALL_PPO
 
@@ -58,7 +59,7 @@ def registered() -> Iterator[None]:
     [
         ("CartPole-v1", {}, 64),
         ("CartPole-v1", {"env_backend": "gymnasium"}, 8),
-        ("Taxi-v4", {}, 8),
+        (TAXI, {}, 8),
         (Dice, {}, 3),
         (Dice, {"workers": "subprocess"}, 3),
         ("Dice-v0", {}, 3),
@@ -326,3 +327,13 @@ def test_a_user_hears_before_training_that_processes_of_an_evaluation_get_no_lic
 
 def reusing(algorithm: Any) -> Any:
     return set_(algorithm, reuse_env=True)
+
+
+def test_an_evaluation_refuses_seeds_of_episodes_beyond_31_bits(made: Any) -> None:
+    algorithm, last = made(Dice), 2**31 - 3
+    assert len(algorithm.evaluate(3, seed=last).returns) == 3
+    told = rf"^seed={last} with 4 episodes: .*\(seed={2**31}\), expected at most {2**31 - 1}"
+    with pytest.raises(ConfigError, match=told):
+        algorithm.evaluate(4, seed=last)
+    with pytest.raises(ConfigError, match=told):
+        set_(algorithm, seed=last, episodes=4).parts.evaluate.require_room()

@@ -145,11 +145,6 @@ impl<S: Sampler + ?Sized> Buffer<S> {
         self.held.rows.clear();
         self.sampler.cleared();
     }
-
-    /// Puts another file system in place, to try what happens when it fails.
-    pub fn set_file_system(&mut self, fs: std::sync::Arc<dyn crate::store::Fs>) {
-        self.held.archive = Archive::on(fs);
-    }
 }
 
 impl PrioritizedReplayBuffer {

@@ -41,6 +41,19 @@ pub enum Temperature<'a, F> {
     },
 }
 
+impl<F> Temperature<'_, F> {
+    /// # Errors
+    /// [`Error::Config`] for a number out of its range.
+    fn check(&self) -> Result<()> {
+        match *self {
+            Self::Fixed(alpha) => within("alpha", alpha, alpha >= 0.0, "at least 0"),
+            Self::Learned { target_entropy, .. } => {
+                within("target_entropy", target_entropy, true, "a number")
+            }
+        }
+    }
+}
+
 /// The networks that learn, and what follows them.
 #[derive(Debug)]
 pub struct SacParameters<'a, F> {
@@ -148,6 +161,7 @@ impl<F: Number> SacEngine<F> {
         errors: &mut [F],
     ) -> Result<SacUpdate> {
         settings.check()?;
+        of.temperature.check()?;
         of.actor.optimizer.check()?;
         of.critic.optimizer.check()?;
         let count = batches.check(self.actor.outputs() / 2, errors.len())?;

@@ -1,6 +1,6 @@
 //! Hindsight relabelling at the boundary.
 
-use numpy::PyUntypedArrayMethods;
+use numpy::{PyArrayDyn, PyUntypedArrayMethods};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -17,7 +17,7 @@ use super::shared::Asked;
 use crate::convert::coerce::{self, Number, Text};
 use crate::detach::reading;
 use crate::errors::{self, Class, OrRaise};
-use crate::memory::views::ViewMut;
+use crate::memory::views::{View, ViewMut};
 
 /// How `ReplayBuffer.sample(her=...)` replaces goals (Andrychowicz et al. 2017, section 4.5).
 ///
@@ -30,7 +30,8 @@ use crate::memory::views::ViewMut;
 /// Args:
 ///     compute_reward: `compute_reward(achieved_goal, desired_goal, info)` with the goals of the m
 ///         relabelled transitions, `[m, ...]`, the achieved ones of `next_obs`, and an empty dict;
-///         returns the rewards, `[m]`. The `compute_reward` of a Gymnasium-Robotics environment.
+///         returns the rewards, `[m]`, finite. The `compute_reward` of a Gymnasium-Robotics
+///         environment.
 ///     strategy: "future" (any transition from the relabelled one on), "final" (the episode's
 ///         last) or "episode" (any).
 ///     k: relabelled transitions for each that is not: `ratio` is k / (k + 1).
@@ -86,6 +87,9 @@ impl PyHindsightConfig {
         self.hindsight.ratio()
     }
 }
+
+/// What messages call what `compute_reward` returned.
+const RESULT: &str = "compute_reward's result";
 
 /// The columns that goals are in.
 #[derive(Clone, Copy)]
@@ -186,7 +190,7 @@ fn rewarded(
     let desired = flat(&batch.as_any().get_item("obs")?.get_item("desired_goal")?, lead)?;
     let goals = (achieved.get_item(&index)?, desired.get_item(&index)?, PyDict::new(py));
     let rewards = config.compute_reward.bind(py).call1(goals)?;
-    let rewards = coerce::array(&rewards, "compute_reward's result")?;
+    let rewards = coerce::array(&rewards, RESULT)?;
     if rewards.len() != places.len() {
         let message = format!(
             "compute_reward returned shape {:?}, expected one reward for each of {} transitions",
@@ -195,8 +199,20 @@ fn rewarded(
         );
         return Err(errors::new(py, Class::Shape, message));
     }
+    let column = flat(&batch.as_any().get_item("rewards")?, lead)?;
+    let single = column.cast::<PyArrayDyn<f32>>().is_ok();
+    let numbers: View<'_, f64> = coerce::numbers(&rewards, RESULT)?;
+    #[expect(clippy::cast_possible_truncation, reason = "as the column keeps it")]
+    let fits = |reward: f64| if single { (reward as f32).is_finite() } else { reward.is_finite() };
+    if let Some(reward) = numbers.slice().iter().find(|&&reward| !fits(reward)) {
+        let dtype = if single { "float32" } else { "float64" };
+        let message = format!(
+            "compute_reward returned {reward:?} for a goal, expected numbers that are finite in {dtype}"
+        );
+        return Err(errors::new(py, Class::NonFinite, message));
+    }
     let rewards = rewards.call_method1(intern!(py, "reshape"), (places.len(),))?;
-    flat(&batch.as_any().get_item("rewards")?, lead)?.set_item(index, rewards)
+    column.set_item(index, rewards)
 }
 
 /// An array of a batch with its leading axes as one, `[rows, ...]`, on the same memory.

@@ -116,7 +116,9 @@ impl PyReplayBuffer {
     ///
     /// Raises:
     ///     ConfigError: the buffer is empty, or a setting is out of range.
-    ///     ShapeError: an array of `out` has another shape or dtype.
+    ///     ShapeError: an array of `out` has another shape or dtype, or what `compute_reward` of `her`
+    ///         returned is not one number for each goal.
+    ///     NonFiniteError: what it returned is NaN or infinite.
     #[pyo3(
         signature = (batch_size, seed=Number::OMITTED, *, n_batches=Number::OMITTED,
             n_step=Number::OMITTED, gamma=None, her=None, out=None),

@@ -146,7 +146,8 @@ mod tests {
         let (mut claims, mut known) =
             (Claims::new(), Vec::<(usize, Range<usize>, usize, bool)>::new());
         let (mut word, mut most, mut refused) = (1_usize, 0, 0);
-        for step in 0..40_000 {
+        let steps = if cfg!(miri) { 8_000 } else { 40_000 }; // minutes under miri
+        for step in 0..steps {
             word = word
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1_442_695_040_888_963_407);
@@ -172,7 +173,7 @@ mod tests {
             known.extend(number.map(|number| (number, span, thread, written)));
             most = most.max(known.len());
         }
-        assert!(most > 3 * SLOTS && refused > 1_000, "{most} alive, {refused} refused");
+        assert!(most > 3 * SLOTS && refused > steps / 40, "{most} alive, {refused} refused");
         for (number, ..) in known {
             claims.release(number);
         }

@@ -2,8 +2,8 @@
 
 use numpy::PyUntypedArrayMethods;
 use pyo3::prelude::*;
-use rlox_core::Shared;
 use rlox_core::rollout::Bounds;
+use rlox_core::{Error, Shared};
 use rlox_nn::cpu::{Explorer, Explores, Exploring};
 
 use super::iql_engine::PyIqlEngine;
@@ -18,17 +18,17 @@ use crate::convert::coerce;
 use crate::convert::coerce::Given;
 use crate::detach::{LONG, reading, writing, writing_both};
 use crate::env::PyVecEnv;
-use crate::errors::{self, Class};
+use crate::errors::{self, Class, OrRaise};
 use crate::memory::views::View;
 
 /// The network of a `DQNEngine`, or the actor of a `SACEngine`, `TD3Engine` or `IQLEngine`, exploring without torch.
 ///
 /// Args:
 ///     engine: whose networks act; of precision `f32`.
-///     deviation: of the noise that a `TD3Engine`'s actor is disturbed with.
+///     deviation: of the noise that a `TD3Engine`'s actor is disturbed with; 0 for other engines.
 ///
 /// Raises:
-///     ConfigError: another engine, or one of another precision.
+///     ConfigError: another engine, or one of another precision; a deviation that is negative or not finite.
 #[pyclass(name = "Explorer", module = "rlox._core", frozen)]
 pub(crate) struct PyExplorer {
     pub(super) explorer: Shared<Explorer>,
@@ -45,7 +45,14 @@ impl PyExplorer {
         engine: &Bound<'_, PyAny>,
         #[pyo3(from_py_with = arg::number::deviation)] deviation: f64,
     ) -> PyResult<Self> {
-        let (how, obs_dim, len) = explores(engine, deviation)?;
+        #[expect(clippy::cast_possible_truncation, reason = "noise is float32")]
+        let narrow = deviation as f32;
+        let disturbs = engine.is_instance_of::<PyTd3Engine>() || narrow == 0.0;
+        if !(narrow.is_finite() && narrow >= 0.0 && disturbs) {
+            let expected = "a finite number >= 0, and 0 unless engine is a TD3Engine";
+            return Err(Error::config("deviation", deviation, expected)).or_raise(engine.py());
+        }
+        let (how, obs_dim, len) = explores(engine, narrow)?;
         let explorer = Explorer::new(how);
         let sizes = Sizes { obs_dim, size: explorer.size(), len };
         Ok(Self { explorer: Shared::new(explorer), sizes, engine: engine.clone().unbind() })
@@ -114,7 +121,7 @@ impl PyExplorer {
     /// Raises:
     ///     ShapeError: an array is not C-contiguous, writeable, of that dtype and shape, or shares memory
     ///         with another argument.
-    ///     ConfigError: environments of another kind of actions.
+    ///     ConfigError: environments of another kind of actions; bounds that are not finite or not in order.
     ///     NonFiniteError: an action is NaN or infinite.
     #[pyo3(
         signature = (
@@ -166,7 +173,7 @@ pub(super) fn slice_of<'a>(noise: Option<&'a View<'_, f32>>) -> &'a [f32] {
 }
 
 /// How an engine explores, numbers of an observation, and of the vector of what acts.
-fn explores(engine: &Bound<'_, PyAny>, deviation: f64) -> PyResult<(Explores, usize, usize)> {
+fn explores(engine: &Bound<'_, PyAny>, deviation: f32) -> PyResult<(Explores, usize, usize)> {
     let py = engine.py();
     if let Ok(dqn) = engine.cast::<PyDqnEngine>() {
         let dqn = dqn.get();
@@ -184,8 +191,7 @@ fn explores(engine: &Bound<'_, PyAny>, deviation: f64) -> PyResult<(Explores, us
         let td3 = td3.get();
         if let Either::Single(learns) = &td3.engine {
             let net = reading(py, learns, LONG, |learns| Ok(learns.actor().clone()))?;
-            #[expect(clippy::cast_possible_truncation, reason = "noise is float32")]
-            let explores = Explores::Disturbed(net, deviation as f32);
+            let explores = Explores::Disturbed(net, deviation);
             return Ok((explores, td3.sizes.obs_dim, td3.sizes.lens[0]));
         }
     } else if let Ok(iql) = engine.cast::<PyIqlEngine>() {

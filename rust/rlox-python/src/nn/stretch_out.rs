@@ -128,7 +128,15 @@ impl Sizes {
             )?;
             coerce::numbers(&array, "bounds")
         };
-        Ok([read(&low)?, read(&high)?])
+        let (low, high): (View<'py, f32>, View<'py, f32>) = (read(&low)?, read(&high)?);
+        let mut pairs = low.slice().iter().zip(high.slice());
+        match pairs.find(|(low, high)| !(low.is_finite() && high.is_finite() && low <= high)) {
+            None => Ok([low, high]),
+            Some((low, high)) => {
+                let message = format!("bounds has {low} to {high}, expected finite low <= high");
+                Err(errors::new(py, Class::Config, message))
+            }
+        }
     }
 
     /// Nanoseconds that acting for n observations takes, about: 20 multiplications and additions each.

@@ -13,7 +13,7 @@ use crate::buffer::sampling::SamplerState;
 use crate::error::Result;
 use crate::interrupt;
 use crate::shared::{Access, Direct, Shared};
-use crate::store::{Folder, Manifest};
+use crate::store::{Folder, Fs, Manifest};
 
 /// Finds the bytes of a saved column by its name.
 pub type Columns<'a> = dyn Fn(&'static str) -> Result<Vec<u8>> + 'a;
@@ -55,6 +55,11 @@ pub trait InMemory: Sized {
     #[must_use]
     fn sampler_state(&self) -> &SamplerState {
         &self.held().state
+    }
+
+    /// Puts another file system in place, to try what happens when it fails.
+    fn set_file_system(&mut self, fs: Arc<dyn Fs>) {
+        self.held_mut().archive = Archive::on(fs);
     }
 
     /// Saves the buffer as `name` in `folder`, which other saves and buffers may share: what was

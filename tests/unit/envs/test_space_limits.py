@@ -1,0 +1,63 @@
+"""A space whose choices or whose width no whole number or row can hold is refused by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from rlox.envs.actions import ActionCodec
+from rlox.envs.spaces import ObservationCodec
+from rlox.errors import UnsupportedSpaceError
+
+MOST = 2**63 - 1
+KINDS = pytest.mark.parametrize(
+    ("codec", "kind"), [(ObservationCodec, "observation"), (ActionCodec, "action")]
+)
+
+
+@KINDS
+@pytest.mark.parametrize(
+    ("space", "last", "most"),
+    [
+        (lambda: spaces.Discrete(5, start=MOST - 2), MOST + 2, MOST),
+        (lambda: spaces.Discrete(5, start=2**31 - 2, dtype=np.int32), 2**31 + 2, 2**31 - 1),
+        (lambda: spaces.MultiDiscrete([2, 5], start=[0, MOST - 2]), MOST + 2, MOST),
+        (
+            lambda: spaces.MultiDiscrete(np.array([2**63 + 5], np.uint64), np.uint64),
+            2**63 + 4,
+            MOST,
+        ),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:overflow encountered")  # Gymnasium's own
+def test_choices_that_count_beyond_their_dtype_are_refused(
+    codec: Any, kind: str, space: Any, last: int, most: int
+) -> None:
+    told = rf"^mine has {kind} space .*, whose last choice is {last:,}, expected {most:,} at most"
+    with pytest.raises(UnsupportedSpaceError, match=told):
+        codec.of(space(), "mine")
+    part = spaces.Dict(a=space(), b=spaces.Discrete(2))
+    with pytest.raises(
+        UnsupportedSpaceError, match=rf"^mine.* has {kind} space .*, whose last choice"
+    ):
+        codec.of(part, "mine")
+
+
+@pytest.mark.parametrize(
+    "space",
+    [spaces.Discrete(5, start=MOST - 4), spaces.Discrete(5, start=2**31 - 5, dtype=np.int32)],
+)
+def test_the_greatest_number_of_a_dtype_is_a_choice(space: spaces.Discrete[Any]) -> None:
+    last = int(space.start) + 4
+    assert ObservationCodec.of(space).encode_one(last)[0].tolist() == [0, 0, 0, 0, 1]
+    assert ActionCodec.of(space).to_env(np.array([4])).tolist() == [last]
+
+
+@KINDS
+def test_more_bits_than_a_row_can_hold_are_refused(codec: Any, kind: str) -> None:
+    told = rf"^mine has {kind} space MultiBinary.*, which takes 1,099,511,627,776 numbers a row"
+    with pytest.raises(UnsupportedSpaceError, match=told):
+        codec.of(spaces.MultiBinary(2**40), "mine")

@@ -1,0 +1,206 @@
+"""What functions of language models are given that does not fit: refused by name, never stretched to fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from helpers.words import Words
+from torch import nn
+
+from rlox.errors import ConfigError, RloxError, ShapeError
+from rlox.llm import (
+    Characters,
+    Completed,
+    Llama,
+    LlamaSize,
+    Sampling,
+    TextModel,
+    completions,
+    group_advantages,
+    leave_one_out_advantages,
+    save_llama,
+    task_of,
+)
+from rlox.losses import (
+    Completions,
+    DPOLoss,
+    clipped_surrogate,
+    importance_weights,
+    policy_gradient,
+    rloo_loss,
+    token_entropies,
+    token_log_probs,
+)
+
+B, T, V = 3, 4, 9
+IDS = torch.arange(B * T).reshape(B, T) % V
+ONES, ROWS, COLUMN = torch.ones(B, T), torch.ones(B), torch.ones(B, 1)
+MASK = torch.ones(B, T, dtype=torch.bool)
+HOLES = torch.tensor([[1, 0, 1, 0]] * B).bool()
+LOGITS = torch.zeros(B, T, V)
+SIZE = LlamaSize(V, hidden_size=8, intermediate_size=8, num_hidden_layers=1,
+                 num_attention_heads=2, num_key_value_heads=2)  # fmt: skip
+BEST = Sampling(max_new_tokens=2, temperature=0.0)
+TEXT = Characters("abc")
+
+
+def llama(**given: Any) -> Any:
+    return Llama(SIZE)(IDS, **given)
+
+
+def with_cache(batch: int, length: int) -> Any:
+    made = Llama(SIZE)
+    return made(IDS, past_key_values=made.cache(batch, length))
+
+
+def pairs(*changed: int) -> Any:
+    """DPO's loss; one of the six is `[B, 1]`, or of fewer pairs."""
+    given = [COLUMN if i == changed[0] else ROWS[: changed[1]] if i == changed[0] - 10 else ROWS
+             for i in range(6)]  # fmt: skip
+    return DPOLoss()(Completions(*given[:3]), Completions(*given[3:]))
+
+
+same_of_all, ids_of = r"expected \[B, T\], the same of all", "expected token ids"
+CASES: dict[str, tuple[Callable[[], Any], str]] = {
+    "old log-probabilities of completions": (
+        lambda: rloo_loss(ONES, COLUMN, ROWS, MASK, 0.2),
+        r"\[3, 4\] and \[3, 1\], mask \[3, 4\], advantages \[3\]",
+    ),
+    "old log-probabilities of one": (lambda: rloo_loss(ONES, ONES[:1], ROWS, MASK, 0.2), "expected"),
+    "log-probabilities of one sequence": (
+        lambda: rloo_loss(ROWS, ROWS, torch.tensor(1.0), MASK[:, 0], 0.2), r"expected \[B, T\]",
+    ),
+    "sampled ones of completions": (
+        lambda: importance_weights(ONES, COLUMN, MASK, "token_mask"), same_of_all,
+    ),
+    "a mask of another length": (
+        lambda: importance_weights(ONES, ONES, MASK[:, :1], "token_mask"), same_of_all,
+    ),
+    **{
+        f"part {i} of pairs is a column": (partial(pairs, i), r"\[3, 1\].*expected \[B\] of all")
+        for i in range(6)
+    },
+    "fewer chosen": (partial(pairs, 10, 1), r"\[\[1\], \[3\].*expected \[B\] of all"),
+    "advantages in a column": (
+        lambda: clipped_surrogate(ROWS, COLUMN, 0.2), r"\[3\] and advantages \[3, 1\]",
+    ),
+    "log-probabilities in a column": (
+        lambda: policy_gradient(COLUMN, ROWS), r"\[3, 1\] and advantages \[3\]",
+    ),
+    "tokens with a point": (lambda: token_log_probs(LOGITS, ONES), ids_of),
+    "tokens of another vocabulary": (
+        lambda: token_log_probs(LOGITS, IDS + 5), "token ids from 5 to 13: expected some of the 9",
+    ),
+    "tokens that are left out elsewhere": (
+        lambda: token_log_probs(LOGITS, IDS.masked_fill(IDS == 3, -100)), "token ids from -100",
+    ),
+    "a start before the first": (lambda: token_log_probs(LOGITS, IDS[:, :1], -1), "from -1 on"),
+    "entropies of a row": (lambda: token_entropies(LOGITS[0]), r"\[4, 9\]: expected \[B, L, V\]"),
+    "no temperature": (lambda: token_entropies(LOGITS, 0.0), "temperature=0.0, expected"),
+    "a temperature without end": (
+        lambda: token_log_probs(LOGITS, IDS, 0, np.inf), "temperature=inf, expected",
+    ),
+    "rewards as texts": (lambda: group_advantages(np.array(["1", "2"]), 2), "expected numbers"),
+    "one reward as a text": (
+        lambda: group_advantages(["1", None], 2), "expected numbers",  # type: ignore[arg-type]
+    ),
+    "complex rewards": (lambda: leave_one_out_advantages(np.ones(2) * 1j, 2), "expected numbers"),
+    "rewards of unequal lengths": (
+        lambda: group_advantages([[1.0], [1.0, 2.0]], 2), "expected an array of numbers",  # type: ignore[arg-type]
+    ),
+    "half a group": (lambda: group_advantages(np.ones(4), 2.0), "group_size=2.0"),  # type: ignore[arg-type]
+    "weights in a column": (
+        lambda: group_advantages(np.ones((4, 2)), 2, [[1.0], [2.0]]),  # type: ignore[list-item]
+        r"\[2, 1\] weights for 2 rewards",
+    ),
+    "weights as texts": (
+        lambda: group_advantages(np.ones((4, 2)), 2, ["1", "2"]), "weights .*expected numbers",  # type: ignore[list-item]
+    ),
+    "a mask of other tokens": (
+        lambda: Completed(IDS, MASK[:, :2], ONES, ROWS.bool()), r"expected \[B, T\] of three",
+    ),
+    "ends in a column": (lambda: Completed(IDS, MASK, ONES, COLUMN.bool()), "ended"),
+    "half a token": (lambda: Sampling(max_new_tokens=2.5), "max_new_tokens=2.5, expected a whole"),  # type: ignore[arg-type]
+    "a number as a text": (lambda: Sampling(temperature="1"), "temperature='1', expected a number"),  # type: ignore[arg-type]
+    "a truth for a number": (lambda: Sampling(top_k=True), "top_k=True, expected a whole number"),
+    "a truth for an end": (lambda: Sampling(eos=(True,)), "expected a tuple of token ids"),
+    "a module": (lambda: completions(Words(), IDS, BEST, None), "expected a TextModel"),  # type: ignore[arg-type]
+    "a number for a sampling": (
+        lambda: completions(TextModel(Words()), IDS, 5, None), "how is a int, expected a Sampling",  # type: ignore[arg-type]
+    ),
+    "texts for prompts": (
+        lambda: completions(TextModel(Words()), ["ab"], BEST, None), ids_of,  # type: ignore[list-item]
+    ),
+    "truths for prompts": (lambda: completions(TextModel(Words()), MASK, BEST, None), "torch.bool: exp"),
+    "one prompt": (lambda: completions(TextModel(Words()), IDS[0], BEST, None), "each of token ids"),
+    "what is added to attention": (
+        lambda: completions(TextModel(Words()), IDS, BEST, None, (1.0 - ONES) - 1e9),
+        "expected 1 for tokens and 0 for padding, not what is added",
+    ),
+    "a list for uniforms": (
+        lambda: completions(TextModel(Words()), IDS, Sampling(), [0.5]),  # type: ignore[arg-type]
+        r"uniforms \[0.5\], expected \[3, 16\]",
+    ),
+    "a mask of one column": (lambda: llama(attention_mask=MASK[:, :1]), r"expected \[3, 4\]"),
+    "a mask of one row": (lambda: llama(attention_mask=MASK[:1]), r"expected \[3, 4\]"),
+    "a mask of numbers between all": (
+        lambda: llama(attention_mask=torch.zeros(B, T, T)), r"bool \[3, 4, 4\]",
+    ),
+    "a mask of heads": (lambda: llama(attention_mask=torch.ones(B, 1, T, T).bool()), "expected"),
+    "places in a column": (lambda: llama(position_ids=IDS[:, :1]), r"position_ids \[3, 1\]"),
+    "fewer than no logits": (lambda: llama(logits_to_keep=-1), "logits_to_keep=-1, expected"),
+    "a cache of one": (lambda: with_cache(1, 8), "for 1 sequences of 8 tokens, expected 3"),
+    "a cache that is too short": (lambda: with_cache(3, 2), "for 3 sequences of 2 tokens"),
+    "lengths in a column": (
+        lambda: TextModel(Words()).log_probs(IDS, lengths=COLUMN.long()), r"lengths \[3, 1\]",
+    ),
+    "a sequence": (lambda: TextModel(Words()).log_probs(IDS[0]), r"ids \[4\] .*expected \[B, L\]"),
+    "a mask with holes": (
+        lambda: TextModel(Words()).completion_log_probs(list(IDS), IDS, HOLES),
+        "a token behind one that does not count",
+    ),
+    "one completion": (
+        lambda: TextModel(Words()).completion_log_probs(list(IDS), ROWS.long(), MASK[:, 0]),
+        r"expected B, \[B, T\] and \[B, T\]",
+    ),
+    "a list for an alphabet": (lambda: Characters(["a", "b"]), "each once, in one text"),  # type: ignore[arg-type]
+    "bytes for a text": (lambda: TEXT.encode(b"ab"), "is a bytes, expected a text"),  # type: ignore[arg-type]
+    "tokens with a part": (lambda: TEXT.decode([2.7]), r"\[2.7\]: expected token ids \[T\]"),  # type: ignore[list-item]
+    "a batch of tokens": (lambda: TEXT.right((), np.array([[2, 1]]), "a"), r"expected token ids \[T\]"),
+    "a batch for a task": (
+        lambda: task_of("copy").closeness(IDS.numpy(), task_of("copy").example(np.zeros(8))), ids_of,
+    ),
+    "another model to save": (lambda: save_llama(nn.Linear(1, 1), Path("x")), "expected a rlox.llm.Ll"),  # type: ignore[arg-type]
+    "a text for an end": (
+        lambda: save_llama(Llama(SIZE), Path("x"), "2"), r"eos=\['2'\], expected token ids",  # type: ignore[arg-type]
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_functions_of_language_models_refuse_what_does_not_fit(case: str) -> None:
+    act, told = CASES[case]
+    with pytest.raises((ConfigError, ShapeError), match=told) as raised:
+        act()
+    assert isinstance(raised.value, RloxError)
+    assert not Path("x").exists()
+
+
+def test_arguments_of_another_form_that_fit_are_taken() -> None:
+    expected = group_advantages(np.array([1.0, 0.0, np.nan, 1.0]), 2)
+    for rewards in ([1.0, 0.0, None, 1.0], np.array([[1.0], [0.0], [np.nan], [1.0]])):
+        assert np.array_equal(group_advantages(rewards, np.int64(2)), expected)  # type: ignore[arg-type]
+    kept, at = llama(attention_mask=ONES.long()).logits, torch.arange(T)
+    assert kept.shape == llama(attention_mask=MASK[:, None] & MASK[:, :, None]).logits.shape
+    assert llama(position_ids=at).logits.shape == llama(position_ids=at[None]).logits.shape
+    padded = completions(TextModel(Words()), IDS, BEST, None, [[0, 1, 1, 1]] * B)  # type: ignore[arg-type]
+    assert torch.equal(
+        padded.tokens, completions(TextModel(Words()), IDS[:, 1:], BEST, None).tokens
+    )
+    assert TEXT.decode(torch.tensor([2, 3, 1])) == "ab"  # type: ignore[arg-type]

@@ -1,0 +1,399 @@
+"""Callbacks: which methods are called, what of their states comes back, and what they may not do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from helpers.words import PROMPTS, Words
+
+from rlox.algorithms import GRPO, PPO
+from rlox.callbacks import Callback, EarlyStoppingCallback, LoggerCallback, as_callbacks, as_logger
+from rlox.errors import CheckpointError, ConfigError, RloxError
+from rlox.runs.callback_states import restore_callbacks, states_of
+from rlox.runs.tree import pack, unpack
+
+SMALL: dict[str, Any] = {
+    "n_envs": 1, "n_steps": 8, "batch_size": 8, "n_epochs": 1, "net_arch": (4,), "backend": "native",
+}  # fmt: skip
+
+
+def with_methods(*names: str, base: type[Callback] = Callback) -> Callback:
+    """A callback with further methods, which do nothing."""
+    made = type("Watch", (base,), {name: lambda self, **kwargs: True for name in names})
+    return made()  # type: ignore[no-any-return]
+
+
+STRAY = {
+    "_on_step": "'on_step'",
+    "_on_training_start": "'on_training_start'",
+    "_on_rollout_end": "'on_rollout_end'",
+    "_on_training_end": "'on_training_end'",
+    "_on_rollout_start": "",
+    "_init_callback": "'on_training_start'",
+    "on_steps": "'on_step'",
+    "on_stpe": "'on_step'",
+    "onStep": "'on_step'",
+    "on_rollout": "'on_rollout_end'",
+    "on_train_begin": "'on_training_start'",
+    "on_train_end": "'on_training_end'",
+    "on_episode_end": "",
+    "on_epoch_begin": "",
+}
+
+
+@pytest.mark.parametrize(("name", "meant"), STRAY.items())
+def test_a_method_that_reads_as_a_hook_and_is_none_is_refused_by_name(
+    name: str, meant: str
+) -> None:
+    told = (
+        f"callbacks: a Watch defines {name}, which nothing calls: rlox calls on_training_start, "
+        "on_rollout_end, on_step, on_training_end"
+    )
+    with pytest.raises(ConfigError, match=f"^{re.escape(told)}.*{re.escape(meant)}"):
+        as_callbacks(with_methods(name))
+
+
+def test_ppo_refuses_a_callback_in_the_habit_of_another_library_where_it_is_made() -> None:
+    with pytest.raises(ConfigError, match=r"a Watch defines _on_step, .* did you mean 'on_step'"):
+        PPO("CartPole-v1", callbacks=[with_methods("_on_step")], **SMALL)
+
+
+class Caller(Callback):
+    """Calls each of its own methods that begin as hooks do."""
+
+    def __init__(self, on_episode: Callable[[], None] = print) -> None:
+        self.on_update = on_episode
+
+    def on_step(self, **kwargs: Any) -> bool:
+        kwargs["algo"].watch(self.on_episode_end)
+        getattr(self, "on_batch")()  # noqa: B009  # a name in a text
+        return all(self._on_update() for _ in range(2))
+
+    def _on_update(self) -> bool:
+        return True
+
+    def on_episode_end(self) -> None:
+        """Called by what it was handed to."""
+
+    def on_batch(self) -> None:
+        """Called by its name."""
+
+
+class Elsewhere:
+    """A callback of another library, which calls it."""
+
+    def on_epoch_end(self) -> None:
+        """Called there."""
+
+
+class Both(Callback, LoggerCallback, Elsewhere):
+    """Called by three."""
+
+    def on_epoch_end(self) -> None:
+        """In place of the other library's."""
+
+
+@pytest.mark.parametrize(
+    "callback", [Caller(), Both(), with_methods("on_message", "on_new_best", "once", "_step")]
+)
+def test_methods_that_somebody_calls_and_those_of_other_events_are_kept(callback: Any) -> None:
+    assert as_callbacks([callback]) == (callback,)
+
+
+def test_a_hook_of_loggers_is_refused_in_a_callback_that_is_none() -> None:
+    with pytest.raises(ConfigError, match=r"defines on_train_step, .* give it as logger="):
+        as_callbacks(with_methods("on_train_step"))
+    logger = type("Log", (LoggerCallback,), {"on_training_step": lambda self, step, metrics: None})
+    with pytest.raises(
+        ConfigError, match=r"^logger: a Log defines on_training_step, which nothing"
+    ):
+        as_logger(logger())
+
+
+HOOKS: dict[str, tuple[Any, str]] = {
+    "on_training_end": (lambda self: None, "does not take algo, step"),
+    "on_step": (lambda self, algo: True, "does not take algo, step, metrics, episodes"),
+    "on_rollout_end": (lambda self, locals_, globals_: None, "does not take algo, step, metrics"),
+    "on_training_start": (lambda self, *args: None, "does not take algo, total_timesteps"),
+}
+
+
+@pytest.mark.parametrize("name", HOOKS)
+def test_a_hook_that_cannot_be_called_is_refused_before_training(name: str) -> None:
+    hook, told = HOOKS[name]
+    callback = type("Watch", (Callback,), {name: hook})()
+    told = f"callbacks: {name} of a Watch {told}"
+    with pytest.raises(ConfigError, match=rf"^{told}.*write def {name}\(self, \*\*kwargs\)$"):
+        as_callbacks(callback)
+
+
+def test_a_hook_whose_body_would_never_run_is_refused() -> None:
+    class Waits(Callback):
+        async def on_step(self, **kwargs: Any) -> bool:  # type: ignore[override]
+            return False
+
+    class Yields(Callback):
+        def on_step(self, **kwargs: Any) -> Any:
+            yield False
+
+    for callback in (Waits(), Yields()):
+        with pytest.raises(
+            ConfigError, match=r"on_step of a \w+ is async or a generator, expected"
+        ):
+            as_callbacks(callback)
+
+
+def halves(*names: str) -> Any:
+    """A callback that is none by its base, with a state."""
+    hooks = ("on_training_start", "on_rollout_end", "on_step", "on_training_end", *names)
+    return type("Half", (), {name: lambda self, **kwargs: {} for name in hooks})()
+
+
+def hiding() -> Any:
+    made: Any = Callback()
+    made.state = {"best": 0.0}
+    return made
+
+
+LOST: dict[str, tuple[Callable[[], Any], str]] = {
+    "a state alone": (
+        lambda: with_methods("state"), "a Watch defines state() without restore(): what it remembers",
+    ),
+    "its return alone": (
+        lambda: with_methods("restore"), "a Watch defines restore() without state(): what it remembers",
+    ),
+    "a state in its place": (hiding, "state of a Callback is no method, and hides state() of Callback"),
+    "a state of no callback": (
+        lambda: halves("state", "restore"), "a Half has state() and restore(), which are of a Callback",
+    ),
+    "one twice": (lambda: [Keeps()] * 2, "the same Keeps is given twice, and would be called twice"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", LOST)
+def test_a_callback_whose_memory_would_be_wrong_after_a_resume_is_refused(case: str) -> None:
+    make, told = LOST[case]
+    with pytest.raises(ConfigError, match=f"^callbacks: {re.escape(told)}"):
+        as_callbacks(make())
+    assert len(as_callbacks([halves("state"), Keeps(), Keeps()])) == 3
+
+
+@pytest.mark.parametrize("answer", ["stop", "", np.zeros(2), torch.ones(2)])
+def test_an_answer_that_is_neither_true_nor_false_is_refused(answer: Any) -> None:
+    watch = type("Watch", (Callback,), {"on_step": lambda self, **kwargs: answer})()
+    with pytest.raises(
+        ConfigError, match=r"^on_step returned .* expected True, or False"
+    ) as raised:
+        PPO("CartPole-v1", callbacks=[watch], **SMALL).train(16)
+    assert raised.value.__notes__ == ["raised by the callback Watch"]
+
+
+def test_an_error_of_a_logger_says_whose_it_is() -> None:
+    class Log(LoggerCallback):
+        def on_train_step(self, step: int, metrics: dict[str, Any]) -> None:
+            raise RuntimeError("mine")
+
+    with pytest.raises(RuntimeError, match="mine") as raised:
+        PPO("CartPole-v1", logger=Log(), **SMALL).train(16)
+    assert raised.value.__notes__ == ["raised by the logger Log"]
+
+
+class Keeps(Callback):
+    """Keeps what it is given."""
+
+    def __init__(self, kept: Any = None) -> None:
+        self.kept = kept
+
+    def state(self) -> dict[str, Any]:
+        return {"kept": self.kept}
+
+    def restore(self, state: Any) -> None:
+        self.kept = state["kept"]
+
+
+class KeepsAll(Keeps):
+    """Its state is what it was given."""
+
+    def state(self) -> Any:
+        return self.kept
+
+
+def there_and_back(kept: Any) -> Any:
+    """What a callback has after its state was in a checkpoint."""
+    arrays: dict[str, Any] = {}
+    saved = unpack(pack(states_of([Keeps(kept)]), arrays, "callbacks"), arrays)
+    again = Keeps()
+    restore_callbacks([again], saved)
+    return again.kept
+
+
+KEPT: tuple[Any, ...] = (
+    {1: "one", "1": "text", (2, 3): [4], 2.5: None, False: (), None: {}},
+    {"$array": 5, "$pairs": [1], "$tuple": {"$tensor": (1,)}},
+    [(1, (2,)), [], (), {}, "", float("inf"), 2**70],
+    {"deep": {7: {8: (9, {10: "x"})}}},
+)
+
+
+@pytest.mark.parametrize("kept", KEPT)
+def test_the_state_of_a_callback_comes_back_with_its_kinds(kept: Any) -> None:
+    found = there_and_back(kept)
+    assert found == kept
+    assert repr(found) == repr(kept)
+
+
+def test_numbers_arrays_and_tensors_of_a_state_come_back_with_their_values() -> None:
+    kept = {
+        "nan": float("nan"),
+        "numpy": [np.float32(0.1), np.int64(3), np.bool_(False), np.float64("nan")],
+        "a/b": np.arange(3, dtype=np.uint8),
+        "a": {"b": np.ones((2, 0), np.float16)},
+        4: torch.tensor([1.5, 2.5]).requires_grad_(),
+    }
+    found = there_and_back(kept)
+    assert np.isnan(found["nan"]) and np.isnan(found["numpy"][3])
+    assert found["numpy"][:3] == [float(np.float32(0.1)), 3, False]
+    assert found["a/b"].tolist() == [0, 1, 2] and found["a/b"].dtype == np.uint8
+    assert found["a"]["b"].shape == (2, 0) and found["a"]["b"].dtype == np.float16
+    assert torch.equal(found[4], torch.tensor([1.5, 2.5]))
+
+
+def test_a_state_that_was_taken_has_nothing_that_the_callback_changes_later() -> None:
+    kept: dict[str, Any] = {"list": [1], "array": np.zeros(2), "tensor": torch.zeros(2)}
+    ((taken),) = states_of([Keeps(kept)])
+    kept["list"].append(2)
+    kept["array"][:] = 1.0
+    kept["tensor"][:] = 1.0
+    state = taken["state"]["kept"]
+    assert state["list"] == [1]
+    assert state["array"].tolist() == state["tensor"].tolist() == [0.0, 0.0]
+
+
+UNKEPT: dict[str, tuple[Any, str]] = {
+    "a set": ({1}, r"\['kept'\] is a set, expected None, a number"),
+    "bytes": ([b"x"], r"\['kept'\]\[0\] is a bytes"),
+    "a path": ({"at": Path()}, r"\['kept'\]\['at'\] is a PosixPath"),
+    "a complex number": (1j, "is a complex"),
+    "an object key": ({frozenset(): 1}, "is a frozenset"),
+    "texts in an array": (np.array(["a"]), "is an array of <U1"),
+    "objects in an array": (np.array([None]), "is an array of object"),
+    "a masked array": (np.ma.masked_array([1.0], [True]), "is a MaskedArray"),
+    "a brain float": (torch.zeros(1, dtype=torch.bfloat16), "is a tensor of torch.bfloat16"),
+}
+
+
+@pytest.mark.parametrize("name", UNKEPT)
+def test_a_state_that_would_not_come_back_is_refused_with_its_place(name: str) -> None:
+    kept, told = UNKEPT[name]
+    with pytest.raises(CheckpointError, match=rf"^the callback Keeps: its state.*{told}"):
+        states_of([Keeps(kept)])
+
+
+def test_a_state_that_is_no_dict_is_refused() -> None:
+    with pytest.raises(
+        CheckpointError, match=r"Keep\w+: state\(\) returned a NoneType, expected a"
+    ):
+        states_of([KeepsAll(None)])
+    assert states_of([KeepsAll({}), Callback()]) == []
+
+
+def test_a_state_of_an_earlier_version_is_taken_as_it_is() -> None:
+    again = Keeps()
+    name = f"{__name__}:Keeps"
+    restore_callbacks([again], [{"name": name, "state": {"kept": {"1": [1, 2]}}}])
+    assert again.kept == {"1": [1, 2]}
+
+
+def test_a_checkpoint_keeps_the_kinds_of_a_callbacks_state(tmp_path: Path) -> None:
+    kept = {1: (2, 3), "best": float("-inf")}
+    PPO("CartPole-v1", callbacks=[Keeps(kept)], **SMALL).save(tmp_path / "saved")
+    again = Keeps()
+    PPO.from_checkpoint(tmp_path / "saved", callbacks=[again])
+    assert again.kept == kept
+
+
+@pytest.mark.parametrize(
+    "hook", ["on_training_start", "on_step", "on_rollout_end", "on_training_end"]
+)
+def test_an_error_of_any_hook_says_whose_it_is(hook: str) -> None:
+    def fail(self: Any, **kwargs: Any) -> bool:
+        raise RuntimeError("mine")
+
+    watch = type("Watch", (Callback,), {hook: fail})()
+    with pytest.raises(RuntimeError, match="mine") as raised:
+        PPO("CartPole-v1", callbacks=[watch], **SMALL).train(16)
+    assert raised.value.__notes__ == ["raised by the callback Watch"]
+
+
+@pytest.mark.parametrize("given", [{"patience": "3"}, {"patience": 0}, {"patience": True}])
+def test_early_stopping_takes_a_whole_number_of_updates(given: Any) -> None:
+    with pytest.raises(ConfigError, match=r"^patience=.*: expected a whole number of at least 1$"):
+        EarlyStoppingCallback(**given)
+
+
+@pytest.mark.parametrize("given", [float("nan"), "0.1", None])
+def test_early_stopping_takes_a_number_for_the_least_rise(given: Any) -> None:
+    with pytest.raises(ConfigError, match=r"^min_delta=.*: expected a number$"):
+        EarlyStoppingCallback(min_delta=given)
+
+
+@pytest.mark.parametrize(
+    "hook", ["on_training_start", "on_step", "on_rollout_end", "on_training_end"]
+)
+@pytest.mark.parametrize("again", ["train", "learn", "fit"])
+def test_training_within_its_own_training_is_refused(hook: str, again: str) -> None:
+    def train(self: Any, **kwargs: Any) -> bool:
+        getattr(kwargs["algo"], again)(32)
+        return True
+
+    watch = type("Watch", (Callback,), {hook: train})()
+    algorithm = PPO("CartPole-v1", callbacks=[watch], **SMALL)
+    with pytest.raises(
+        RloxError, match=r"^training is under way, .*; this one comes from within it"
+    ) as raised:
+        algorithm.train(16)
+    assert "raised by the callback Watch" in raised.value.__notes__
+
+
+def test_training_that_was_refused_within_training_leaves_both_as_they_were() -> None:
+    told: list[str] = []
+
+    class Tries(Callback):
+        def on_step(self, **kwargs: Any) -> bool:
+            try:
+                kwargs["algo"].train(64)
+            except RloxError as error:
+                told.append(str(error))
+            return True
+
+    algorithm = PPO("CartPole-v1", callbacks=[Tries()], **SMALL)
+    plain = PPO("CartPole-v1", **SMALL)
+    assert algorithm.train(24) == plain.train(24)
+    assert (len(told), algorithm.config.total_steps) == (3, 24)
+    assert algorithm.train(32) == plain.train(32)
+
+
+def test_text_that_was_handed_over_is_learned_on_after_a_call_from_within() -> None:
+    class Tries(Callback):
+        def on_step(self, **kwargs: Any) -> bool:
+            with pytest.raises(
+                RloxError, match=r"^training is under way, .*; this one comes from within it"
+            ):
+                kwargs["algo"].train_step(PROMPTS[:1])
+            return True
+
+    def low(completions: Any) -> list[float]:
+        return [float((row < 5).double().mean()) for row in completions]
+
+    made, plain = (
+        GRPO(Words(), None, low, batch_size=2, learning_rate=0.1, callbacks=callbacks)
+        for callbacks in (Tries(), None)
+    )
+    assert made.train(PROMPTS, n_epochs=2) == plain.train(PROMPTS, n_epochs=2)
+    assert torch.equal(made.policy.table, plain.policy.table)

@@ -1,0 +1,126 @@
+"""Arguments of a wrong kind end in an error of rlox's that says what came and what was expected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from gymnasium import spaces
+from helpers.seen import Samples
+
+from rlox.algorithms import A2C, DQN, RecurrentPPO
+from rlox.callbacks import CheckpointCallback
+from rlox.errors import ConfigError, ShapeError, StorageError, UnsupportedSpaceError
+from rlox.trainers import PPOTrainer
+
+SMALL: dict[str, Any] = {"n_envs": 1, "n_steps": 8, "net_arch": (4,)}
+
+
+@pytest.mark.parametrize("name", [".", "..", "/", "", "a/.."])
+def test_save_asks_for_a_folder_with_a_name_of_its_own(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        ConfigError, match=r"needs a name of its own; give it one, path='.*checkpoint'"
+    ):
+        A2C(**SMALL).save(name)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        (5, "path=5: a int, expected text or a pathlib.Path"),
+        (None, "path=None: a NoneType, expected text"),
+        ("a\0b", "no path has a null character"),
+    ],
+)
+def test_a_path_of_another_kind_is_refused_by_name(path: Any, told: str) -> None:
+    calls: list[Callable[[], Any]] = [
+        lambda: A2C(**SMALL).save(path),
+        lambda: A2C.from_checkpoint(path),
+        lambda: CheckpointCallback(8, path),
+    ]
+    for call in calls:
+        with pytest.raises(ConfigError, match=told):
+            call()
+    if path is not None:
+        with pytest.raises(ConfigError, match=told.replace("path=", "init_from=", 1)):
+            A2C(init_from=path, **SMALL)
+        with pytest.raises(ConfigError, match=told.replace("path=", "video=", 1)):
+            A2C(**SMALL).evaluate(1, video=path)
+
+
+def test_a_name_longer_than_the_disk_takes_is_told() -> None:
+    with pytest.raises(StorageError, match=r"cannot write a+: File name too long"):
+        A2C(**SMALL).save("a" * 300)
+
+
+@pytest.mark.parametrize("below", ["a file", "/proc"])
+def test_the_checkpoint_callback_refuses_a_folder_that_cannot_be_written_before_the_first_step(
+    below: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a file").touch()
+    callback = CheckpointCallback(8, tmp_path / below / "x")
+    algorithm = A2C(callbacks=callback, **SMALL)
+    told = r"^the folder .*/x cannot be written: .*; name another\n"
+    with pytest.raises(StorageError, match=told):
+        algorithm.train(16)
+    assert algorithm.clock.now == 0
+
+
+@pytest.mark.parametrize(
+    ("observation", "action"),
+    [
+        (spaces.Discrete(2**40), spaces.Discrete(2)),
+        (spaces.MultiDiscrete([2**40, 2]), spaces.Discrete(2)),
+        (spaces.MultiDiscrete([2**62] * 3), spaces.Discrete(2)),
+        (spaces.Dict(a=spaces.Discrete(2**40)), spaces.Discrete(2)),
+        (spaces.Box(-1, 1, (2,)), spaces.Discrete(2**40)),
+        (spaces.Box(-1, 1, (2,)), spaces.MultiDiscrete([2**62] * 3)),
+    ],
+)
+@pytest.mark.parametrize("facade", [A2C, DQN, RecurrentPPO])
+def test_a_space_of_more_values_than_a_row_can_hold_is_refused(
+    facade: Any, observation: Any, action: Any
+) -> None:
+    kind = "observation" if action == spaces.Discrete(2) else "action"
+    told = rf"has {kind} space .*, which takes [\d,]+ numbers a row, expected 268,435,456 at most; wrap it"
+    with pytest.raises(UnsupportedSpaceError, match=told):
+        facade(lambda: Samples(observation, action), n_envs=1)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"config": 5}, r"PPOTrainer: config=5: a int, expected a mapping of arguments to values"),
+        ({"config": [("seed", 1)]}, r"PPOTrainer: config=.*: a list, expected a mapping"),
+        ({"config": {5: 1}}, r"PPOTrainer: config has the key 5, expected the name of an argument"),
+        (
+            {"config": {"seed": 1}},
+            r"PPOTrainer: seed is an argument of its own; take it out of config",
+        ),
+        ({"config": {"logger": None}}, r"PPOTrainer: logger is an argument of its own"),
+        ({"config": {"env": "CartPole-v1"}}, r"PPOTrainer takes one environment"),
+    ],
+)
+def test_a_trainer_says_what_is_wrong_with_its_config(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        PPOTrainer("CartPole-v1", **given)
+
+
+def test_a_trainer_takes_the_environment_from_its_config_where_none_is_given_beside() -> None:
+    assert PPOTrainer(config={"env": "CartPole-v1", **SMALL}).algo.env_id == "CartPole-v1"
+
+
+@pytest.mark.parametrize("facade", [A2C, RecurrentPPO])
+def test_an_observation_that_wants_a_gradient_is_refused_as_any_other_wrong_one(
+    facade: Any,
+) -> None:
+    options = SMALL if facade is A2C else {"n_envs": 1, "n_steps": 8, "lstm_hidden_size": 4}
+    with pytest.raises(ShapeError, match=r"observation .*: Can't call numpy\(\) on Tensor"):
+        facade("CartPole-v1", **options).predict(torch.zeros(4, requires_grad=True))
