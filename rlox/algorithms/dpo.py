@@ -149,7 +149,6 @@ class DPO(TextAlgorithm):
 
     name = "dpo"
     make = staticmethod(make)
-    _told_same = False
 
     def __init__(
         self,
@@ -215,7 +214,7 @@ class DPO(TextAlgorithm):
                 f"chosen and rejected are the same in all {len(same)} rows, so that nothing is learned; "
                 "expected two completions of each prompt"
             )
-        if len(same) and not self._told_same:
+        if len(same) and not getattr(self, "_told_same", False):
             self._told_same = True
             warnings.warn(
                 f"chosen and rejected are the same in {len(same)} of {pairs.prompts} rows (the first is row "
