@@ -146,7 +146,7 @@ mod tests {
         let (mut claims, mut known) =
             (Claims::new(), Vec::<(usize, Range<usize>, usize, bool)>::new());
         let (mut word, mut most, mut refused) = (1_usize, 0, 0);
-        let steps = if cfg!(miri) { 8_000 } else { 40_000 }; // minutes under miri
+        let steps = if cfg!(miri) { 3_000 } else { 40_000 }; // minutes under miri
         for step in 0..steps {
             word = word
                 .wrapping_mul(6_364_136_223_846_793_005)
