@@ -9,7 +9,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from rlox.disk import make_folder, path_of
+from rlox.disk import make_folder, own_folder, path_of
 from rlox.envs.base import copied
 from rlox.errors import ConfigError
 from rlox.hooks import HOOKS, LOGGED, require_callable, require_no_other
@@ -277,6 +277,8 @@ class EvalCallback(Callback):
         best_model_path: str | Path | None = None,
     ) -> None:
         _require_whole(eval_freq=eval_freq, n_eval_episodes=n_eval_episodes)
+        if best_model_path is not None:
+            own_folder(best_model_path, "best_model_path")
         self.eval_freq = eval_freq
         self.n_eval_episodes = n_eval_episodes
         self.best_model_path = best_model_path

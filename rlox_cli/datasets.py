@@ -193,7 +193,7 @@ def _moments(rows: NDArray[Any]) -> tuple[NDArray[np.float64], ...]:
 
 
 def _text(folder: Path, dataset: Dataset) -> str:
-    return "\n".join([f"{folder}", *_lines(dataset)])
+    return "\n".join([f"{folder}", *map(summary.printable, _lines(dataset))])
 
 
 def _lines(dataset: Dataset) -> Iterator[str]:
@@ -247,7 +247,8 @@ def _histogram(returns: NDArray[np.float64]) -> Iterator[str]:
 
 def _checked(folder: Path, found: list[Finding]) -> Iterator[str]:
     for finding in found:
-        yield f"{finding.severity:<7}  {finding.code}\n         {finding.message}"
+        yield f"{finding.severity:<7}  {finding.code}"
+        yield f"         {summary.printable(finding.message)}"
     errors = sum(finding.severity == "error" for finding in found)
     counts = (errors, "error"), (len(found) - errors, "warning")
     told = ", ".join(f"{n} {word}{'s' * (n != 1)}" for n, word in counts)

@@ -133,10 +133,7 @@ class _Run(NamedTuple):
         """Its line, as `HEAD` has it."""
         date = f"{self.began:%Y-%m-%d %H:%M}"
         rest = (self.seed, self.progress, self.score, self.label, str(self.path))
-        # a run folder is data: no letter of it moves the cursor
-        return tuple(
-            "".join(c if c.isprintable() else "?" for c in x) for x in (self.state, date, *rest)
-        )
+        return tuple(map(summary.printable, (self.state, date, *rest)))
 
     def is_wanted(self, config: ListConfig) -> bool:
         """Whether it has the text, the state, the algorithm and the environment that are asked for."""
@@ -208,4 +205,4 @@ def _label(run: Mapping[str, Any]) -> str:
     """What people call the run: its name, and its tags in brackets."""
     tags = ", ".join(map(str, run.get("tags") or ()))
     text = " ".join(filter(None, [str(run.get("name") or ""), f"[{tags}]" if tags else ""]))
-    return "".join(c if c.isprintable() else "?" for c in text)  # the folder may be anybody's
+    return summary.printable(text)

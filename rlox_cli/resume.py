@@ -5,7 +5,6 @@ Nothing in the folder is composed or executed, and nothing is changed before all
 
 from __future__ import annotations
 
-import json
 import logging
 import shlex
 import shutil
@@ -32,6 +31,7 @@ from rlox_cli.run_folder import (
     locked_message,
     nearest_runs,
     read_config,
+    read_json,
     read_result,
     read_status,
     write_config,
@@ -235,7 +235,7 @@ def _require_same_origin(plan: Continuation, algorithm: Algorithm) -> None:
     if algorithm.origin is None:
         return
     provenance_file = plan.path / "provenance.json"
-    before: Any = json.loads(provenance_file.read_text()) if provenance_file.exists() else {}
+    before: Any = read_json(provenance_file) if provenance_file.exists() else {}
     began = before.get("init_from") or algorithm.origin
     if began["weights_sha256"] != algorithm.origin["weights_sha256"]:
         raise ConfigError(
@@ -320,7 +320,7 @@ def _status(path: Path) -> dict[str, Any]:
     try:
         status = read_status(path)
         return {**status, "step": int(status["step"])}
-    except (OSError, ValueError, TypeError, KeyError, json.JSONDecodeError):
+    except (OSError, ValueError, TypeError, KeyError):
         return {}  # killed before it was written, or damaged: the checkpoints decide
 
 

@@ -86,18 +86,18 @@ def write_json(path: Path, data: Any, patience: float = 0.0) -> None:
 
 def read_status(folder: Path) -> dict[str, Any]:
     """`status.json` of a run folder."""
-    status: dict[str, Any] = _read_json(folder / "status.json")
+    status: dict[str, Any] = read_json(folder / "status.json")
     return status
 
 
 def read_result(folder: Path) -> dict[str, Any] | None:
     """`result.json` of a run folder; `None` where no session of it has ended."""
     path = folder / "result.json"
-    result: dict[str, Any] | None = _read_json(path) if path.exists() else None
+    result: dict[str, Any] | None = read_json(path) if path.exists() else None
     return result
 
 
-def _read_json(path: Path) -> Any:
+def read_json(path: Path) -> Any:
     """What a JSON file has; `ValueError` where it has none."""
     try:
         return json.loads(read_file(path))

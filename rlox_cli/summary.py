@@ -18,6 +18,11 @@ SCHEMA_VERSION = 1
 PARTS = ("total", "collect", "update", "evaluate")
 
 
+def printable(text: str) -> str:
+    """Text of a file that anybody may have written: no letter of it moves the cursor."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
 def result(config: RunConfig, outcome: Any, status: str, reason: str) -> dict[str, Any]:
     """The content of `result.json`.
 

@@ -31,6 +31,7 @@ CONFIG, WEIGHTS, KIND = "config.json", "model.safetensors", "LlamaForCausalLM"
 GENERATION, ADAPTERS = "generation_config.json", "adapter_config.json"
 INDEX = "model.safetensors.index.json"  # of a model in several files
 FIRST, LAST = "model.embed_tokens.weight", "lm_head.weight"
+UNREADABLE = (OSError, ValueError, RecursionError)  # of a file of JSON
 # What changes the function and is not here, with the values that are.
 ONLY: dict[str, tuple[Any, ...]] = {
     "attention_dropout": (None, 0, 0.0),
@@ -84,7 +85,7 @@ def load_llama(folder: Path) -> Llama:
     try:
         about = json.loads((folder / CONFIG).read_bytes())
         weights = _weights(folder)
-    except (AttributeError, LookupError, OSError, ValueError, safetensors.SafetensorError) as error:
+    except (*UNREADABLE, AttributeError, LookupError, safetensors.SafetensorError) as error:
         raise CheckpointError(
             f"{folder} is no model with {CONFIG} and {WEIGHTS}: {error}"
         ) from error
@@ -117,7 +118,7 @@ def ends_in(folder: Path) -> tuple[int, ...]:
             continue
         try:
             about = json.loads(path.read_bytes())
-        except ValueError as error:
+        except UNREADABLE as error:
             raise CheckpointError(f"{path} is no JSON: {error}") from error
         for part in (about, about.get("text_config") if isinstance(about, dict) else None):
             if isinstance(part, dict):
@@ -163,7 +164,7 @@ def is_llama(folder: Path) -> bool:
     """Whether what a folder has is a `Llama`, and not a kind of it that only transformers has."""
     try:
         about = json.loads((folder / CONFIG).read_bytes())
-    except (OSError, ValueError) as error:
+    except UNREADABLE as error:
         raise CheckpointError(
             f"{folder / CONFIG} is no JSON: {error}{of_adapters(folder)}"
         ) from error

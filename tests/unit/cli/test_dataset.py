@@ -42,6 +42,14 @@ def test_a_dataset_is_made_shown_and_learned_from(cli: Any, made: Path) -> None:
     assert json.loads(Path("run/result.json").read_text())["updates"] == 32
 
 
+def test_what_a_dataset_says_of_itself_is_printed_as_text(cli: Any, made: Path) -> None:
+    document = json.loads((made / "dataset.json").read_text())
+    document["algo"] = "random\x1b[2J"
+    (made / "dataset.json").write_text(json.dumps(document))
+    shown = cli("dataset", "show", str(made))
+    assert (shown.code, "random?[2J" in shown.out, "\x1b" in shown.out) == (0, True, False)
+
+
 def test_a_dataset_that_is_there_is_kept_unless_it_is_to_be_replaced(cli: Any, made: Path) -> None:
     digest = read_dataset(made).digest
     again = ("dataset", "make", "data", "env=Pendulum-v1", "steps=10", "seed=4")

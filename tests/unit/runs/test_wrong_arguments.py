@@ -12,7 +12,7 @@ from gymnasium import spaces
 from helpers.seen import Samples
 
 from rlox.algorithms import A2C, DQN, RecurrentPPO
-from rlox.callbacks import CheckpointCallback
+from rlox.callbacks import CheckpointCallback, EvalCallback
 from rlox.errors import ConfigError, ShapeError, StorageError, UnsupportedSpaceError
 from rlox.trainers import PPOTrainer
 
@@ -49,6 +49,8 @@ def test_a_path_of_another_kind_is_refused_by_name(path: Any, told: str) -> None
         with pytest.raises(ConfigError, match=told):
             call()
     if path is not None:
+        with pytest.raises(ConfigError, match=told.replace("path=", "best_model_path=", 1)):
+            EvalCallback(best_model_path=path)
         with pytest.raises(ConfigError, match=told.replace("path=", "init_from=", 1)):
             A2C(init_from=path, **SMALL)
         with pytest.raises(ConfigError, match=told.replace("path=", "video=", 1)):
