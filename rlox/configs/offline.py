@@ -67,6 +67,11 @@ class OfflineAlgorithmConfig(AlgorithmConfig):
     # Networks that see observations with an encoder of their own.
     seers: ClassVar[int] = 1
 
+    @property
+    def sized(self) -> bool:
+        """Whether numbers of the configuration may stand for spaces."""
+        return self.obs_dim is not None
+
     def networks(self, obs_dim: int, actions: int, discrete: bool = False) -> list[tuple[int, ...]]:
         """Widths of the layers that learn, for the memory that they take."""
         return []

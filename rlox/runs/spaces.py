@@ -19,8 +19,8 @@ MOST = 120  # letters of a space in a message
 def spaces_of(config: RunConfig, actor: Any) -> dict[str, str]:
     """Those that `actor` acts in, in words; none of a model of text, nor where sizes stand for spaces."""
     algo = config.algo
-    sizes = isinstance(algo, OfflineAlgorithmConfig) and algo.obs_dim is not None
-    if not isinstance(actor, ActorOf) or (sizes and config.env.id == NO_ENV):
+    sized = isinstance(algo, OfflineAlgorithmConfig) and algo.sized
+    if not isinstance(actor, ActorOf) or (sized and config.env.id == NO_ENV):
         return {}
     return {
         "observations": in_words(actor.observations.space),

@@ -42,7 +42,7 @@ def test_a_dataset_is_made_shown_and_learned_from(cli: Any, made: Path) -> None:
     assert json.loads(Path("run/result.json").read_text())["updates"] == 32
 
 
-def test_what_a_dataset_says_of_itself_is_printed_as_text(cli: Any, made: Path) -> None:
+def test_texts_of_a_dataset_are_printed_without_escape_codes(cli: Any, made: Path) -> None:
     document = json.loads((made / "dataset.json").read_text())
     document["algo"] = "random\x1b[2J"
     (made / "dataset.json").write_text(json.dumps(document))
