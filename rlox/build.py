@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -42,15 +43,21 @@ def build(
     return kind.of(config, None, objects, callbacks=callbacks, backend=backend, device=device)
 
 
-def resume(run: Path, config: RunConfig) -> tuple[Algorithm, Checkpoint | None]:
+def resume(
+    run: Path,
+    config: RunConfig,
+    check: Callable[[Checkpoint | None], None] = lambda newest: None,
+) -> tuple[Algorithm, Checkpoint | None]:
     """The algorithm of a run as its newest whole checkpoint left it, and that checkpoint.
 
     `config` is the run's own, perhaps with a larger `total_steps`. A run that was killed before its
-    first checkpoint gives `None`: it starts again at step 0.
+    first checkpoint gives `None`: it starts again at step 0. `check` is given the newest whole checkpoint
+    before anything is built.
     """
     # weights to begin with are in the checkpoints of a run that has begun
     checkpoints = whole_checkpoints(run)
     newest = next(checkpoints, None)
+    check(newest[1] if newest else None)
     took = newest[1].backend if newest else None
     algorithm = build(replace(config, init_from=None), took, newest[1] if newest else None)
     algorithm.config = replace(algorithm.config, init_from=config.init_from)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from numbers import Real
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 from rlox.disk import make_folder, own_folder, path_of
 from rlox.envs.base import copied
@@ -221,10 +222,39 @@ def _require_whole(**given: Any) -> None:
             raise ConfigError(f"{name}={value!r}: expected a whole number of at least 1")
 
 
-class EarlyStoppingCallback(Callback):
+class _OfOneRun(Callback):
+    """A callback that begins anew where it is given to another algorithm: in a loop over seeds, say.
+
+    Training of the same algorithm, and one that was loaded from a checkpoint, go on from what it remembers.
+    """
+
+    _algo: Callable[[], Any] | None = (
+        None  # whose training it watched; None: of nobody, or restored
+    )
+
+    def on_training_start(self, **kwargs: Any) -> None:
+        """Begin anew in the training of another algorithm."""
+        algo = kwargs["algo"]
+        if self._algo is not None and self._algo() is not algo:
+            self._begin()
+        self._algo = ref(algo)
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state()`."""
+        self._algo = None
+
+    def _begin(self) -> None:
+        """Forget what was remembered."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_algo": self._algo and object}  # a copy knows that it was another's
+
+
+class EarlyStoppingCallback(_OfOneRun):
     """Stops when `mean_reward` has not risen by `min_delta` for `patience` updates.
 
-    Steps before the first update, which fill a buffer, do not count. An infinite reward is no rise.
+    Steps before the first update, which fill a buffer, do not count. An infinite reward is no rise. The
+    training of another algorithm begins a new count.
     """
 
     def __init__(self, patience: int = 10, min_delta: float = 0.0) -> None:
@@ -234,6 +264,9 @@ class EarlyStoppingCallback(Callback):
             raise ConfigError(f"min_delta={min_delta!r}: expected a number")
         self.patience = patience
         self.min_delta = min_delta
+        self._begin()
+
+    def _begin(self) -> None:
         self.best = float("-inf")
         self.waited = 0
 
@@ -254,6 +287,7 @@ class EarlyStoppingCallback(Callback):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()`."""
+        super().restore(state)
         self.best, self.waited = _finite_best(state), int(state["waited"])
 
 
@@ -263,11 +297,12 @@ def _finite_best(state: Mapping[str, Any]) -> float:
     return best if math.isfinite(best) else float("-inf")
 
 
-class EvalCallback(Callback):
+class EvalCallback(_OfOneRun):
     """Evaluates every `eval_freq` steps on environments of its own; keeps `(step, mean return)`.
 
     `best_model_path` names a checkpoint folder to write whenever the mean return is a new best. NaN and
-    infinities are never the best.
+    infinities are never the best. The training of another algorithm begins a new list of `eval_results`, and
+    is refused where `best_model_path` holds a checkpoint of another run (`ConfigError`).
     """
 
     def __init__(
@@ -282,6 +317,9 @@ class EvalCallback(Callback):
         self.eval_freq = eval_freq
         self.n_eval_episodes = n_eval_episodes
         self.best_model_path = best_model_path
+        self._begin()
+
+    def _begin(self) -> None:
         self.best_reward = float("-inf")
         self.eval_results: list[tuple[int, float]] = []
         self._evaluated = 0
@@ -307,26 +345,32 @@ class EvalCallback(Callback):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()`."""
+        super().restore(state)
         self.eval_results = [(int(step), float(mean)) for step, mean in state["results"]]
         finite = [mean for _, mean in self.eval_results if math.isfinite(mean)]
         self.best_reward = max(finite, default=_finite_best(state))
         self._evaluated = int(state["evaluated"])
 
 
-class CheckpointCallback(Callback):
+class CheckpointCallback(_OfOneRun):
     """Saves `path/step-<12 digits>` every `save_freq` steps; last in the list, it has the others' states.
 
-    Training begins with making the folder `path`: `StorageError` where it cannot be written.
+    Training begins with making the folder `path`: `StorageError` where it cannot be written, `ConfigError`
+    where it holds checkpoints of another run.
     """
 
     def __init__(self, save_freq: int, path: str | Path) -> None:
         _require_whole(save_freq=save_freq)
         self.save_freq = save_freq
         self.path = path_of(path, "path")
+        self._begin()
+
+    def _begin(self) -> None:
         self._saved = 0
 
     def on_training_start(self, **kwargs: Any) -> None:
         """Make the folder, so that hours of training do not end at the first save."""
+        super().on_training_start(**kwargs)
         make_folder(self.path)
 
     def on_step(self, **kwargs: Any) -> bool:
@@ -344,4 +388,5 @@ class CheckpointCallback(Callback):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()`."""
+        super().restore(state)
         self._saved = int(state["saved"])

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+from rlox.errors import ConfigError
+
 if TYPE_CHECKING:  # a run of the native engine imports no torch
     import torch
     from torch import Tensor, nn
@@ -17,6 +19,8 @@ __all__ = [
     "is_module",
     "loaded_torch",
     "moved",
+    "outside_inference",
+    "require_float32",
     "torch_threads",
 ]
 
@@ -90,6 +94,24 @@ def inference_mode() -> AbstractContextManager[Any]:
     """torch's, where anybody has imported torch; elsewhere there are no gradients to do without."""
     torch = loaded_torch()
     return nullcontext() if torch is None else torch.inference_mode()
+
+
+def outside_inference() -> AbstractContextManager[Any]:
+    """The block in which a learner is made, as if nobody was in a block of torch's inference."""
+    torch = loaded_torch()
+    inside = torch is not None and torch.is_inference_mode_enabled()
+    return torch.inference_mode(False) if inside else nullcontext()
+
+
+def require_float32() -> None:
+    """`ConfigError` where torch makes networks of other numbers than float32, as observations are."""
+    import torch
+
+    if (found := torch.get_default_dtype()) != torch.float32:
+        raise ConfigError(
+            f"torch.get_default_dtype() is {found}, expected torch.float32, of which rlox makes networks; "
+            "call torch.set_default_dtype(torch.float32) before, and where they are used"
+        )
 
 
 def is_module(given: object) -> TypeGuard[nn.Module]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import shlex
 import shutil
 import stat
 from contextlib import suppress
@@ -15,6 +16,7 @@ from rlox.errors import ConfigError, StorageError
 
 __all__ = [
     "Disk",
+    "Place",
     "append_file",
     "lock",
     "make_folder",
@@ -146,6 +148,40 @@ def make_folder(path: Path) -> None:
         raise StorageError(
             f"the folder {path} cannot be written: {error.strerror}; name another"
         ) from error
+
+
+class Place:
+    """A folder as it was found. What is moved away while it is written to is not made anew."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._found = path.stat()
+
+    def require(self) -> None:
+        """`StorageError` where the folder is not at its path any more; it says where it is, if near."""
+        try:
+            if os.path.samestat(self.path.stat(), self._found):
+                return
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except OSError:  # a disk that fails tells nothing about where the folder is
+            return
+        there = self._near()
+        target = shlex.quote(str(there)) if there else "FOLDER"
+        now = f"moved to {there}" if there else "moved or removed"
+        raise StorageError(
+            f"{self.path} was {now} while the run was writing to it: the run ends, and nothing is written "
+            f"in its place\n  to go on from its last checkpoint: rlox resume {target}"
+        )
+
+    def _near(self) -> Path | None:
+        """Where the folder is, of the places beside it."""
+        with suppress(OSError):
+            for path in self.path.parent.iterdir():
+                with suppress(OSError):
+                    if os.path.samestat(path.lstat(), self._found):
+                        return path
+        return None
 
 
 class Disk:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -261,8 +262,8 @@ class Rollout:
 
         The order comes from `generator` (torch's default one unless given).
         """
-        if batch_size < 1:
-            raise ShapeError(f"batch_size={batch_size}, expected at least 1")
+        if isinstance(batch_size, bool) or not isinstance(batch_size, Integral) or batch_size < 1:
+            raise ShapeError(f"batch_size={batch_size!r}: expected a whole number of at least 1")
         order = self.shuffled(generator) if shuffle else self._valid_rows()
         yield from self.minibatches(order, batch_size)
 

@@ -16,6 +16,7 @@ from rlox.algorithms.on_policy import collector_of, require_deviation, rollout_b
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.collectors.recurrent import SCORE_ROWS, RecurrentCollector
 from rlox.configs import RecurrentPPOConfig, RunConfig
+from rlox.devices import require_float32
 from rlox.envs.actions import ActionCodec
 from rlox.envs.base import VectorEnv
 from rlox.envs.engines.makers import building
@@ -135,6 +136,7 @@ def _parts(config: RunConfig, tools: Tools, collector: RecurrentCollector) -> Pa
     )
     more = encoding.cost.parameters * (1 if algo.share_encoder else 2)
     require_networks(*_layers(algo, encoding.features, env.actions.size), more=more)
+    require_float32()
     with tools.streams.default("init", device=tools.device), torch_threads(config.torch_threads):
         policy = make_policy(algo, encoding, env.actions)
     policy = policy.to(tools.device)

@@ -12,6 +12,7 @@ from rlox.configs import RunConfig
 from rlox.configs.code import name_of
 from rlox.configs.on_policy import OnPolicyConfig
 from rlox.configs.params import is_object_name
+from rlox.devices import require_float32
 from rlox.envs.actions import ActionCodec
 from rlox.envs.base import VectorEnv
 from rlox.errors import ConfigError
@@ -67,6 +68,7 @@ def described_policy(
 ) -> ActorCritic:
     """The policy that the configuration describes, with the weights that a run begins with."""
     algo, seen = cast(OnPolicyConfig, config.algo), env.observations
+    require_float32()
     with tools.streams.default("init", device=tools.device), torch_threads(config.torch_threads):
         policy = make_policy(algo, encoding.features, env.actions, seen.masked > 0)
         policy = begun(policy, config.seed, algo.ortho_init)

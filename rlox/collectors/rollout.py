@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import TYPE_CHECKING
 
 from rlox.configs import EnvConfig
 from rlox.envs.base import VectorEnv
 from rlox.envs.make import EnvSource
+from rlox.errors import ConfigError
 from rlox.policies.native import Acts
 from rlox.sources.advantages import gae
 from rlox.sources.collector import Collector
@@ -23,7 +25,8 @@ class RolloutCollector(Collector):
 
     Episodes go on across rollouts. Terminated episodes are not bootstrapped; truncated ones are,
     from the value of their final observation (never of the reset state), and the trace is cut at
-    both. Native ids run in Rust, any other id in Gymnasium.
+    both. Native ids run in Rust, any other id in Gymnasium. On the CPU a rollout holds until the next one,
+    which is collected into the same memory.
 
     Parameters
     ----------
@@ -48,12 +51,20 @@ class RolloutCollector(Collector):
         config: EnvConfig | None = None,
         env: VectorEnv | None = None,
     ) -> None:
+        for name, given in (("gamma", gamma), ("gae_lambda", gae_lambda)):
+            if isinstance(given, bool) or not isinstance(given, Real) or not 0 <= given <= 1:
+                raise ConfigError(f"{name}={given!r}: expected a number from 0 to 1")
         super().__init__(env_id, n_envs, seed, device, gamma, config=config, env=env)
         self.gamma = gamma
         self.gae_lambda = gae_lambda
 
     def collect(self, policy: Acts, n_steps: int) -> Rollout:
-        """`n_steps` steps of every environment; `self.progress` has the steps and finished episodes."""
+        """`n_steps` steps of every environment; `self.progress` has the steps and finished episodes.
+
+        On the CPU the rollout is in the collector's own memory, which the next call of `collect` writes
+        over: learn from it before, or keep copies (`rollout.obs.clone()`). `ConfigError` unless `n_steps` is
+        a whole number of at least 1.
+        """
         rollout = self.gather(policy, n_steps)
         gae(rollout, self.gamma, self.gae_lambda)
         return rollout.to(self.device)

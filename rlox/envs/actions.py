@@ -29,7 +29,7 @@ from rlox.envs.action_parts import (
     taken_apart,
 )
 from rlox.envs.space_limits import require_choices, require_width
-from rlox.envs.spaces import short
+from rlox.envs.spaces import is_masked, short
 from rlox.errors import ConfigError, ShapeError, UnsupportedSpaceError
 
 __all__ = ["TOLERANCE", "ActionCodec", "UnitCodec"]
@@ -237,6 +237,8 @@ def _numbers(name: str, values: Any, shape: tuple[int, ...]) -> NDArray[Any]:
     where = f"actions {name}".strip()
     if values is None:
         raise ShapeError(f"{where} are missing, expected {shape}")
+    if is_masked(values):
+        raise ShapeError(f"some {where} are masked, expected numbers; fill them: .filled(...)")
     try:
         array = np.asarray(values)
     except ValueError as error:

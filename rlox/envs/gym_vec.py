@@ -20,6 +20,7 @@ from rlox.envs.seeding import KEYED, Seeding, seeded_reset
 from rlox.envs.snapshot import can_save, restore_env, save_env
 from rlox.envs.spaces import ObservationCodec
 from rlox.envs.stacks import frames_in
+from rlox.envs.turns import Turns
 from rlox.errors import EnvError, RloxError
 
 __all__ = ["EnvFactory", "SyncGymVecEnv", "close_all", "opened"]
@@ -48,7 +49,7 @@ def close_all(envs: Sequence[gym.Env[Any, Any]], name: str) -> None:
         close_or_warn(env, f"{name} (copy {i})")
 
 
-class SyncGymVecEnv:
+class SyncGymVecEnv(Turns):
     """Gymnasium environments stepped one after the other in this process.
 
     Each environment is seeded once, by the rule `seeding` (`rlox.envs.seeding`); later resets draw on from
@@ -89,6 +90,8 @@ class SyncGymVecEnv:
 
     def reset_into(self, obs: NDArray[Any]) -> None:
         """Start every environment's first episode; writes `[n_envs, obs_dim]`."""
+        self._require_open()
+        self.take(self.envs)
         self._lent = False
         seeds = [self.seeding.start_seed(i, self.starts) for i in range(self.n_envs)]
         self.starts += 1
@@ -105,6 +108,8 @@ class SyncGymVecEnv:
         truncated: NDArray[np.bool_],
     ) -> Finals | None:
         """Step every environment in turn, resetting in place those whose episode ended."""
+        self._require_open()
+        self.require_turn()
         if self._lent:
             return self._begin_anew(obs, rewards, terminated, truncated)
         given = self.actions.each(self.actions.to_env(actions))
@@ -141,6 +146,7 @@ class SyncGymVecEnv:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on in mid-episode, or from the start of new ones than the run began with."""
+        self.take(self.envs)
         self.starts = int(state["starts"])
         self.seeding.restore(state)
         trees = state["envs"]  # a list in checkpoints of before
@@ -181,6 +187,10 @@ class SyncGymVecEnv:
         if not self.closed:
             self.closed = True
             close_all(self.envs, self.name)
+
+    def _require_open(self) -> None:
+        if self.closed:
+            raise EnvError(f"{self.name} is closed, expected open environments; make others")
 
     def _saved(self, i: int) -> dict[str, Any]:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import re
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
@@ -265,6 +266,7 @@ def factory_of(
         raise ConfigError(
             f"{source!r} is not an environment: expected an id, a gymnasium.Env or a callable making one"
         )
+    _require_no_arguments(source)
     return lambda: _checked(cast(EnvFactory, source))
 
 
@@ -339,6 +341,21 @@ def _copies_of(env: gym.Env[Any, Any], options: Mapping[str, Any]) -> EnvFactory
             ) from error
 
     return duplicate
+
+
+def _require_no_arguments(make: Callable[..., Any]) -> None:
+    """`ConfigError` for a factory that cannot be called as `make()`."""
+    try:
+        signature = inspect.signature(make)
+    except (TypeError, ValueError):  # of one that does not say so
+        return
+    try:
+        signature.bind()
+    except TypeError as error:
+        raise ConfigError(
+            f"the environment factory {getattr(make, '__name__', make)!r:.60} is called without arguments: "
+            f"{error}; give one that needs none, lambda: MyEnv(...)"
+        ) from error
 
 
 def _checked(make: EnvFactory) -> gym.Env[Any, Any]:

@@ -65,6 +65,23 @@ def wrapping(config: EnvConfig, training: bool) -> Callable[[Env], Env]:
     return wrapped
 
 
+def _require_around(found: Env, env: Env, whose: str) -> None:
+    """`ConfigError` where a wrapper gave another environment, which training would step in place of `env`.
+
+    One that is no `gymnasium.Wrapper` may have it beneath anywhere: only another id tells.
+    """
+    inner = found
+    while isinstance(inner, gym.Wrapper) and inner is not env:
+        inner = inner.env
+    theirs, ours = inner.spec, env.unwrapped.spec
+    if inner is not env and theirs is not None and (ours is None or theirs.id != ours.id):
+        raise ConfigError(
+            f"{whose} gave {theirs.id}, which is not around the environment that it is called with, "
+            f"{type(env.unwrapped).__name__}; expected a wrapper of that one; to train in another, give "
+            "that as the environment"
+        )
+
+
 def limited(env: Env, max_steps: int) -> Env:
     """An environment that somebody made, truncated after so many steps in place of its own limit."""
     found = env
@@ -210,6 +227,7 @@ def _wrapper(spec: Code, key: str, env_id: str) -> Callable[[Env], Env]:
                 f"{key}: {name} gave a {type(found).__name__}, expected a gymnasium.Env around the one "
                 "that it is called with"
             )
+        _require_around(found, env, f"{key}: {name}")
         return found
 
     return wrap

@@ -9,10 +9,12 @@ Either way the gradients of parameters are what is in their `grad` afterwards, w
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from rlox.errors import ConfigError
 
@@ -23,6 +25,7 @@ __all__ = [
     "gradient_of",
     "learned",
     "require_gradient",
+    "require_values_learn",
     "way_back",
 ]
 
@@ -91,6 +94,54 @@ def _without_gradient(said: str) -> ConfigError:
         f"nothing can be learned: {said} no gradient; it must not be computed under torch.no_grad() or "
         "torch.inference_mode(), nor be detached, and a parameter behind it must have requires_grad=True"
     )
+
+
+def require_values_learn(ask: Callable[[], object], log_prob: Tensor, module: nn.Module) -> None:
+    """`ConfigError` where values without gradient come from parameters that only they could train.
+
+    `ask` gives the values again. A constant, and what frozen layers say, has nothing to learn; nor has what
+    the actor says, which the log-probability trains.
+    """
+    named = {name: p for name, p in module.named_parameters() if p.requires_grad}
+    found = torch.autograd.grad(
+        log_prob.sum(), list(named.values()), retain_graph=True, allow_unused=True
+    )
+    alone = {id(p): name for (name, p), g in zip(named.items(), found, strict=True) if g is None}
+    with _Reads() as reads:
+        ask()
+    if names := [name for key, name in alone.items() if key in reads.found]:
+        raise ConfigError(
+            f"get_value gave values without gradient, so that {', '.join(names)} would never learn; it must "
+            "not compute them under torch.no_grad() or torch.inference_mode(), nor detach them; freeze these "
+            "parameters (requires_grad_(False)) if they are to stay as they are"
+        )
+
+
+class _Reads(TorchFunctionMode):
+    """The ids of the parameters whose numbers torch's functions are given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: set[int] = set()
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Any,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        named = kwargs or {}
+        name = func.__name__
+        # `weight.device`, `weight.new_zeros(n)` and `zeros_like(weight)` read no number of it
+        if name != "__get__" and not name.startswith("new_") and not name.endswith("_like"):
+            given = [*args, *named.values()]
+            for one in given:
+                if isinstance(one, list | tuple):
+                    given += one
+                elif isinstance(one, nn.Parameter):
+                    self.found.add(id(one))
+        return func(*args, **named)
 
 
 def learned(parameters: Iterable[nn.Parameter]) -> list[nn.Parameter]:

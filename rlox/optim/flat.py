@@ -7,6 +7,9 @@ network follows by one interpolation.
 
 from __future__ import annotations
 
+from operator import is_
+from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -40,6 +43,11 @@ class FlatParameters:
             raise ConfigError(
                 f"the policy's trainable parameters must share one dtype and device, got {', '.join(kinds)}"
             )
+        if inferred := [name for name, p in named.items() if p.is_inference()]:
+            raise ConfigError(
+                f"{', '.join(inferred)}: made under torch.inference_mode(), so that no gradient leads there; "
+                "make the policy outside of it"
+            )
         self.parameters = list(named.values())
         self.layout = Layout((name, tuple(p.shape)) for name, p in named.items())
         given = vector is not None
@@ -53,6 +61,8 @@ class FlatParameters:
         self._views = list(self.views(self.vector).values())
         self._kept: NDArray[np.float32] | None = None
         self._look()
+        self._module = module
+        self._look_at_module()
         self.gradient = torch.zeros_like(self.vector) if learned else self.vector.new_empty(0)
         self._gradients = list(self.views(self.gradient).values()) if learned else []
         if learned:
@@ -116,6 +126,7 @@ class FlatParameters:
     def _adopt(self) -> None:
         """Parts of `gradient` are the parameters' `grad`, also where others took their place since."""
         self.hold()
+        self._require_the_same()
         for parameter, view in zip(self.parameters, self._gradients, strict=True):
             if not parameter.requires_grad:
                 raise ConfigError(self._frozen())
@@ -125,6 +136,38 @@ class FlatParameters:
                 else:
                     view.copy_(other)
                 parameter.grad = view
+
+    def _look_at_module(self) -> None:
+        """What is looked at before every step: parts and parameters, and which are frozen."""
+        modules = list(self._module.modules())
+        dicts: list[dict[str, Any]] = [m._modules for m in modules]
+        dicts += [m._parameters for m in modules]
+        self._parts = [(of, tuple(of.values())) for of in dicts]
+        held = {id(p) for p in self.parameters}
+        self._others = [p for p in self._module.parameters() if id(p) not in held]
+
+    def _require_the_same(self) -> None:
+        """ConfigError where the module has other trainable parameters than it had; some microseconds."""
+        same = all(
+            len(of) == len(parts) and all(map(is_, of.values(), parts)) for of, parts in self._parts
+        )
+        if same and not any(p.requires_grad for p in self._others):
+            return
+        held, now = {id(p) for p in self.parameters}, dict(self._module.named_parameters())
+        new = [name for name, p in now.items() if p.requires_grad and id(p) not in held]
+        there = {id(p) for p in now.values()}
+        gone = [
+            name
+            for name, p in zip(self.layout.slices, self.parameters, strict=True)
+            if id(p) not in there
+        ]
+        if new or gone:
+            raise ConfigError(
+                f"{', '.join(dict.fromkeys([*new, *gone]))}: unfrozen, added, replaced or taken out since "
+                "the optimizer was made, which would not learn it; change layers before a policy is given, "
+                "or go on with a new learner that is given the policy as it is now"
+            )
+        self._look_at_module()
 
     def _frozen(self) -> str:
         names = [

@@ -19,9 +19,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rlox.networks.traced import require_values_learn
 from rlox.policies.scored import Scored, graph
 
-__all__ = ["ActorCritic", "Policy", "Sampler", "acting"]
+__all__ = ["ACTING", "ActorCritic", "Policy", "Sampler", "acting", "evaluated", "newest"]
 
 # Maps the observations `[N, obs_dim]` of rollout step t to actions, rows of `rlox.envs.actions`: `[N]` or
 # `[N, act_dim]`.
@@ -48,6 +49,9 @@ _TAKES_ROWS = (
     "value",
     "worth",
 )
+
+# What may draw the actions of a rollout: of those that the most derived class defines the first.
+ACTING = ("sampler", "get_action_and_logprob", "sample", "get_action_value")
 
 # Noise is drawn in blocks of at most this many numbers.
 NOISE_BLOCK = 1 << 20
@@ -121,7 +125,13 @@ class Policy(nn.Module, ABC):
 
 
 class ActorCritic(Policy):
-    """A policy and a value function."""
+    """A policy and a value function.
+
+    A subclass may override what it likes: whoever acts or scores asks the method that the most derived class
+    defines (`newest`), which is that of the object itself where it has one.
+    """
+
+    _values_learn = False  # whether they were seen to, or to be constants
 
     @abstractmethod
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Sampler:
@@ -140,7 +150,15 @@ class ActorCritic(Policy):
 
     def scored(self, obs: Tensor, actions: Tensor) -> Scored:
         """`evaluate_actions` without gradient, and the way back to the parameters."""
-        return graph(lambda: self.evaluate_actions(obs, actions), self.parameters())
+        return graph(lambda: self._evaluated(obs, actions), self.parameters())
+
+    def _evaluated(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        log_prob, entropy, value = evaluated(self, obs, actions)
+        if not self._values_learn and log_prob.requires_grad:
+            if not value.requires_grad:
+                require_values_learn(lambda: self.get_value(obs), log_prob, self)
+            self._values_learn = True
+        return log_prob, entropy, value
 
     @abstractmethod
     def get_value(self, obs: Tensor) -> Tensor:
@@ -167,6 +185,25 @@ class ActorCritic(Policy):
         """Log-probability of `actions` and entropy, each `[B]`."""
         log_prob, entropy, _ = self.evaluate_actions(obs, actions)
         return log_prob, entropy
+
+
+def newest(policy: object, *names: str) -> str:
+    """Of methods the one that the most derived class defines, of those of one class the first.
+
+    What the object itself has comes before that of any class.
+    """
+    for of in (vars(policy), *map(vars, type(policy).__mro__)):
+        for name in names:
+            if name in of:
+                return name
+    raise AttributeError(f"{type(policy).__name__} has none of {', '.join(names)}")
+
+
+def evaluated(policy: ActorCritic, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Log-probability, entropy and value, each `[B]`, by the method that the most derived class defines."""
+    if newest(policy, "evaluate_actions", "get_logprob_and_entropy") == "evaluate_actions":
+        return policy.evaluate_actions(obs, actions)
+    return *policy.get_logprob_and_entropy(obs, actions), policy.get_value(obs)
 
 
 def _given_copies(method: Callable[..., Any]) -> Callable[..., Any]:

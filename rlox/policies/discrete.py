@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rlox.networks import inference
-from rlox.policies.base import Sampler
+from rlox.policies.base import Sampler, newest
 from rlox.policies.heads import choice_noise, gumbel, score_choices
 from rlox.policies.mlp import MLPActorCritic
 from rlox.policies.scored import Scored, choices
@@ -53,10 +53,16 @@ class DiscretePolicy(MLPActorCritic):
         """`logits` for many small calls without gradients; what it returns may be written to."""
         return inference(self.actor)
 
+    def _quick_logits(self) -> Callable[[Tensor], Tensor]:
+        """`fast_logits`, or `logits` where a class of somebody's own has other ones."""
+        if newest(self, "fast_logits", "logits") == "fast_logits":
+            return self.fast_logits()
+        return lambda obs: self.logits(obs).clone()
+
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Sampler:
         """Gumbel-max: argmax(logits + g) with g = -log(-log u) is a draw from softmax(logits)."""
         noise = choice_noise(n_steps, n_envs, self.n_actions, generator)
-        logits = self.fast_logits()
+        logits = self._quick_logits()
         return lambda obs, t: logits(obs).add_(noise[t]).argmax(-1)
 
     def evaluate_actions(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -71,7 +77,7 @@ class DiscretePolicy(MLPActorCritic):
 
     def mode(self, obs: Tensor) -> Tensor:
         """The most likely choice `[B]`."""
-        return self.fast_logits()(obs).argmax(-1)
+        return self._quick_logits()(obs).argmax(-1)
 
     def get_action_and_logprob(
         self, obs: Tensor, generator: torch.Generator | None = None

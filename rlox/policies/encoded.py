@@ -48,9 +48,11 @@ class SharedEncoder(ActorCritic):
         return explore
 
     def as_seen(self, obs: Tensor) -> tuple[Tensor, ActorCritic]:
-        """The features of the rollout that has just been collected."""
+        """The features of the rollout that has just been collected; a subclass may score in any way."""
         seen, self._seen = self._seen, None
-        return (obs, self) if seen is None else (seen.flatten(0, 1), self.policy)
+        if seen is None or type(self) is not SharedEncoder:
+            return obs, self
+        return seen.flatten(0, 1), self.policy
 
     def evaluate_actions(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Log-probability, entropy and value, each `[B]`."""

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from rlox.errors import ConfigError
 from rlox.networks import Traced, gradient_of, inference
-from rlox.policies.base import NoiseBlocks, Sampler
+from rlox.policies.base import NoiseBlocks, Sampler, newest
 from rlox.policies.heads import NEVER, Explorer, Head, gumbel, score_vectors
 from rlox.policies.mlp import MLPActorCritic
 from rlox.policies.scored import Scored, of_logits, of_means
@@ -147,10 +147,15 @@ class FactoredPolicy(MLPActorCritic):
         """`outputs` for many small calls without gradients."""
         return inference(self.actor)
 
+    def _quick_outputs(self) -> Net:
+        """`fast_outputs`, or `outputs` where a class of somebody's own has other ones."""
+        own = newest(self, "fast_outputs", "outputs") == "outputs"
+        return self.outputs if own else self.fast_outputs()
+
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Sampler:
         """Outputs with noise, of which the head takes the best."""
         explore = self.head.explorer(n_steps, n_envs, generator)
-        outputs = self.fast_outputs()
+        outputs = self._quick_outputs()
         return lambda obs, t: explore(outputs(obs), t)
 
     def evaluate_actions(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -159,13 +164,14 @@ class FactoredPolicy(MLPActorCritic):
 
     def scored(self, obs: Tensor, actions: Tensor) -> Scored:
         """`evaluate_actions` with its gradients written out; a subclass may evaluate in any way."""
-        if (traced := self.traced(obs, FactoredPolicy)) is None:
+        own = type(self.head) is not FactoredHead
+        if own or (traced := self.traced(obs, FactoredPolicy)) is None:
             return super().scored(obs, actions)
         return factors(*traced, self.head, actions)
 
     def mode(self, obs: Tensor) -> Tensor:
         """The most likely choices and the means, `[B, len(choices) + vector]`."""
-        return self.head.mode(self.fast_outputs()(obs))
+        return self.head.mode(self._quick_outputs()(obs))
 
     def get_action_and_logprob(
         self, obs: Tensor, generator: torch.Generator | None = None

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from rlox.networks import Traced, hooked, mlp, orthogonal_init, trace
-from rlox.policies.base import ActorCritic
+from rlox.policies.base import ACTING, ActorCritic
 
 __all__ = ["MLPActorCritic"]
 
 
-EVALUATING = ("evaluate_actions", "get_value", "logits", "outputs")
+EVALUATING = ("evaluate_actions", "get_logprob_and_entropy", "get_value", "logits", "outputs")
+# What rollouts and updates ask, which an engine in Rust takes the place of.
+ASKED = (*EVALUATING, *ACTING, "scored")
 
 
 class MLPActorCritic(ActorCritic):

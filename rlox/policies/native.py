@@ -138,13 +138,13 @@ class NativePolicy(OnDemand):
 def _of_module(policy: ActorCritic, flat: FlatParameters) -> tuple[Sizes, Plain]:
     """What a module is; ConfigError for one that the engine does not know."""
     from rlox.policies.continuous import SDEPolicy
-    from rlox.policies.mlp import EVALUATING, MLPActorCritic
+    from rlox.policies.mlp import ASKED, MLPActorCritic
     from rlox.policies.plain import Plain
 
     kind = _kinds().get(type(policy))
     if kind is None or not isinstance(policy, MLPActorCritic):
         raise refused(f"a {type(policy).__name__}, not a built-in policy of vectors")
-    plain = Plain(policy, (policy.actor, policy.critic), [(policy, EVALUATING)], [flat])
+    plain = Plain(policy, (policy.actor, policy.critic), [(policy, ASKED)], [flat])
     actor, critic = plain.linear
     frequency = policy.sample_freq if isinstance(policy, SDEPolicy) else 1
     sizes = Sizes(

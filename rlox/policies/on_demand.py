@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from rlox.devices import imported_torch
+from rlox.devices import imported_torch, require_float32
 from rlox.errors import ConfigError
 from rlox.parameters.initial import initial
 from rlox.parameters.layout import Part, fill
@@ -142,6 +142,7 @@ class OnDemand(ABC):
     def _made(self) -> tuple[Watched, Any]:
         """A module whose parameters are this memory; nobody's random numbers are drawn for it."""
         torch = imported_torch()
+        require_float32()
         from rlox.optim import FlatParameters
         from rlox.rng import keyed
 

@@ -16,6 +16,7 @@ from rlox.configs.advice import rounding
 from rlox.configs.check import require_bools, whole_number
 from rlox.configs.code import Code
 from rlox.configs.schedules import Schedule
+from rlox.devices import outside_inference
 from rlox.disk import own_folder, path_of
 from rlox.envs.make import EnvSource
 from rlox.errors import ConfigError
@@ -26,6 +27,7 @@ from rlox.runs.evaluating import limited
 from rlox.runs.habits import Habits
 from rlox.runs.interrupts import Exactness, whole_updates
 from rlox.runs.loading import Given, Objects, fitting, reread, with_object
+from rlox.runs.own_folders import require_own_folders
 from rlox.runs.progress import reporting, shown
 from rlox.runs.spaces import require_spaces, spaces_of
 from rlox.runs.warm_start import warm_start
@@ -78,8 +80,8 @@ class Algorithm(Habits):
         self.streams = Streams(config.seed)
         given = (None if isinstance(env, str) else env, policy, dataset, replay, backend)
         self.device = device_for(config, given[0], policy, device)
-        tools = Tools(self.device.name, self.streams, *given)
-        self.parts = type(self).make(self.config, tools)
+        with outside_inference():
+            self.parts = type(self).make(self.config, Tools(self.device.name, self.streams, *given))
         self.source: Any = self.parts.source
         self.learner: Any = self.parts.learner
         self.clock = Clock(unit=config.algo.unit, horizon=self.config.total_steps)
@@ -162,9 +164,8 @@ class Algorithm(Habits):
         `callbacks` are those of further training: none are saved. With `replay=False` the rows of a replay
         buffer or dataset stay where they are: enough to play, and training fills a new buffer first.
         `dataset` is the one that an offline run had, unless its folder is configured. `wrappers`,
-        `reward_wrappers` and `schedules` (by field) are those that a file cannot hold, or others. A
-        checkpoint is data: code that it names (`module:Name`) is imported only if that is given again, or
-        with `trust`.
+        `reward_wrappers` and `schedules` (by field) are those that a file cannot hold, or others. Code that
+        a checkpoint names (`module:Name`) is imported only if that is given again, or with `trust`.
         """
         saved = read_checkpoint(resolve_checkpoint(path_of(path, "path")))
         env_id = env if env_id is None else env_id  # both names, as in the constructor
@@ -193,9 +194,8 @@ class Algorithm(Habits):
 
         Steps count all environments together and are rounded up to whole rollouts. Returns the last metrics
         with `mean_reward` (mean return of the last 100 finished episodes), `env_steps` and `updates`. Going
-        on with a larger total stretches the schedules. `ConfigError` for what is no whole number above 0;
-        1e5 is one. `progress` shows on standard output which engine learns and how far it is, by a bar on a
-        terminal.
+        on with a larger total stretches the schedules. `ConfigError` for what is no whole number above 0; 1e5
+        is one. `progress` shows on standard output which engine learns and how far it is, with a bar.
         """
         total = whole_number(RunConfig, "total_steps", total_timesteps, "total_timesteps")
         if told := rounding(replace(self.config, total_steps=total)):
@@ -208,7 +208,7 @@ class Algorithm(Habits):
 
     def fit(self, total_steps: int | None = None, hooks: Iterable[Hook] = ()) -> Clock:
         """Run the loop to `total_steps` (the config's, unless given) or until something stops it."""
-        with self._exact.training:
+        with self._exact.trains(type(self).__name__):
             return self._fitted(total_steps, hooks)
 
     def _fitted(self, total_steps: int | None, hooks: Iterable[Hook]) -> Clock:
@@ -222,6 +222,7 @@ class Algorithm(Habits):
             )
         self.aim(asked.total_steps)
         self.stop_reason = None
+        require_own_folders(self._watchers.callbacks, self.config, self.clock.now)
         self._watchers.begin(self, self.config.total_steps)
         try:
             with torch_threads(self.config.torch_threads), self._exact.refusing():
@@ -361,7 +362,8 @@ class Algorithm(Habits):
             self._exact.why_not = self.source.interruption(saved.state["source"])
 
     def close(self) -> None:
-        """Close the environments."""
+        """Close the environments: `predict`, `evaluate` and `save` go on, `train` is refused."""
+        self._exact.closed = True
         self.source.close()
 
     def __repr__(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -15,6 +16,8 @@ __all__ = ["restore_callbacks", "states_of"]
 
 # In place of a dict whose keys JSON would change, or of which arrays could not be named by; of a tuple.
 PAIRS, TUPLE = "$pairs", "$tuple"
+DEEPEST = 100  # levels of a state: one that holds itself has no end
+SHOWN = 120  # characters of a place, where it is deep
 
 
 def states_of(callbacks: Iterable[Callback]) -> list[dict[str, Any]]:
@@ -53,22 +56,34 @@ def _name(callback: Callback) -> str:
     return f"{type(callback).__module__}:{type(callback).__qualname__}"
 
 
-def _kept(value: Any, at: str) -> Any:
-    """A copy that a checkpoint takes; numbers of NumPy are Python's."""
+def _kept(value: Any, at: str, level: int = 0) -> Any:
+    """A copy that a checkpoint takes; numbers of NumPy are Python's, and `OrderedDict`s, which torch's
+    `state_dict()` gives, are dicts.
+    """
+    if level > DEEPEST:
+        raise CheckpointError(
+            f"{at[:SHOWN]}... holds itself, or has more than {DEEPEST} levels; leave out what refers back"
+        )
+    below = level + 1
     if isinstance(value, np.generic):
         value = value.item()
-    if value is None or isinstance(value, (bool, int, float, str)):
+    kind = type(value)  # a subclass would come back as its base
+    if value is None or kind in (bool, int, float, str):
         return value
-    if isinstance(value, Mapping):
-        if all(isinstance(key, str) and key[:1] != "$" and "/" not in key for key in value):
-            return {key: _kept(of, f"{at}[{key!r}]") for key, of in value.items()}
-        pairs = [[_kept(k, f"{at}, a key,"), _kept(v, f"{at}[{k!r}]")] for k, v in value.items()]
-        return {PAIRS: pairs}
-    if isinstance(value, (list, tuple)):
-        parts = [_kept(of, f"{at}[{i}]") for i, of in enumerate(value)]
-        return {TUPLE: parts} if isinstance(value, tuple) else parts
-    told = f"a {type(value).__name__}"
-    if isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray):
+    if kind in (dict, OrderedDict):
+        if all(type(key) is str and key[:1] != "$" and "/" not in key for key in value):
+            return {key: _kept(of, f"{at}[{key!r}]", below) for key, of in value.items()}
+        return {
+            PAIRS: [
+                [_kept(key, f"{at}, a key,", below), _kept(of, f"{at}[{key!r}]", below)]
+                for key, of in value.items()
+            ]
+        }
+    if kind in (list, tuple):
+        parts = [_kept(of, f"{at}[{i}]", below) for i, of in enumerate(value)]
+        return {TUPLE: parts} if kind is tuple else parts
+    told = f"a {kind.__name__}"
+    if kind is np.ndarray:
         if value.dtype.kind in "biuf" and value.dtype.itemsize <= 8:
             return value.copy()
         told = f"an array of {value.dtype.str if value.dtype.kind == 'U' else value.dtype}"

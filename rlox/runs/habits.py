@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rlox.errors import UnknownNameError
@@ -66,3 +67,17 @@ class Habits(ABC):
             raise AttributeError(
                 f"{type(self).__name__} has no {name}; here that is {ATTRIBUTES[name]}{self._whose}"
             )
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            """`AttributeError` for a setting, of which learning would not hear."""
+            own = vars(self)
+            if name not in own and getattr(type(self), name, None) is None:
+                config = own.get("config") or getattr(own.get("algo"), "config", None)
+                parts = () if config is None else (config.algo, config.buffer, config.env)
+                if any(name in {field.name for field in fields(part)} for part in parts):
+                    kind = type(self).__name__
+                    raise AttributeError(
+                        f"{kind}.{name} cannot be set: learning goes by what {kind} was made with; give it "
+                        f"there, {kind}(..., {name}={value!r:.40}), or a schedule for what is to change"
+                    )
+            object.__setattr__(self, name, value)

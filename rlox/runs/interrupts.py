@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 
+from rlox.errors import RloxError
 from rlox.exclusive import Exclusive
 from rlox.policies.engine import NativeRefused
 
@@ -22,7 +23,19 @@ class Exactness:
 
     whole: bool = True  # the weights are those after a whole update
     why_not: str = ""  # of a checkpoint that does not go on as it was saved
+    closed: bool = False  # the environments: nothing steps them again
     training: Exclusive = field(default_factory=lambda: Exclusive("training is under way"))
+
+    @contextmanager
+    def trains(self, whose: str) -> Iterator[None]:
+        """The block that trains; `RloxError` while another does, and where `whose` is closed."""
+        if self.closed:
+            raise RloxError(
+                f"{whose} is closed, and its environments with it, so that it cannot train; call close() "
+                "when training is over, or go on with another one: save(path) and from_checkpoint(path)"
+            )
+        with self.training:
+            yield
 
     def begin_update(self) -> None:
         """From now on a part of an update is in the weights, until the tick is over."""

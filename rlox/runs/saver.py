@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from rlox.disk import may_pass
+from rlox.disk import Place, may_pass
 from rlox.errors import StorageError
 from rlox.runs.checkpoint import Checkpoint
 from rlox.runs.checkpoint_store import CheckpointStore
@@ -27,7 +27,7 @@ class Saver:
     """Saves checkpoints whose log offsets are on disk before they are.
 
     `timeout` is how long the disk may refuse before `StorageError` ends the run; what it will never take
-    ends it at once. `hurried` says whether nobody waits any longer.
+    ends it at once, as does a run folder that is moved away. `hurried` says whether nobody waits any longer.
     """
 
     def __init__(
@@ -41,6 +41,7 @@ class Saver:
         self._store = store
         self._journal = journal
         self._timeout = timeout
+        self._place = Place(store.root.parent)
         self._refused_at: float | None = None
         self._tried = 0.0
         # The best policy's own checkpoint: a later one holds a policy that nobody evaluated.
@@ -60,6 +61,7 @@ class Saver:
         """
         checkpoint: Checkpoint | None = None
         while True:
+            self._place.require()
             try:
                 checkpoint = checkpoint or make(self._journal.ends(), True)
                 if best:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import cached_property, partial
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from rlox.envs.base import NOBODY, Finals, VectorEnv
 from rlox.envs.engines.makers import building
 from rlox.envs.make import EnvSource, make_vec
 from rlox.envs.normalize import RewardNormalizer, observation_normalizer
-from rlox.errors import ConfigError, NonFiniteError
+from rlox.errors import ConfigError, NonFiniteError, RloxError
 from rlox.exclusive import Exclusive
 from rlox.policies.native import Acts, NativePolicy
 from rlox.rng import Streams
@@ -103,7 +104,10 @@ class Collector:
         return _device(self._device)
 
     def collect(self, policy: Acts, n_steps: int) -> Rollout:
-        """`n_steps` steps of every environment; `self.progress` has the steps and finished episodes."""
+        """`n_steps` steps of every environment; `self.progress` has the steps and finished episodes.
+
+        On the CPU it holds until the next one, which is written into the same memory.
+        """
         return self.gather(policy, n_steps).to(self.device)
 
     def gather(self, policy: Acts, n_steps: int) -> Rollout:
@@ -113,12 +117,21 @@ class Collector:
                 f"a NativePolicy does not act in torch, as a {type(self).__name__} asks for; collect with a "
                 "NativeCollector"
             )
-        from rlox.policies.user import as_actor_critic
+        import torch
+
+        from rlox.policies.user import as_actor_critic, explorer, require_takes
 
         actor = as_actor_critic(policy)
         arena = self._arena_of(n_steps)
-        explore = partial(actor.sampler, n_steps, self.n_envs)
-        return self._filled(arena, actor, explore, partial(self._score, actor))
+        explore = partial(explorer, actor, self.env.actions, n_steps, self.n_envs)
+        try:
+            return self._filled(arena, actor, explore, partial(self._score, actor))
+        except RuntimeError as error:
+            if self.rollouts or isinstance(error, RloxError):
+                raise
+            seen = torch.from_numpy(self.env.observations.rows(2))
+            require_takes(actor, seen, self.env.actions, self.config.id)  # says which sizes differ
+            raise
 
     def _filled(
         self,
@@ -280,14 +293,16 @@ class Collector:
 
     def _score(self, actor: ActorCritic, arena: Arena, ended: Ended | None) -> None:
         """Log-probabilities and values of the whole rollout, and of where episodes were cut off."""
+        from rlox.policies.base import evaluated
+
         n_steps, n_envs = arena.shape
         obs, scorer = actor.as_seen(arena.flat(arena.obs))
         actions = arena.flat(arena.actions)
         log_probs, values = arena.flat(arena.log_probs), arena.values[:n_steps].reshape(-1)
         for start in range(0, n_steps * n_envs, self._at_once):
             rows = slice(start, start + self._at_once)
-            log_prob, _, value = scorer.evaluate_actions(
-                obs[rows].to(self.device), actions[rows].to(self.device)
+            log_prob, _, value = evaluated(
+                scorer, obs[rows].to(self.device), actions[rows].to(self.device)
             )
             log_probs[rows] = log_prob.cpu()
             values[rows] = value.cpu().numpy()
@@ -335,6 +350,8 @@ class Collector:
             )
 
     def _arena_of(self, n_steps: int) -> Arena:
+        if isinstance(n_steps, bool) or not isinstance(n_steps, Integral) or n_steps < 1:
+            raise ConfigError(f"n_steps={n_steps!r}: expected a whole number of at least 1")
         if self._arena is None or self._arena.shape[0] != n_steps:
             seen = self.env.observations
             self._arena = Arena(n_steps, self.n_envs, seen.dim, self.env.actions, seen.dtype)
@@ -342,10 +359,13 @@ class Collector:
 
 
 def _device(name: str | torch.device) -> torch.device:
-    """As torch has it, which refuses what is none."""
+    """As torch has it; `ConfigError` for what is none."""
     import torch
 
-    return torch.device(name)
+    try:
+        return torch.device(name)
+    except (RuntimeError, TypeError) as error:
+        raise ConfigError(f"device={name!r}: expected cpu, cuda, cuda:N or mps") from error
 
 
 def look_ahead(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from rlox.errors import ConfigError, ShapeError
 from rlox.statistics.estimators import Statistic, iqm, of_draws
-from rlox.statistics.scores import Array, Scores, Tasks, pair_of, tasks_of
+from rlox.statistics.scores import Array, Scores, Tasks, numbers_of, pair_of, tasks_of
 
 __all__ = [
     "Interval",
@@ -107,7 +107,7 @@ def bootstrap_ci(
     seed: int = 0,
 ) -> tuple[float, float]:
     """Percentile-bootstrap interval of `statistic` over `scores` `[n]`."""
-    values = np.asarray(scores, np.float64).ravel()
+    values = numbers_of(scores, "scores", "an array [n]").ravel()
     if values.size == 0:
         raise ShapeError("bootstrap of no scores")
     rng = np.random.default_rng(seed)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from rlox.errors import NonFiniteError, ShapeError
 from rlox.statistics.bootstrap import check, indices
 from rlox.statistics.estimators import Statistic, iqm, of_draws
-from rlox.statistics.scores import Array, Tasks
+from rlox.statistics.scores import Array, Tasks, numbers_of
 
 __all__ = ["Curve", "Run", "sample_efficiency"]
 
@@ -100,7 +100,7 @@ def _estimates(
 
 def _grid(runs: Sequence[tuple[Array, Array]], steps: ArrayLike | None) -> Array:
     if steps is not None:
-        grid = np.asarray(steps, np.float64)
+        grid = numbers_of(steps, "steps", "[steps]")
         if grid.ndim != 1 or grid.size == 0 or not np.isfinite(grid).all():
             raise ShapeError(f"steps of shape {grid.shape}: expected finite numbers, [steps]")
         return grid
@@ -117,7 +117,7 @@ def _run(run: Run, task: object, number: int) -> tuple[Array, Array]:
     name = f"run {number} of task {task!r}"
     if len(run) != 2:
         raise ShapeError(f"{name}: {len(run)} arrays; expected two, (steps, values)")
-    at, values = (np.asarray(column, np.float64) for column in run)
+    at, values = (numbers_of(column, name, "arrays [points]") for column in run)
     if at.ndim != 1 or at.shape != values.shape or at.size == 0:
         raise ShapeError(
             f"{name}: steps of shape {at.shape}, values of shape {values.shape}; "

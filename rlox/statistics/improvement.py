@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from rlox.errors import ShapeError
 from rlox.statistics.bootstrap import Interval, check, counts, ends, indices
-from rlox.statistics.scores import Array, Scores, pair_of
+from rlox.statistics.scores import Array, Scores, numbers_of, pair_of
 
 __all__ = ["holm", "improvement", "probability_of_improvement"]
 
@@ -58,7 +58,7 @@ def holm(p_values: ArrayLike) -> Array:
 
     S. Holm (1979), A simple sequentially rejective multiple test procedure, Scand. J. Statist. 6, 65-70.
     """
-    given = np.asarray(p_values, np.float64)
+    given = numbers_of(p_values, "p_values", "[n]")
     if given.ndim != 1:
         raise ShapeError(f"p_values of shape {given.shape}: expected [n]")
     if not ((given >= 0) & (given <= 1)).all():

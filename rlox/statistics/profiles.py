@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from rlox.errors import NonFiniteError, ShapeError
 from rlox.statistics.bootstrap import check, counts, indices
-from rlox.statistics.scores import Array, Scores, tasks_of
+from rlox.statistics.scores import Array, Scores, numbers_of, tasks_of
 
 __all__ = ["Profile", "performance_profile"]
 
@@ -39,7 +39,7 @@ def performance_profile(
 
     The run-score distribution of Agarwal et al.: tasks are pooled, so those with more runs weigh more.
     """
-    tasks, at = tasks_of(scores), np.asarray(thresholds, np.float64)
+    tasks, at = tasks_of(scores), numbers_of(thresholds, "thresholds", "[thresholds]")
     if at.ndim != 1 or at.size == 0:
         raise ShapeError(f"thresholds of shape {at.shape}: expected at least one, [thresholds]")
     if not np.isfinite(at).all():

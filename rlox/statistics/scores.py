@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -11,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rlox.errors import ConfigError, NonFiniteError, ShapeError
 
-__all__ = ["Array", "Scores", "Tasks", "normalize", "pair_of", "tasks_of"]
+__all__ = ["Array", "Scores", "Tasks", "normalize", "numbers_of", "pair_of", "tasks_of"]
 
 Array: TypeAlias = NDArray[np.float64]
 # [runs] of one task; [runs, tasks]; one array [runs] a task, in a sequence or by the task's name
@@ -56,7 +57,7 @@ def tasks_of(scores: Scores, name: str = "scores") -> Tasks:
             )
         of = [_runs(entry, f"{name}[{k}]") for k, entry in enumerate(scores)]
         return _checked(Tasks(tuple(range(len(of))), tuple(of), list), name)
-    values = _numbers(scores, name)
+    values = numbers_of(scores, name)
     if values.ndim == 1:
         return _checked(Tasks((0,), (values,), lambda of: of[0]), name)
     if values.ndim != 2:
@@ -108,7 +109,7 @@ def _ends(tasks: Tasks, given: Any, name: str) -> list[float]:
         if missing:
             raise ConfigError(f"{name} has no number for task {_some(missing, ())}")
         given = [given[task] for task in tasks.names]
-    numbers = _numbers(given, name)
+    numbers = numbers_of(given, name)
     if numbers.shape not in ((), (len(tasks.names),)):
         raise ShapeError(
             f"{name} of shape {numbers.shape}: expected one number, "
@@ -136,19 +137,24 @@ def _checked(tasks: Tasks, name: str) -> Tasks:
 
 
 def _runs(values: ArrayLike, name: str) -> Array:
-    found = _numbers(values, name)
+    found = numbers_of(values, name)
     if found.ndim != 1:
         raise ShapeError(f"{name} have shape {found.shape}: expected [runs]")
     return found
 
 
-def _numbers(values: Any, name: str) -> Array:
-    try:
-        return np.asarray(values, np.float64)
-    except (TypeError, ValueError):
+def numbers_of(values: Any, name: str, expected: str = FORMS) -> Array:
+    """What a caller gave as an array; `ShapeError` for what is no numbers: text, masked ones."""
+    entries = values if isinstance(values, list | tuple) else ()
+    if np.ma.is_masked(values) or any(map(np.ma.is_masked, entries)):
         raise ShapeError(
-            f"{name}: {type(values).__name__} is not numbers; expected {FORMS}"
-        ) from None
+            f"{name}: some of it is masked, which NumPy's own conversion takes for numbers; expected "
+            f"{expected}; leave the masked ones out: .compressed()"
+        )
+    with suppress(TypeError, ValueError):
+        if np.asarray(values).dtype.kind in "biufO":
+            return np.asarray(values, np.float64)
+    raise ShapeError(f"{name}: {type(values).__name__} is not numbers; expected {expected}")
 
 
 def _some(names: Sequence[Any], without: Sequence[Any]) -> str:

@@ -177,11 +177,14 @@ class Actor(Forgetful[Any]):
 
     def act(self, rows: NDArray[Any], generator: torch.Generator | None = None) -> Any:
         """The best actions, or sampled ones."""
+        from rlox.policies.user import drawn, require_actions
+
         policy: Policy = self.policy
         seen = self.seen(rows)
-        return self.given(
-            policy.mode(seen) if generator is None else policy.sample(seen, generator)
-        )
+        chosen = policy.mode(seen) if generator is None else drawn(policy, seen, generator)
+        method = "mode" if generator is None else "sample"
+        require_actions(policy, method, chosen, len(rows), self.actions)
+        return self.given(chosen)
 
 
 class NativeActor(Forgetful[OnDemand]):

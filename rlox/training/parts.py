@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from rlox._core import OfflineDatasetBuffer
 from rlox.configs import RunConfig
 from rlox.configs.check import require_bools
-from rlox.devices import torch_threads
+from rlox.devices import require_float32, torch_threads
 from rlox.envs.make import EnvSource
 from rlox.rng import Streams
 from rlox.training.actor import ActorOf
@@ -88,5 +88,6 @@ class Tools:
     @contextmanager
     def networks(self, config: RunConfig) -> Iterator[None]:
         """The block in which torch makes networks, with random numbers of the run's own."""
+        require_float32()
         with self.streams.default("init"), torch_threads(config.torch_threads):
             yield

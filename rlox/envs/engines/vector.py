@@ -19,6 +19,7 @@ from rlox.envs.engines.rows import flags_of, info_of, row_of, rows_of
 from rlox.envs.failures import CHECK, close_or_warn, raised
 from rlox.envs.seeding import KEYED, Seeding
 from rlox.envs.spaces import ObservationCodec, shape_of
+from rlox.envs.turns import Turns
 from rlox.errors import ConfigError, EnvError, RloxError
 
 __all__ = ["VectorEngine", "autoreset_of", "require_vector"]
@@ -26,7 +27,7 @@ __all__ = ["VectorEngine", "autoreset_of", "require_vector"]
 Vector = gym.vector.VectorEnv[Any, Any, Any]
 
 
-class VectorEngine:
+class VectorEngine(Turns):
     """Environments that are stepped all at once by an engine of their own.
 
     How it begins episodes is read from `metadata["autoreset_mode"]`:
@@ -75,6 +76,7 @@ class VectorEngine:
         self.n_envs = env.num_envs
         self.seeding = Seeding(seed, self.n_envs, seeding)
         self.starts = 0
+        self._closed = False
         self._masks = masks
         seen = env.single_observation_space if masks is None else masks.source.space
         self.observation_space, self.action_space = seen, env.single_action_space
@@ -90,6 +92,8 @@ class VectorEngine:
 
     def reset_into(self, obs: NDArray[Any]) -> None:
         """Start every environment's first episode; writes `[n_envs, obs_dim]`."""
+        self._require_open()
+        self.take([self.env])
         seed = self.seeding.engine_seed(self.starts)
         self.starts += 1
         self._paid[:], self._over[:] = 0.0, False
@@ -109,6 +113,8 @@ class VectorEngine:
         truncated: NDArray[np.bool_],
     ) -> Finals | None:
         """Step every environment at once."""
+        self._require_open()
+        self.require_turn()
         given = self.actions.to_env(actions)
         stepped = self._call("step", 5, lambda: self.env.step(given))
         seen, paid, over, cut, infos = stepped
@@ -152,8 +158,14 @@ class VectorEngine:
         self.seeding.restore(state)
 
     def close(self) -> None:
-        """Close the engine."""
-        close_or_warn(self.env, self.name)
+        """Close the engine, once."""
+        if not self._closed:
+            self._closed = True
+            close_or_warn(self.env, self.name)
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise EnvError(f"{self.name} is closed, expected an open engine; make another one")
 
     def _finals(
         self,

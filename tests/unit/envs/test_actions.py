@@ -289,3 +289,9 @@ def test_no_actions_at_all_are_none_of_the_space(space: Any) -> None:
     codec = ActionCodec.of(space)
     none = codec.to_env(np.empty((0, *codec.shape), codec.dtype))
     assert none.shape == (0, *space.shape)
+
+
+def test_masked_actions_are_refused() -> None:
+    given = np.ma.masked_array([0, 1], [False, True])
+    with pytest.raises(ShapeError, match=r"^some actions are masked, expected numbers; fill them"):
+        ActionCodec.of(spaces.Discrete(2)).of_env(given, 2)

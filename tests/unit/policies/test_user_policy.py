@@ -17,10 +17,10 @@ from helpers.policies import UserMlp
 from torch import Tensor, nn
 
 import rlox.policies.user
-from rlox.algorithms import A2C, PPO
+from rlox.algorithms import A2C, DQN, PPO, RecurrentPPO
 from rlox.errors import ConfigError
 from rlox.networks import SquashedGaussianPolicy
-from rlox.policies import UserPolicy
+from rlox.policies import DiscretePolicy, UserPolicy
 from rlox.rng import keyed
 
 OBS = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
@@ -265,3 +265,105 @@ def test_a_squashed_policy_that_detaches_what_it_draws_is_refused() -> None:
     policy = Stuck(3, 1, net_arch=(4,))
     with torch.no_grad(), pytest.raises(ConfigError, match="the drawn action has no gradient"):
         policy.trace(torch.zeros(2, 3), torch.zeros(2, 1))
+
+
+class Unwatched(UserMlp):
+    """Computes values where autograd records nothing."""
+
+    @torch.no_grad()
+    def get_value(self, obs: Tensor) -> Tensor:
+        return super().get_value(obs)
+
+
+class UnwatchedSubclass(DiscretePolicy):
+    """The same as one of ours."""
+
+    def get_value(self, obs: Tensor) -> Tensor:
+        return super().get_value(obs).detach()
+
+
+@pytest.mark.parametrize("kind", [Unwatched, UnwatchedSubclass])
+def test_a_critic_that_would_never_learn_is_refused_at_the_first_update(kind: Any) -> None:
+    algorithm = A2C("CartPole-v1", policy=kind(4, 2), n_envs=2, n_steps=8)
+    with pytest.raises(
+        ConfigError,
+        match=r"get_value gave values without gradient, so that .*critic\.0\.weight.* would never learn",
+    ):
+        algorithm.train(16)
+
+
+def test_values_of_a_frozen_critic_may_have_no_gradient() -> None:
+    policy = Unwatched(4, 2)
+    policy.critic.requires_grad_(False)
+    before = [p.clone() for p in policy.actor.parameters()]
+    A2C("CartPole-v1", policy=policy, n_envs=2, n_steps=8).train(16)
+    assert not any(map(torch.equal, before, policy.actor.parameters()))
+
+
+def test_a_constant_of_the_critics_kind_is_no_critic() -> None:
+    class Constant(UserMlp):
+        def get_value(self, obs: Tensor) -> Tensor:
+            return self.critic[0].weight.new_zeros(len(obs), device=self.critic[0].bias.device)
+
+    assert "loss/policy" in A2C("CartPole-v1", policy=Constant(4, 2), n_envs=2, n_steps=8).train(16)
+
+
+def other(method: str, gives: Any) -> type[nn.Module]:
+    """A policy whose method gives something else."""
+    return type("Other", (UserMlp,), {method: lambda self, *given: gives(*given)})
+
+
+@pytest.mark.parametrize(
+    ("method", "gives", "told"),
+    [
+        ("get_value", lambda obs: np.zeros(len(obs)), "a ndarray, expected a torch tensor"),
+        ("get_value", lambda obs: [0.0] * len(obs), "a list, expected a torch tensor"),
+        ("get_value", lambda obs: torch.zeros(len(obs), 3), r"\[2, 3\], expected a torch tensor"),
+        ("get_logprob_and_entropy", lambda obs, a: obs[:, 0], "a Tensor, expected two tensors"),
+        (
+            "get_logprob_and_entropy",
+            lambda obs, a: (obs[:, 0], None),
+            "a NoneType, expected a torch tensor",
+        ),
+        ("get_action_and_logprob", lambda obs: obs[:, 0], "a Tensor, expected two tensors"),
+        (
+            "get_action_and_logprob",
+            lambda obs: (np.zeros(len(obs), np.int64), obs[:, 0]),
+            "a ndarray, expected a torch tensor",
+        ),
+        ("mode", lambda obs: [0] * len(obs), "a list, expected a torch tensor"),
+    ],
+)
+def test_a_result_that_is_no_tensor_is_refused_with_the_method(
+    method: str, gives: Any, told: str
+) -> None:
+    with pytest.raises(ConfigError, match=rf"policy Other fails on .*: {method} gave {told}"):
+        PPO("CartPole-v1", policy=other(method, gives)(4, 2))
+
+
+def test_a_policy_made_in_inference_mode_is_refused() -> None:
+    with torch.inference_mode():
+        policy = UserMlp(4, 2)
+    with pytest.raises(ConfigError, match=r"actor\.0\.weight.*: made under torch\.inference_mode"):
+        PPO("CartPole-v1", policy=policy)
+
+
+def test_a_run_that_is_made_in_inference_mode_learns_as_any_other() -> None:
+    weights = []
+    for mode in (True, False):
+        with torch.inference_mode(mode):
+            made = PPO("CartPole-v1", n_envs=2, n_steps=8, backend="torch")
+        made.train(16)
+        weights.append([p.tolist() for p in made.policy.parameters()])
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.parametrize("facade", [PPO, DQN, RecurrentPPO])
+def test_networks_of_another_default_dtype_are_refused_by_its_name(facade: Any) -> None:
+    options = {} if facade is RecurrentPPO else {"backend": "torch"}
+    torch.set_default_dtype(torch.float64)
+    try:
+        with pytest.raises(ConfigError, match=r"get_default_dtype\(\) is torch\.float64, expected"):
+            facade("CartPole-v1", **options)
+    finally:
+        torch.set_default_dtype(torch.float32)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,9 +13,7 @@ from helpers.words import PROMPTS, Words
 
 from rlox.algorithms import GRPO, PPO
 from rlox.callbacks import Callback, EarlyStoppingCallback, LoggerCallback, as_callbacks, as_logger
-from rlox.errors import CheckpointError, ConfigError, RloxError
-from rlox.runs.callback_states import restore_callbacks, states_of
-from rlox.runs.tree import pack, unpack
+from rlox.errors import ConfigError, RloxError
 
 SMALL: dict[str, Any] = {
     "n_envs": 1, "n_steps": 8, "batch_size": 8, "n_epochs": 1, "net_arch": (4,), "backend": "native",
@@ -172,7 +169,10 @@ LOST: dict[str, tuple[Callable[[], Any], str]] = {
     "a state of no callback": (
         lambda: halves("state", "restore"), "a Half has state() and restore(), which are of a Callback",
     ),
-    "one twice": (lambda: [Keeps()] * 2, "the same Keeps is given twice, and would be called twice"),
+    "one twice": (
+        lambda: [EarlyStoppingCallback()] * 2,
+        "the same EarlyStoppingCallback is given twice, and would be called twice",
+    ),
 }  # fmt: skip
 
 
@@ -181,7 +181,9 @@ def test_a_callback_whose_memory_would_be_wrong_after_a_resume_is_refused(case: 
     make, told = LOST[case]
     with pytest.raises(ConfigError, match=f"^callbacks: {re.escape(told)}"):
         as_callbacks(make())
-    assert len(as_callbacks([halves("state"), Keeps(), Keeps()])) == 3
+    assert (
+        len(as_callbacks([halves("state"), EarlyStoppingCallback(), EarlyStoppingCallback()])) == 3
+    )
 
 
 @pytest.mark.parametrize("answer", ["stop", "", np.zeros(2), torch.ones(2)])
@@ -202,120 +204,6 @@ def test_an_error_of_a_logger_says_whose_it_is() -> None:
     with pytest.raises(RuntimeError, match="mine") as raised:
         PPO("CartPole-v1", logger=Log(), **SMALL).train(16)
     assert raised.value.__notes__ == ["raised by the logger Log"]
-
-
-class Keeps(Callback):
-    """Keeps what it is given."""
-
-    def __init__(self, kept: Any = None) -> None:
-        self.kept = kept
-
-    def state(self) -> dict[str, Any]:
-        return {"kept": self.kept}
-
-    def restore(self, state: Any) -> None:
-        self.kept = state["kept"]
-
-
-class KeepsAll(Keeps):
-    """Its state is what it was given."""
-
-    def state(self) -> Any:
-        return self.kept
-
-
-def there_and_back(kept: Any) -> Any:
-    """What a callback has after its state was in a checkpoint."""
-    arrays: dict[str, Any] = {}
-    saved = unpack(pack(states_of([Keeps(kept)]), arrays, "callbacks"), arrays)
-    again = Keeps()
-    restore_callbacks([again], saved)
-    return again.kept
-
-
-KEPT: tuple[Any, ...] = (
-    {1: "one", "1": "text", (2, 3): [4], 2.5: None, False: (), None: {}},
-    {"$array": 5, "$pairs": [1], "$tuple": {"$tensor": (1,)}},
-    [(1, (2,)), [], (), {}, "", float("inf"), 2**70],
-    {"deep": {7: {8: (9, {10: "x"})}}},
-)
-
-
-@pytest.mark.parametrize("kept", KEPT)
-def test_the_state_of_a_callback_comes_back_with_its_kinds(kept: Any) -> None:
-    found = there_and_back(kept)
-    assert found == kept
-    assert repr(found) == repr(kept)
-
-
-def test_numbers_arrays_and_tensors_of_a_state_come_back_with_their_values() -> None:
-    kept = {
-        "nan": float("nan"),
-        "numpy": [np.float32(0.1), np.int64(3), np.bool_(False), np.float64("nan")],
-        "a/b": np.arange(3, dtype=np.uint8),
-        "a": {"b": np.ones((2, 0), np.float16)},
-        4: torch.tensor([1.5, 2.5]).requires_grad_(),
-    }
-    found = there_and_back(kept)
-    assert np.isnan(found["nan"]) and np.isnan(found["numpy"][3])
-    assert found["numpy"][:3] == [float(np.float32(0.1)), 3, False]
-    assert found["a/b"].tolist() == [0, 1, 2] and found["a/b"].dtype == np.uint8
-    assert found["a"]["b"].shape == (2, 0) and found["a"]["b"].dtype == np.float16
-    assert torch.equal(found[4], torch.tensor([1.5, 2.5]))
-
-
-def test_a_state_that_was_taken_has_nothing_that_the_callback_changes_later() -> None:
-    kept: dict[str, Any] = {"list": [1], "array": np.zeros(2), "tensor": torch.zeros(2)}
-    ((taken),) = states_of([Keeps(kept)])
-    kept["list"].append(2)
-    kept["array"][:] = 1.0
-    kept["tensor"][:] = 1.0
-    state = taken["state"]["kept"]
-    assert state["list"] == [1]
-    assert state["array"].tolist() == state["tensor"].tolist() == [0.0, 0.0]
-
-
-UNKEPT: dict[str, tuple[Any, str]] = {
-    "a set": ({1}, r"\['kept'\] is a set, expected None, a number"),
-    "bytes": ([b"x"], r"\['kept'\]\[0\] is a bytes"),
-    "a path": ({"at": Path()}, r"\['kept'\]\['at'\] is a PosixPath"),
-    "a complex number": (1j, "is a complex"),
-    "an object key": ({frozenset(): 1}, "is a frozenset"),
-    "texts in an array": (np.array(["a"]), "is an array of <U1"),
-    "objects in an array": (np.array([None]), "is an array of object"),
-    "a masked array": (np.ma.masked_array([1.0], [True]), "is a MaskedArray"),
-    "a brain float": (torch.zeros(1, dtype=torch.bfloat16), "is a tensor of torch.bfloat16"),
-}
-
-
-@pytest.mark.parametrize("name", UNKEPT)
-def test_a_state_that_would_not_come_back_is_refused_with_its_place(name: str) -> None:
-    kept, told = UNKEPT[name]
-    with pytest.raises(CheckpointError, match=rf"^the callback Keeps: its state.*{told}"):
-        states_of([Keeps(kept)])
-
-
-def test_a_state_that_is_no_dict_is_refused() -> None:
-    with pytest.raises(
-        CheckpointError, match=r"Keep\w+: state\(\) returned a NoneType, expected a"
-    ):
-        states_of([KeepsAll(None)])
-    assert states_of([KeepsAll({}), Callback()]) == []
-
-
-def test_a_state_of_an_earlier_version_is_taken_as_it_is() -> None:
-    again = Keeps()
-    name = f"{__name__}:Keeps"
-    restore_callbacks([again], [{"name": name, "state": {"kept": {"1": [1, 2]}}}])
-    assert again.kept == {"1": [1, 2]}
-
-
-def test_a_checkpoint_keeps_the_kinds_of_a_callbacks_state(tmp_path: Path) -> None:
-    kept = {1: (2, 3), "best": float("-inf")}
-    PPO("CartPole-v1", callbacks=[Keeps(kept)], **SMALL).save(tmp_path / "saved")
-    again = Keeps()
-    PPO.from_checkpoint(tmp_path / "saved", callbacks=[again])
-    assert again.kept == kept
 
 
 @pytest.mark.parametrize(

@@ -142,3 +142,16 @@ def test_a_run_whose_links_cannot_be_made_keeps_as_many_checkpoints_and_the_best
     assert resolve_checkpoint(tmp_path, "best").name == steps[0]
     assert resolve_checkpoint(tmp_path, "last").name == steps[1]
     assert resolve_checkpoint(tmp_path / "checkpoints" / "best").name == steps[0]
+
+
+def test_a_run_folder_that_is_moved_away_gets_no_checkpoint_in_its_old_place(
+    tmp_path: Path,
+) -> None:
+    (folder := tmp_path / "run").mkdir()
+    bench = Bench(folder)
+    bench.save(10)
+    folder.rename(tmp_path / "moved")
+    with pytest.raises(StorageError, match=r"moved to .*/moved while"):
+        bench.save(20)
+    assert not folder.exists()
+    assert read_checkpoint(tmp_path / "moved" / "checkpoints" / "last").clock == {"env_steps": 10}

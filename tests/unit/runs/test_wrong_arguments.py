@@ -6,12 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
+import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
 from helpers.seen import Samples
 
-from rlox.algorithms import A2C, DQN, RecurrentPPO
+from rlox.algorithms import A2C, DQN, PPO, RecurrentPPO
 from rlox.callbacks import CheckpointCallback, EvalCallback
 from rlox.errors import ConfigError, ShapeError, StorageError, UnsupportedSpaceError
 from rlox.trainers import PPOTrainer
@@ -126,3 +128,51 @@ def test_an_observation_that_wants_a_gradient_is_refused_as_any_other_wrong_one(
     options = SMALL if facade is A2C else {"n_envs": 1, "n_steps": 8, "lstm_hidden_size": 4}
     with pytest.raises(ShapeError, match=r"observation .*: Can't call numpy\(\) on Tensor"):
         facade("CartPole-v1", **options).predict(torch.zeros(4, requires_grad=True))
+
+
+@pytest.mark.parametrize("name", ["learning_rate", "gamma", "n_envs"])
+def test_a_setting_cannot_be_changed_on_an_algorithm_or_a_trainer(name: str) -> None:
+    run, trainer = PPO("CartPole-v1"), PPOTrainer(env="CartPole-v1")
+    for of in (run, trainer):
+        told = rf"^{type(of).__name__}.{name} cannot be set: .*give it there, \w+\(..., {name}=0\)"
+        with pytest.raises(AttributeError, match=told):
+            setattr(of, name, 0)
+        assert name not in vars(of)
+
+
+def test_an_attribute_that_is_no_setting_may_be_put_on_an_algorithm() -> None:
+    run: Any = PPO("CartPole-v1")
+    run.note, run.stop_reason = "mine", "later"
+    assert (run.note, run.stop_reason) == ("mine", "later")
+
+
+def another(env: Any) -> Any:
+    return gym.make("Pendulum-v1")
+
+
+def test_a_wrapper_that_gives_another_environment_is_refused_by_name() -> None:
+    told = r"env.wrappers: <another> gave Pendulum-v1, which is not around .*, CartPoleEnv"
+    with pytest.raises(ConfigError, match=told):
+        PPO("CartPole-v1", wrappers=[another], n_envs=1)
+
+
+class Delegates(gym.Env[Any, Any]):
+    """Around another one, without being Gymnasium's kind of wrapper."""
+
+    def __init__(self, env: Any) -> None:
+        self.inner, self.spec = env, env.unwrapped.spec
+        self.observation_space, self.action_space = env.observation_space, env.action_space
+
+
+def test_a_wrapper_that_is_none_of_gymnasiums_is_taken() -> None:
+    for wrapper in (Delegates, lambda env: gym.wrappers.TimeLimit(env.unwrapped, 7)):
+        assert PPO("CartPole-v1", wrappers=[wrapper], n_envs=1).predict(np.zeros(4)) in (0, 1)
+
+
+def test_a_factory_of_environments_that_needs_an_argument_is_refused_by_name() -> None:
+    def make_one(n: int) -> Any:
+        raise AssertionError(n)
+
+    told = "factory 'make_one' is called without arguments: missing a required argument: 'n'"
+    with pytest.raises(ConfigError, match=told):
+        PPO(make_one)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -10,7 +11,17 @@ import pytest
 
 from rlox import statistics
 from rlox.errors import ConfigError, NonFiniteError, ShapeError
-from rlox.statistics import iqm, mean, median, normalize, optimality_gap
+from rlox.statistics import (
+    bootstrap_ci,
+    holm,
+    iqm,
+    mean,
+    median,
+    normalize,
+    optimality_gap,
+    performance_profile,
+    sample_efficiency,
+)
 
 # runs x tasks; what follows from them was computed with rliable 1.2.0
 X = np.array(
@@ -120,3 +131,32 @@ def test_normalize_refuses_invalid_low_and_high_scores_by_name(
 ) -> None:
     with pytest.raises(error, match=said):
         normalize({"a": [1.0], "b": [2.0]}, low, high)
+
+
+MASKED = np.ma.masked_array([0.25, 0.5, 0.75], [False, False, True])
+NUMBERS: dict[str, Callable[[Any], Any]] = {
+    "scores": iqm,
+    "scores of 'a'": lambda given: mean({"a": given}),
+    r"scores\[0\]": lambda given: mean([np.asanyarray(given)]),
+    "thresholds": lambda given: performance_profile([1.0, 2.0], given),
+    "p_values": holm,
+    "low": lambda given: normalize(np.ones((2, 3)), given, 2.0),
+    "the scores": lambda given: bootstrap_ci(given, resamples=2),
+    "run 0 of task": lambda given: sample_efficiency(
+        [([1, 2, 3], given)], rng=np.random.default_rng(0), resamples=2
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_statistics_refuse_an_array_of_which_some_is_masked(name: str) -> None:
+    told = f"{name.removeprefix('the ')}.*: some of it is masked.* leave the masked ones out"
+    with pytest.raises(ShapeError, match=told):
+        NUMBERS[name](MASKED)
+    assert np.isfinite(iqm(MASKED.compressed()))
+
+
+@pytest.mark.parametrize("given", [["1"], np.array(["1", "2"]), [b"1"], [1.0, np.ma.masked]])
+def test_text_and_masked_entries_are_no_scores(given: Any) -> None:
+    with pytest.raises(ShapeError, match=r"^scores: .* (is not numbers|masked)"):
+        iqm(given)

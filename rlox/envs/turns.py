@@ -1,0 +1,45 @@
+"""Whose turn it is with an environment of this process, which several runs may be given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+from weakref import WeakValueDictionary
+
+import gymnasium as gym
+
+from rlox.errors import EnvError
+
+__all__ = ["Turns"]
+
+Env = gym.Env[Any, Any] | gym.vector.VectorEnv[Any, Any, Any]
+
+_BEGAN: WeakValueDictionary[int, Turns] = WeakValueDictionary()  # who began in an object, by its id
+
+
+class Turns:
+    """Steps objects that another run may step too, one run after the other.
+
+    A run that goes on after another one has begun episodes in its object would act on observations that are
+    no longer the object's: it is refused.
+    """
+
+    name: str
+    _displaced = False
+
+    def take(self, envs: Iterable[Env]) -> None:
+        """From now on these are stepped from here."""
+        for env in envs:
+            key = id(env.unwrapped)
+            _BEGAN.get(key, self)._displaced = True
+            _BEGAN[key] = self
+        self._displaced = False
+
+    def require_turn(self) -> None:
+        """`EnvError` where another run has begun episodes in one of them since."""
+        if self._displaced:
+            raise EnvError(
+                f"{self.name}: another run has begun episodes in the very object that this one steps, and "
+                "ended those under way; give each run an environment of its own, or what makes one "
+                "(lambda: MyEnv(), lambda num_envs: MyVectorEnv(num_envs))"
+            )

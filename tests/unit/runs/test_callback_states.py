@@ -1,0 +1,164 @@
+"""What of a callback's state comes back from a checkpoint, and what is refused."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict, defaultdict
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from helpers.small import SMALL_PPO
+
+from rlox.algorithms import PPO
+from rlox.callbacks import Callback
+from rlox.errors import CheckpointError
+from rlox.runs.callback_states import restore_callbacks, states_of
+from rlox.runs.tree import pack, unpack
+
+
+class Keeps(Callback):
+    """Keeps what it is given."""
+
+    def __init__(self, kept: Any = None) -> None:
+        self.kept = kept
+
+    def state(self) -> dict[str, Any]:
+        return {"kept": self.kept}
+
+    def restore(self, state: Any) -> None:
+        self.kept = state["kept"]
+
+
+class KeepsAll(Keeps):
+    """Its state is what it was given."""
+
+    def state(self) -> Any:
+        return self.kept
+
+
+def there_and_back(kept: Any) -> Any:
+    """What a callback has after its state was in a checkpoint."""
+    arrays: dict[str, Any] = {}
+    saved = unpack(pack(states_of([Keeps(kept)]), arrays, "callbacks"), arrays)
+    again = Keeps()
+    restore_callbacks([again], saved)
+    return again.kept
+
+
+KEPT: tuple[Any, ...] = (
+    {1: "one", "1": "text", (2, 3): [4], 2.5: None, False: (), None: {}},
+    {"$array": 5, "$pairs": [1], "$tuple": {"$tensor": (1,)}},
+    [(1, (2,)), [], (), {}, "", float("inf"), 2**70],
+    {"deep": {7: {8: (9, {10: "x"})}}},
+)
+
+
+@pytest.mark.parametrize("kept", KEPT)
+def test_the_state_of_a_callback_comes_back_with_its_kinds(kept: Any) -> None:
+    found = there_and_back(kept)
+    assert found == kept
+    assert repr(found) == repr(kept)
+
+
+def test_numbers_arrays_and_tensors_of_a_state_come_back_with_their_values() -> None:
+    kept = {
+        "nan": float("nan"),
+        "numpy": [np.float32(0.1), np.int64(3), np.bool_(False), np.float64("nan")],
+        "a/b": np.arange(3, dtype=np.uint8),
+        "a": {"b": np.ones((2, 0), np.float16)},
+        4: torch.tensor([1.5, 2.5]).requires_grad_(),
+    }
+    found = there_and_back(kept)
+    assert np.isnan(found["nan"]) and np.isnan(found["numpy"][3])
+    assert found["numpy"][:3] == [float(np.float32(0.1)), 3, False]
+    assert found["a/b"].tolist() == [0, 1, 2] and found["a/b"].dtype == np.uint8
+    assert found["a"]["b"].shape == (2, 0) and found["a"]["b"].dtype == np.float16
+    assert torch.equal(found[4], torch.tensor([1.5, 2.5]))
+
+
+def test_the_state_of_a_module_in_that_of_a_callback_comes_back_for_the_module() -> None:
+    module = torch.nn.Linear(2, 1)
+    found = there_and_back({"ema": module.state_dict()})
+    assert isinstance(module.state_dict(), OrderedDict)
+    assert list(found["ema"]) == ["weight", "bias"]
+    assert torch.equal(found["ema"]["weight"], module.weight)
+
+
+def test_a_state_that_was_taken_has_nothing_that_the_callback_changes_later() -> None:
+    kept: dict[str, Any] = {"list": [1], "array": np.zeros(2), "tensor": torch.zeros(2)}
+    ((taken),) = states_of([Keeps(kept)])
+    kept["list"].append(2)
+    kept["array"][:] = 1.0
+    kept["tensor"][:] = 1.0
+    state = taken["state"]["kept"]
+    assert state["list"] == [1]
+    assert state["array"].tolist() == state["tensor"].tolist() == [0.0, 0.0]
+
+
+class Point(NamedTuple):
+    x: int
+    y: int
+
+
+class Colour(IntEnum):
+    RED = 1
+
+
+class Array(np.ndarray):
+    """Of a kind of its own."""
+
+
+CIRCLE: list[Any] = []
+CIRCLE.append({"again": CIRCLE})
+
+UNKEPT: dict[str, tuple[Any, str]] = {
+    "a set": ({1}, r"\['kept'\] is a set, expected None, a number"),
+    "bytes": ([b"x"], r"\['kept'\]\[0\] is a bytes"),
+    "a path": ({"at": Path()}, r"\['kept'\]\['at'\] is a PosixPath"),
+    "a complex number": (1j, "is a complex"),
+    "an object key": ({frozenset(): 1}, "is a frozenset"),
+    "texts in an array": (np.array(["a"]), "is an array of <U1"),
+    "objects in an array": (np.array([None]), "is an array of object"),
+    "a masked array": (np.ma.masked_array([1.0], [True]), "is a MaskedArray"),
+    "a counter": ({"n": Counter("a")}, r"\['kept'\]\['n'\] is a Counter, expected None, a number"),
+    "a dict with a default": (defaultdict(list), "is a defaultdict"),
+    "a named tuple": ([Point(1, 2)], r"\['kept'\]\[0\] is a Point"),
+    "a name of a number": (Colour.RED, "is a Colour"),
+    "a name as a key": ({Colour.RED: 1}, "a key, is a Colour"),
+    "an array of a subclass": (np.array([1.0]).view(Array), "is a Array"),
+    "what holds itself": (CIRCLE, r"\['kept'\].*\.\.\. holds itself, or has more than 100 levels"),
+    "a brain float": (torch.zeros(1, dtype=torch.bfloat16), "is a tensor of torch.bfloat16"),
+}
+
+
+@pytest.mark.parametrize("name", UNKEPT)
+def test_a_state_that_would_not_come_back_is_refused_with_its_place(name: str) -> None:
+    kept, told = UNKEPT[name]
+    with pytest.raises(CheckpointError, match=rf"^the callback Keeps: its state.*{told}"):
+        states_of([Keeps(kept)])
+
+
+def test_a_state_that_is_no_dict_is_refused() -> None:
+    with pytest.raises(
+        CheckpointError, match=r"Keep\w+: state\(\) returned a NoneType, expected a"
+    ):
+        states_of([KeepsAll(None)])
+    assert states_of([KeepsAll({}), Callback()]) == []
+
+
+def test_a_state_of_an_earlier_version_is_taken_as_it_is() -> None:
+    again = Keeps()
+    name = f"{__name__}:Keeps"
+    restore_callbacks([again], [{"name": name, "state": {"kept": {"1": [1, 2]}}}])
+    assert again.kept == {"1": [1, 2]}
+
+
+def test_a_checkpoint_keeps_the_kinds_of_a_callbacks_state(tmp_path: Path) -> None:
+    kept = {1: (2, 3), "best": float("-inf")}
+    PPO("CartPole-v1", callbacks=[Keeps(kept)], **SMALL_PPO).save(tmp_path / "saved")
+    again = Keeps()
+    PPO.from_checkpoint(tmp_path / "saved", callbacks=[again])
+    assert again.kept == kept
