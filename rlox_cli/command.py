@@ -22,6 +22,11 @@ def as_given(overrides: Sequence[str], folders: Sequence[Path]) -> Iterable[str]
     return overrides
 
 
+def writes(args: Sequence[str]) -> bool:
+    """False: the command does more than what it prints."""
+    return False
+
+
 @dataclass(frozen=True)
 class Alias:
     """Another name for one use of a command: `rlox resume RUN` is `rlox train resume=RUN`."""
@@ -54,6 +59,8 @@ class Command:
     sweeps: bool = False  # whether several values of a key are several jobs
     more: str = ""  # what its help says after the keys
     takes: str = ""  # arguments without a key, in its usage
+    # whether what it prints for these arguments is all that it does
+    prints: Callable[[Sequence[str]], bool] = writes
     alias: Alias | None = None  # a name of its own for a part of what it does
     # keys that its jobs do not have, `sweep.*` for one
     beside: Mapping[str, type[Any]] = field(default_factory=dict)

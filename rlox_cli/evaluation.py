@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shlex
 import sys
 from collections.abc import Callable
 from contextlib import closing
@@ -269,7 +268,7 @@ def _trusted(config: EvaluateConfig, run: Path) -> RunConfig:
     kwargs = {**trained.env.kwargs, **config.env.kwargs}
     env = replace(trained.env, id=config.env.id or trained.env.id, kwargs=kwargs)
     typed = [config.env.id or "", *(f"{k}={v}" for k, v in leaves(plain(config.env)["kwargs"]))]
-    command = f"rlox evaluate {shlex.quote(str(run))}"
+    command = f"rlox evaluate {summary.typed(run)}"
     return allowed(replace(trained, env=env), config.trust, typed, run / "config.yaml", command)
 
 
@@ -279,7 +278,7 @@ def trained_config(run: Path) -> RunConfig:
     if (run / "manifest.json").is_file():
         raise ConfigError(
             f"run={run}: a checkpoint; name the run folder that it is in, and which one: "
-            f"rlox evaluate {shlex.quote(str(run.parent.parent))} checkpoint={run.name}"
+            f"rlox evaluate {summary.typed(run.parent.parent)} checkpoint={run.name}"
         )
     if not path.is_file():
         raise ConfigError(f"run={run}: no run folder there ({path} is missing){nearest_runs(run)}")

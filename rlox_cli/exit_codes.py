@@ -9,8 +9,9 @@ from rlox.errors import ConfigError, EnvError, NonFiniteError, ShapeError, Stora
 
 OK, FAILED, WRONG_USE, NON_FINITE, ENVIRONMENT, STORAGE = 0, 1, 2, 3, 4, 5
 SIGHUP, SIGINT, SIGTERM, SIGUSR1 = SIGNALS = 129, 130, 143, 128 + signal.SIGUSR1
+FULL = (errno.EDQUOT, errno.EFBIG, errno.ENOSPC)  # there is no room
 # What a disk answers where nobody made a StorageError of it, as when the last lines of a log are written.
-_OF_DISKS = (errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC, errno.EROFS)
+_OF_DISKS = (*FULL, errno.EIO, errno.EROFS)
 
 MEANINGS = {
     OK: "done",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import rlox
 from rlox.configs.text import is_text
 from rlox.errors import CheckpointError, ConfigError
+from rlox_cli import summary
 from rlox_cli.commands.export import ExportConfig
 from rlox_cli.evaluation import text_files, trained_config
 from rlox_cli.trust import allowed
@@ -19,7 +19,7 @@ from rlox_cli.trust import allowed
 def export_run(config: ExportConfig) -> None:
     """Write the files of a run's policy, and say where they are."""
     run = Path(config.run)
-    command = f"rlox export {shlex.quote(str(run))}"
+    command = f"rlox export {summary.typed(run)}"
     trained = replace(trained_config(run), callbacks=())
     trained = allowed(trained, config.trust, None, run / "config.yaml", command)
     from rlox.algorithms import ALGORITHMS

@@ -23,9 +23,11 @@ from rlox_cli.run_folder import (
     KILLED,
     PRUNED,
     RUNNING,
+    UNREADABLE,
     RunFolder,
     is_locked,
-    read_status,
+    state_of,
+    whole_result,
     writing,
 )
 from rlox_cli.run_schema import ALGO, BUFFER
@@ -128,17 +130,19 @@ def _preset(name: str, folders: Sequence[Path]) -> str | None:
 def finished(job: Job) -> Path | None:
     """The folder in which this very job has been done before."""
     for folder in job.runs():
-        if (folder / "result.json").exists() and read_status(folder)["status"] == DONE:
+        if state_of(folder) == DONE and whole_result(folder) is not None:
             return folder
     return None
 
 
 def interrupted(job: Job) -> Path | None:
-    """The folder in which this very job was stopped on its way and left a whole checkpoint."""
+    """The folder in which this very job was stopped on its way and left a whole checkpoint.
+
+    One whose status or result is lost or damaged goes on too: what it learned was paid for.
+    """
     for folder in job.runs():
-        ends = (*STOPPED, PRUNED) if job.trial else STOPPED
-        stopped = (folder / "status.json").exists() and read_status(folder)["status"] in ends
-        if stopped and any(folder.glob("checkpoints/step-*")):
+        ends = (*STOPPED, UNREADABLE, DONE, *[PRUNED] * bool(job.trial))  # `finished` was done
+        if state_of(folder) in ends and any(folder.glob("checkpoints/step-*")):
             from rlox.runs.checkpoint import newest_checkpoint  # late: it brings torch
 
             if newest_checkpoint(folder) is not None:

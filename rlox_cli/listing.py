@@ -25,7 +25,7 @@ from rlox_cli import summary
 from rlox_cli.commands.list import SHORT, ListConfig
 from rlox_cli.options import conf_folders, group_options
 from rlox_cli.plugin_states import shadows, state
-from rlox_cli.run_folder import RUNNING, is_locked, read_config, read_result, read_status
+from rlox_cli.run_folder import RUNNING, is_locked, read_config, read_status, whole_result
 from rlox_cli.run_schema import RUN
 
 SENTENCE_END = re.compile(r"[.!?](?=$|\s+[A-Z])", re.MULTILINE)
@@ -178,7 +178,7 @@ def _run(path: Path) -> _Run:
         label, algo = _label(saved.get("run") or {}), str(saved["algo"]["name"])
         seed = str(number) if isinstance(number := saved.get("seed"), int) else ""
         env = str((saved.get("env") or {}).get("id", ""))
-        result = read_result(path) or {}
+        result = whole_result(path) or {}
         # a plugin that only the folder names is not imported for this
         kind = dict.get(ALGO_CONFIGS, algo)
         unit = kind.unit if kind is not None else result.get("unit", unit)

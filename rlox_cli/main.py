@@ -13,7 +13,7 @@ from pathlib import Path
 from rlox.errors import StorageError
 from rlox_cli import commands
 from rlox_cli.command import Alias, Call, Command
-from rlox_cli.output import lasting_output
+from rlox_cli.output import Lasting, lasting_output
 
 USAGE = """\
 usage: rlox COMMAND [key=value ...]
@@ -26,17 +26,36 @@ examples
 
 rlox COMMAND --help lists every key with its default, range and meaning.
 rlox COMMAND --cfg job shows the configuration without running it."""
+# flags that ask for text
+SHOWING = ("-h", "--help", "--hydra-help", "-c", "--cfg", "-i", "--info")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code."""
     args = list(sys.argv[1:] if argv is None else argv)
     atexit.register(_leave_quickly)
-    with lasting_output():
+    with lasting_output() as shown:
         try:
-            return _command(args)
+            code = _command(args)
         except KeyboardInterrupt:
             return 130
+        return code or _cut_short(args, shown)
+
+
+def _cut_short(args: list[str], shown: Lasting) -> int:
+    """0, or 5 and a message where a disk had no room for what a command printed, and that is all it does."""
+    shown.flush()
+    if shown.cut is None or not _only_prints(args):
+        return 0
+    why = f"{shown.cut.strerror}; what it has is not whole: make room there, or write elsewhere"
+    print(f"rlox: standard output cannot be written: {why}", file=sys.stderr)
+    return 5
+
+
+def _only_prints(args: list[str]) -> bool:
+    found = _find(args[0]) if args else None
+    showing = any(word.partition("=")[0] in SHOWING for word in args)
+    return found is None or showing or found[0].prints(args[1:])
 
 
 def _leave_quickly() -> None:

@@ -6,7 +6,6 @@ Nothing in the folder is composed or executed, and nothing is changed before all
 from __future__ import annotations
 
 import logging
-import shlex
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -15,14 +14,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlox.configs import RunConfig, leaves, plain
+from rlox.configs import RunConfig, leaves, plain, upgrade_saved
 from rlox.errors import CheckpointError, ConfigError, StorageError
 from rlox.loggers import check_loggers
 from rlox.runs.progress import word
-from rlox_cli import changes, plain_yaml, provenance, together, validate
+from rlox_cli import changes, plain_yaml, provenance, summary, together, validate
 from rlox_cli.changes import Change
 from rlox_cli.command import Call
 from rlox_cli.exit_codes import OK
+from rlox_cli.help import value_text
 from rlox_cli.identity import PLACE_KEYS, identity
 from rlox_cli.run_folder import (
     DONE,
@@ -34,6 +34,7 @@ from rlox_cli.run_folder import (
     read_json,
     read_result,
     read_status,
+    whole_result,
     write_config,
     write_json,
     write_text,
@@ -80,7 +81,7 @@ class Continuation:
             trust or trusted,
             overrides,
             path / "config.yaml",
-            f"rlox resume {shlex.quote(str(path))}",
+            f"rlox resume {summary.typed(path)}",
         )
         return cls(path, overrides, frozen, config, _status(path))
 
@@ -91,7 +92,7 @@ class Continuation:
 
     def finished(self) -> bool:
         """Whether the run is done and nothing that is asked for would take it further."""
-        if self.status.get("status") != DONE or self.within_evaluation:
+        if self.status.get("status") != DONE or self.lacks_evaluation:
             return False
         self.require_ahead(int(self.status.get("step", 0)))
         if self.status.get("reason") == "total_steps":
@@ -99,9 +100,13 @@ class Continuation:
         return not any(c.key == "total_steps" or c.key.startswith("stop.") for c in self.changes)
 
     @property
-    def within_evaluation(self) -> bool:
-        """Whether `stop.minutes` were over before the final evaluation was: the run has no score yet."""
-        result = read_result(self.path) or {}
+    def lacks_evaluation(self) -> bool:
+        """Whether only the final evaluation is left: `stop.minutes` were over before it was, or what is known
+        of it is lost with `result.json`.
+        """
+        result = whole_result(self.path)
+        if result is None:
+            return self.status.get("reason") == "total_steps"
         return result.get("score") is None and "within" in (result.get("unscored") or "")
 
     def require_ahead(self, step: int) -> None:
@@ -166,36 +171,48 @@ def find_run(name: str) -> Path:
     if (path / "manifest.json").exists():
         raise ConfigError(f"resume={name}: a checkpoint; name the run folder it is in")
     _require_files(path)
-    begun = (path / ".lock").exists() or (path / "status.json").exists()
+    begun = any((path / file).exists() for file in (".lock", "status.json")) or bool(_saved(path))
     if begun and is_locked(path):
         raise ConfigError(f"resume={name}: {locked_message(path)}")
     if (path / "config.yaml").is_file() and begun:
         return path
     if begun:
-        raise ConfigError(
-            f"resume={name}: config.yaml is missing, the run was killed while its folder was made\n"
-            "  nothing was trained: delete the folder and start the run again with rlox train"
-        )
+        raise ConfigError(f"resume={name}: config.yaml is missing, {_without_config(path)}")
     missing = "status.json" if (path / "config.yaml").is_file() else "config.yaml"
     raise ConfigError(f"resume={name}: not a run folder, {missing} is missing{nearest_runs(path)}")
+
+
+def _without_config(path: Path) -> str:
+    """What a run is without its configuration, and what to do."""
+    saved, logs = _saved(path), [log for log in LOGS[:-1] if _size(path / log)]
+    if not (saved or logs or _size(path / "result.json")):
+        return (
+            "the run was killed while its folder was made\n"
+            "  nothing was trained: delete the folder and start the run again with rlox train"
+        )
+    step, n = _status(path).get("step"), len(saved)
+    at = "" if step is None else f" at step {step:,}"
+    kept = f"{n} checkpoint{'s' * (n != 1)}" if n else "no checkpoint"
+    more = f"\n  its values are in {saved[-1]}/state.json, under config" if n else ""
+    return f"and the run{at} has {kept}: put config.yaml back{more}"
 
 
 def _continue(plan: Continuation, folder: RunFolder, call: Call) -> dict[str, Any]:
     from rlox import build  # late: it brings torch, which wrong use should not wait for
 
     with _warnings_shown(call.name):
-        algorithm, saved = build.resume(plan.path, plan.config)
+        algorithm, saved = build.resume(plan.path, plan.config, lambda s: _require_own(plan, s))
     with closing(algorithm):
         step = algorithm.clock.now
         plan.require_ahead(step)
         _require_same_origin(plan, algorithm)
-        _require_own(plan, saved)
         _require_logs(plan.path, saved)
         why = "" if saved is None else algorithm.source.interruption(saved.state["source"])
         grade = "episode_start" if why else "exact"
         folder.restart(step)
         origin = provenance.collect(plan.config, call.line)
         backend = asdict(algorithm.parts.backend)
+        _say_damaged(plan.path, call.name)
         told = {"resumed_at": step, "resume_grade": grade, "backend": backend}
         _keep_previous(plan, {**origin, **told})
         _set_damaged_aside(plan.path, step)
@@ -218,16 +235,29 @@ def _require_files(run: Path) -> None:
             raise ConfigError(f"{file} is no file, expected what a run wrote there")
 
 
+def _say_damaged(run: Path, command: str) -> None:
+    """Name the old result where it is damaged: the run goes on without it, and writes another."""
+    try:
+        read_result(run)
+    except (OSError, ConfigError) as error:
+        print(f"rlox {command}: warning: {error}; the run goes on without it", file=sys.stderr)
+
+
 def _require_logs(run: Path, saved: Checkpoint | None) -> None:
-    """`StorageError`, before anything is changed, for a log that lost rows which the checkpoint counts on."""
+    """`CheckpointError`, before anything is changed, for a log without rows that the checkpoint counts on."""
     for name, size in (saved.logs if saved else {}).items():
         file = run / name
-        there = file.stat().st_size if file.exists() else 0
-        if there < size:
-            raise StorageError(
-                f"{file} has {there} bytes, the checkpoint was saved at {size}: put the file back, or start "
+        if _size(file) < size:
+            has = f"has {_size(file)} bytes" if file.exists() else "is missing"
+            raise CheckpointError(
+                f"{file} {has}, the checkpoint was saved at {size} bytes of it: put the file back, or start "
                 "a new run"
             )
+
+
+def _size(file: Path) -> int:
+    """Bytes of a file; 0 where there is none."""
+    return file.stat().st_size if file.exists() else 0
 
 
 def _require_same_origin(plan: Continuation, algorithm: Algorithm) -> None:
@@ -265,18 +295,29 @@ def _require_own(plan: Continuation, saved: Checkpoint | None) -> None:
                 "  put checkpoints/ back, or start a new run: rlox train"
             )
         return
-    there = dict(leaves(plain(plan.frozen)))
     written = dict(leaves(plain_yaml.load(plan.path / "config.yaml")))
     # a version that went on with a run of an older one gave its checkpoints the defaults of these
     late = {"env.seeding", "env.normalize_rule"} - written.keys()
-    for key, value in leaves(saved.config):
-        if key in PLACE_KEYS or key in late or key not in there or Change(key, 0, 0).allowed:
-            continue
-        if there[key] != value:
-            raise ConfigError(
-                f"{plan.path / 'config.yaml'} was edited: {key}={there[key]}, "
-                f"the checkpoint has {key}={value}; put it back or start a new run"
-            )
+    was = plain(validate.saved_config(upgrade_saved(saved.config)))
+    edited = [
+        change
+        for change in changes.differences(was, plain(plan.frozen))
+        if not (change.allowed or change.key in late or _is_aside(change))
+    ]
+    if edited:
+        key, before, now = edited[0].key, *map(value_text, (edited[0].old, edited[0].new))
+        more = f" (and {len(edited) - 1} more)" if len(edited) > 1 else ""
+        raise ConfigError(
+            f"{plan.path / 'config.yaml'} was edited: {key}={now}, the checkpoint has {key}={before}{more}; "
+            "put it back or start a new run"
+        )
+
+
+def _is_aside(change: Change) -> bool:
+    """Whether a key says where a run is, or is of a logger that only one of both configurations has."""
+    group = change.key.split(".")[0]
+    alone = changes.UNSET in (change.old, change.new)
+    return group in PLACE_KEYS or (group == "logger" and alone)
 
 
 def _keep_previous(plan: Continuation, origin: dict[str, Any]) -> None:
@@ -300,9 +341,13 @@ def _keep_previous(plan: Continuation, origin: dict[str, Any]) -> None:
         write_config(plan.path, plan.config)
 
 
+def _saved(run: Path) -> list[Path]:
+    """The checkpoints, oldest first, but for those that were set aside."""
+    return sorted(p for p in run.glob("checkpoints/step-*") if "." not in p.name)
+
+
 def _checkpoints(run: Path) -> list[Path]:
-    steps = (run / "checkpoints").glob("step-*")
-    return sorted(p for p in steps if p.name[5:].isdigit())
+    return [path for path in _saved(run) if path.name[5:].isdigit()]
 
 
 def _set_damaged_aside(run: Path, step: int) -> None:
@@ -335,7 +380,7 @@ def _say_done(plan: Continuation) -> int:
     print(
         f"done: {plan.path} {taken} {counted} ({why}); nothing was changed\n"
         f"  to train further, give {' and '.join(more)}; "
-        f"to evaluate: rlox evaluate {shlex.quote(str(plan.path))}{trusting}"
+        f"to evaluate: rlox evaluate {summary.typed(plan.path)}{trusting}"
     )
     return OK
 

@@ -20,13 +20,14 @@ from typing import Any, Self
 
 from rlox.configs import RunConfig, plain, upgrade_saved
 from rlox.configs.secrets import scrubbed
-from rlox.disk import lock, may_pass, read_file, replace_file
+from rlox.disk import Place, lock, may_pass, read_file, replace_file
 from rlox.envs.simulators import forget_warnings, repeat_warnings
 from rlox.errors import ConfigError, RloxError, StorageError
 from rlox_cli import plain_yaml
 from rlox_cli.signals import Interrupted
 
 RUNNING, DONE, FAILED, KILLED, PRUNED = "running", "done", "failed", "killed", "pruned"
+UNREADABLE = "unreadable"  # how a run stands whose status or result cannot be read
 HEARTBEAT_SECONDS = 5.0
 RETRY_SECONDS = 0.5
 LOCK_TRIES = 5
@@ -85,24 +86,46 @@ def write_json(path: Path, data: Any, patience: float = 0.0) -> None:
 
 
 def read_status(folder: Path) -> dict[str, Any]:
-    """`status.json` of a run folder."""
-    status: dict[str, Any] = read_json(folder / "status.json")
-    return status
+    """`status.json` of a run folder; errors as `read_json`."""
+    return _mapping(folder / "status.json")
 
 
 def read_result(folder: Path) -> dict[str, Any] | None:
-    """`result.json` of a run folder; `None` where no session of it has ended."""
+    """`result.json` of a run folder; `None` where no session of it has ended. Errors as `read_json`."""
     path = folder / "result.json"
-    result: dict[str, Any] | None = read_json(path) if path.exists() else None
-    return result
+    return _mapping(path) if path.exists() else None
+
+
+def state_of(folder: Path) -> str:
+    """What `status.json` says of a run; `UNREADABLE` where it says nothing."""
+    with suppress(OSError, ValueError, KeyError):
+        return str(read_status(folder)["status"])
+    return UNREADABLE
+
+
+def whole_result(folder: Path) -> dict[str, Any] | None:
+    """`result.json` of a run folder; `None` where there is none that can be read."""
+    with suppress(OSError, ValueError):
+        return read_result(folder)
+    return None
 
 
 def read_json(path: Path) -> Any:
-    """What a JSON file has; `ValueError` where it has none."""
+    """What a JSON file has; `ConfigError` names a file that is damaged."""
+    data = read_file(path)
     try:
-        return json.loads(read_file(path))
-    except RecursionError as error:
-        raise ValueError(f"{path}: its lists are nested too deeply") from error
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        why = "it is empty" if not data else f"it is no JSON ({error})"
+        raise ConfigError(f"{path} is damaged: {why}; put it back as the run wrote it") from error
+
+
+def _mapping(path: Path) -> dict[str, Any]:
+    data = read_json(path)
+    if not isinstance(data, dict):
+        kind = type(data).__name__
+        raise ConfigError(f"{path} is damaged: found {kind}, expected what the run wrote there")
+    return data
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -136,6 +159,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock: int | None = None
+        self._place: Place | None = None  # once it is ours
         self._step = 0
         self._beat = 0.0
         self._log: logging.Handler | None = None
@@ -197,7 +221,9 @@ class RunFolder:
         self._can_go_on = True
 
     def status(self, state: str, reason: str = "", patience: float = 0.0) -> None:
-        """Write `status.json`."""
+        """Write `status.json`; `StorageError` where the folder is not in its place any more."""
+        if self._place is not None:
+            self._place.require()
         now = datetime.now(UTC).isoformat(timespec="seconds")
         data = {
             "status": state,
@@ -212,15 +238,19 @@ class RunFolder:
             log.info("%s at step %d: %s", state, self._step, reason)
 
     def at_step(self, step: int) -> None:
-        """Note the progress; it reaches `status.json` every few seconds."""
+        """Note the progress; it reaches `status.json` every few seconds.
+
+        `StorageError` where the folder is not in its place any more.
+        """
         self._step = step
+        if self._place is not None:
+            self._place.require()
         if time.monotonic() - self._beat >= HEARTBEAT_SECONDS:
             self._beat = time.monotonic()
             try:
                 self.status(RUNNING)
-            except (
-                StorageError
-            ) as error:  # the session waits for the disk, and says when it gives up
+            # the session waits for the disk, and says when it gives up
+            except StorageError as error:
                 print(f"rlox: {error}; the run goes on, rows wait in memory", file=sys.stderr)
 
     def discard(self) -> None:
@@ -308,6 +338,7 @@ class RunFolder:
         with suppress(OSError):  # only for the message of whoever finds it locked
             os.ftruncate(self._lock, 0)
             os.pwrite(self._lock, str(os.getpid()).encode(), 0)
+        self._place = Place(self.path)
 
     def _release(self) -> None:
         if self._lock is not None:

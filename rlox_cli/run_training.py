@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import shlex
 import sys
 import traceback
 from contextlib import suppress
@@ -16,12 +15,12 @@ from rlox._core import set_num_threads
 from rlox.configs import RunConfig, make_run
 from rlox.configs.advice import advice
 from rlox.configs.secrets import scrubbed
-from rlox.errors import CheckpointError
+from rlox.errors import CheckpointError, StorageError
 from rlox.runs import progress
 from rlox_cli import messages, plot, provenance, summary
 from rlox_cli.command import Call
 from rlox_cli.endless import endless
-from rlox_cli.exit_codes import FAILED, NON_FINITE, OK, WRONG_USE, exit_code
+from rlox_cli.exit_codes import FAILED, FULL, NON_FINITE, OK, WRONG_USE, exit_code
 from rlox_cli.plugin_states import passed_over
 from rlox_cli.run_folder import DONE, KILLED, PRUNED, RunFolder, read_config, write_json
 from rlox_cli.run_folder import FAILED as RUN_FAILED
@@ -114,13 +113,24 @@ def report_failure(error: Exception, folder: Path | None, call: Call) -> tuple[i
     code, text = exit_code(error), messages.without_frames(messages.describe(error))
     if folder is not None:
         code = FAILED if code == WRONG_USE else code
-        text = f"{messages.shorten(text, 4)}\n  traceback: {folder / 'log.txt'}"
-        if any(folder.glob("checkpoints/step-*")) and not isinstance(error, CheckpointError):
-            text += f"\n  to go on: {summary.resume_command(folder, make_run(read_config(folder)))}"
+        text = messages.shorten(text, 4)
+        if folder.is_dir():  # nobody moved it away
+            text += f"\n  traceback: {folder / 'log.txt'}"
+        full = isinstance(error, StorageError) and _is_full(error)
+        saved = any(folder.glob("checkpoints/step-*")) and not isinstance(error, CheckpointError)
+        if saved or (full and folder.is_dir()):
+            command = summary.resume_command(folder, make_run(read_config(folder)))
+            text += f"\n  {'make room there; then ' if full else ''}to go on: {command}"
     if call.full_trace:
         traceback.print_exception(error)
     call.voice.failed(messages.shorten(f"rlox {call.name}: {text}"))
     return code, text
+
+
+def _is_full(error: StorageError) -> bool:
+    """Whether there was no room for what was to be written."""
+    cause = error.__cause__ if error.errno is None else error
+    return isinstance(cause, OSError) and cause.errno in FULL
 
 
 def resumes(folder: Path) -> list[dict[str, Any]]:
@@ -173,7 +183,7 @@ def _deliver(session: Session, folder: RunFolder) -> None:
         said = scrubbed(str(delivery))
         print(f"  logger {name} {said}; metrics.jsonl has every row", file=sys.stderr)
     if lacking:
-        place = shlex.quote(str(folder.path))
+        place = summary.typed(folder.path)
         print(f"  to send what is missing: rlox sync {place}", file=sys.stderr)
 
 

@@ -23,6 +23,12 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
+def typed(path: Path) -> str:
+    """A path as it is typed in a shell: one that would be read as a flag or an override begins with `./`."""
+    text = str(path)
+    return shlex.quote(f"./{text}" if text[:1] in ("-", "~", "+") else text)
+
+
 def result(config: RunConfig, outcome: Any, status: str, reason: str) -> dict[str, Any]:
     """The content of `result.json`.
 
@@ -106,7 +112,7 @@ def offline(config: RunConfig, folder: Path) -> str:
     kinds = config.logger.values()
     if not any(isinstance(kind, WandbConfig) and kind.mode == "offline" for kind in kinds):
         return ""
-    return f"  wandb   offline, in {folder / 'wandb'}; to send it: rlox sync {shlex.quote(str(folder))}"
+    return f"  wandb   offline, in {folder / 'wandb'}; to send it: rlox sync {typed(folder)}"
 
 
 def cut(count: int, episodes: int) -> str:
@@ -127,7 +133,7 @@ def abandoned(config: RunConfig, outcome: Any, folder: Path) -> str:
 
 def resume_command(folder: Path, config: RunConfig) -> str:
     """What to type to go on with a run, code that it names repeated."""
-    return f"rlox resume {shlex.quote(str(folder))}{repeated(config)}"
+    return f"rlox resume {typed(folder)}{repeated(config)}"
 
 
 def finite(value: Any) -> Any:

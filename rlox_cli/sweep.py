@@ -29,7 +29,7 @@ from rlox_cli.identity import (
     saved_identity,
 )
 from rlox_cli.kept_loggers import kept_loggers
-from rlox_cli.run_folder import DONE, KILLED, RUNNING, read_status
+from rlox_cli.run_folder import DONE, KILLED, RUNNING, UNREADABLE, state_of, whole_result
 from rlox_cli.search.settings import FILES
 from rlox_cli.trust import require_no_links
 
@@ -183,7 +183,7 @@ def finish(planned: SweepPlan, outcomes: Sequence[dict[str, Any]], line: Sequenc
     failed = any(outcome["code"] != OK for outcome in outcomes)
     if planned.dry or not planned.folder.is_dir():
         return FAILED if failed or not (planned.dry or outcomes) else OK
-    states = _states(planned.folder)
+    states = job_states(planned.folder)
     told = {outcome["identity"] for outcome in outcomes}
     missing: dict[str, RunConfig] = {}
     left: list[str] = []
@@ -203,6 +203,7 @@ def finish(planned: SweepPlan, outcomes: Sequence[dict[str, Any]], line: Sequenc
     ends = [*left, *(outcome["status"] for outcome in outcomes)]
     if line and not {KILLED, RUNNING, sweep_summary.NOT_STARTED}.isdisjoint(ends):
         print(f"to go on: {again(line, planned.folder)}", flush=True)
+    failed = failed or UNREADABLE in states.values()
     return FAILED if failed or not {DONE, sweep_summary.PRUNED}.issuperset(left) else OK
 
 
@@ -218,11 +219,18 @@ def again(line: Sequence[str], folder: Path) -> str:
     return shlex.join([*kept, f"hydra.sweep.dir={folder}"])
 
 
-def _states(folder: Path) -> dict[str, str]:
-    """How each job in a folder stands, by its identity."""
+def job_states(folder: Path) -> dict[str, str]:
+    """How each job in a folder stands, by its identity; `UNREADABLE` where a file that says it is damaged."""
     runs = {path: saved_identity(path) for path in job_folders(folder)}
-    return {
-        job: str(read_status(path)["status"])
+    states = {
+        job: state_of(path)
         for path, job in runs.items()
         if job is not None and (path / "status.json").exists()
     }
+    lost = [job for path, job in runs.items() if job in states and _is_lost(path, states[job])]
+    return states | dict.fromkeys(lost, UNREADABLE)
+
+
+def _is_lost(run: Path, state: str) -> bool:
+    """Whether what is known of a job that is done cannot be read."""
+    return state == DONE and (run / "result.json").exists() and whole_result(run) is None

@@ -17,7 +17,14 @@ from rlox.configs.offline import NO_ENV
 from rlox.statistics import iqm, stratified_bootstrap
 from rlox_cli.help import value_text
 from rlox_cli.identity import job_folders, saved_identity, saved_run, what
-from rlox_cli.run_folder import DONE, FAILED, read_result, read_status, write_text
+from rlox_cli.run_folder import (
+    DONE,
+    FAILED,
+    UNREADABLE,
+    read_result,
+    read_status,
+    write_text,
+)
 from rlox_cli.summary import number
 
 NOT_STARTED = "not started"
@@ -122,24 +129,41 @@ def _varied(settings: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _row(path: Path) -> dict[str, Any]:
-    status, config = read_status(path), saved_run(path)
+    """What a run folder says; one with a damaged file is unreadable, and the file named."""
+    config = saved_run(path)
     row = _of(config) if config else dict.fromkeys(COLUMNS, "") | {SETTINGS: {}}
-    row |= {"job": path.name, "status": status["status"], "reason": status["reason"]}
-    row["steps"] = status["step"]
+    row |= {"job": path.name}
+    try:
+        return row | _status(path, row["unit"]) | _result(path)
+    except (OSError, ValueError) as error:
+        why = str(error)
+    except (KeyError, TypeError) as error:
+        why = f"{path}: status.json or result.json is damaged: {error!r}"
+    return row | {"status": UNREADABLE, "reason": why}
+
+
+def _status(path: Path, unit: str) -> dict[str, Any]:
+    status = read_status(path)
+    known = {name: status[name] for name in ("status", "reason")} | {"steps": status["step"]}
+    counted = unit == "env_steps" and read_result(path) is None
+    return known | ({"env_steps": status["step"]} if counted else {})
+
+
+def _result(path: Path) -> dict[str, Any]:
     data = read_result(path)
-    if data is not None:
-        row |= {k: data[k] for k in ("algo", "env", "seed", "env_steps", "score", "score_iqm")}
-        row["unit"] = data.get("unit", "env_steps")
-        row["steps"] = data[row["unit"]]
-        if len(data["episodes"]) > 1:  # earlier versions gave one episode an interval, too
-            row["score_ci95_low"], row["score_ci95_high"] = data["score_ci95"] or ("", "")
-        row["seconds"] = data["seconds"]["total"]
-        if row["score"] is None and row["status"] == DONE:
-            row["reason"] = data.get("unscored") or row["reason"]
-            if data["episodes"]:  # of an earlier version, which called it done
-                row |= {"status": FAILED, "reason": "its score is not finite"}
-    elif row["unit"] == "env_steps":
-        row["env_steps"] = row["steps"]
+    if data is None:
+        return {}
+    row = {k: data[k] for k in ("algo", "env", "seed", "env_steps", "score", "score_iqm")}
+    row["unit"] = data.get("unit", "env_steps")
+    row["steps"] = data[row["unit"]]
+    if len(data["episodes"]) > 1:  # earlier versions gave one episode an interval, too
+        row["score_ci95_low"], row["score_ci95_high"] = data["score_ci95"] or ("", "")
+    row["seconds"] = data["seconds"]["total"]
+    if row["score"] is None and read_status(path)["status"] == DONE:
+        if unscored := data.get("unscored"):
+            row["reason"] = unscored
+        if data["episodes"]:  # of an earlier version, which called it done
+            row |= {"status": FAILED, "reason": "its score is not finite"}
     return row
 
 

@@ -75,4 +75,5 @@ COMMAND = Command(
     run=_run,
     rewrite=one_env(SCHEMA),
     takes="[ENV]",
+    prints=lambda args: True,
 )

@@ -80,5 +80,6 @@ COMMAND = Command(
     codes=(OK, FAILED, WRONG_USE, STORAGE, *SIGNALS),
     check=check,
     run=_run,
+    prints=lambda args: True,
     takes="SHELL",
 )

@@ -171,4 +171,5 @@ COMMAND = Command(
     run=_run,
     rewrite=one_env(SCHEMA),
     takes="WHAT PATH",
+    prints=lambda args: not {"make", "convert"}.intersection(a.removeprefix("what=") for a in args),
 )

@@ -56,4 +56,5 @@ COMMAND = Command(
     codes=(OK, FAILED, WRONG_USE, STORAGE, *SIGNALS),
     check=check,
     run=_run,
+    prints=lambda args: True,
 )

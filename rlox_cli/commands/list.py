@@ -103,4 +103,5 @@ COMMAND = Command(
     check=check,
     run=_run,
     takes="WHAT [TEXT]",
+    prints=lambda args: True,
 )

@@ -35,6 +35,7 @@ from rlox_cli.sweep_summary import COLUMNS
 NO_SETTINGS = ("seed", "logger", "log", "checkpoint", "run", "run_root", "dry_run", "threads")
 WATCHING = "eval.every"
 MARKS = {"metrics.jsonl", "status.json", "result.json"}
+DOCUMENTS = ("status.json", "result.json", "provenance.json")
 DIED = "died"
 NUMBERS = re.compile(r"([0-9]{1,18})")
 NOT_PROVENANCE = ("schema_version", "seeds.run", "resume_grade")
@@ -119,6 +120,7 @@ def read_run(folder: Path, label: str = "") -> Run:
         settings={k: v for k, v in settings.items() if _is_setting(k)},
         provenance=_provenance(_mapping(folder / "provenance.json")),
         unread=unread,
+        damaged=tuple(_damaged(folder, config)),
     )
 
 
@@ -156,6 +158,12 @@ def _unit(config: Mapping[str, Any]) -> str:
     algo = config.get("algo")
     name = algo.get("name") if isinstance(algo, Mapping) else None
     return ALGO_CONFIGS[name].unit if isinstance(name, str) and name in ALGO_CONFIGS else ""
+
+
+def _damaged(folder: Path, config: Mapping[str, Any]) -> Iterator[str]:
+    """The files of a run that are there and say nothing."""
+    said = {name: _mapping(folder / name) for name in DOCUMENTS} | {"config.yaml": config}
+    yield from (name for name, data in said.items() if not data and (folder / name).exists())
 
 
 def _mapping(path: Path) -> dict[str, Any]:

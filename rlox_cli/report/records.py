@@ -66,6 +66,7 @@ class Run:
     settings: Mapping[str, Any] = field(default_factory=dict)  # without the seed and the place
     provenance: Mapping[str, str] = field(default_factory=dict)
     unread: int = 0  # lines of its logs that say nothing
+    damaged: tuple[str, ...] = ()  # its files that cannot be read
 
     @property
     def counted(self) -> bool:

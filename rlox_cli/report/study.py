@@ -83,6 +83,10 @@ class Study:
                 "Methods were not run on the same tasks. What is said over all tasks is said of each "
                 "method's own tasks; pairs are compared on the tasks that both have."
             )
+        if damaged := [f"{run.name}/{name}" for run in self.runs for name in run.damaged]:
+            files, were = ("file", "was") if len(damaged) == 1 else ("files", "were")
+            more = f" and {len(damaged) - 3} more" if len(damaged) > 3 else ""
+            yield f"{len(damaged):,} damaged {files} {were} passed over: {', '.join(damaged[:3])}{more}."
         if unread := sum(run.unread for run in self.runs):
             lines, were = ("line", "was") if unread == 1 else ("lines", "were")
             yield f"{unread:,} damaged {lines} of metrics.jsonl {were} passed over."

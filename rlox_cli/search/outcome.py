@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from rlox_cli import plain_yaml, summary, sweep_backend, sweep_summary
 from rlox_cli.exit_codes import FAILED, OK
 from rlox_cli.kept_loggers import kept_loggers
-from rlox_cli.run_folder import write_text
+from rlox_cli.run_folder import UNREADABLE, write_text
 from rlox_cli.search.optimizer import Optimizer, best_of, counted, open_study
 from rlox_cli.search.options import spelt
 from rlox_cli.search.plan import SearchPlan
 from rlox_cli.search.settings import BEST, SEARCH, STUDY
-from rlox_cli.sweep import again
+from rlox_cli.sweep import again, job_states
 from rlox_cli.variants import VariantSource
 
 if TYPE_CHECKING:
@@ -49,7 +49,10 @@ def finish(plan: SearchPlan, outcomes: Sequence[dict[str, Any]], line: Sequence[
         print(kept)
     counts = Counter(WORDS[trial.state.name] for trial in trials)
     parts = ", ".join(f"{counts[word]} {word}" for word in WORDS.values() if counts[word])
-    print(f"{len(trials)} of {plan.options.n_trials} trials{f': {parts}' if parts else ''}")
+    asked = plan.options.n_trials
+    amount = f"{len(trials)} of {asked}" if len(trials) <= asked else f"{len(trials)}"
+    more = "" if len(trials) <= asked else f" (search.n_trials={asked} asks for no more)"
+    print(f"{amount} trials{f': {parts}' if parts else ''}{more}")
     best = best_of(trials)
     if best is not None:
         print(_best(plan, best, line))
@@ -57,10 +60,13 @@ def finish(plan: SearchPlan, outcomes: Sequence[dict[str, Any]], line: Sequence[
     if plan.options.storage is None:
         shows = "optuna-dashboard " if find_spec("optuna_dashboard") else ""
         print(f"study    {shows}{shlex.quote(f'sqlite:///{folder / STUDY}')}")
+    unread = list(job_states(folder).values()).count(UNREADABLE)
+    if unread:
+        print(f"{UNREADABLE}: {unread} run{'s' * (unread != 1)}, which the summary names")
     left = Optimizer(study, plan.options, folder).due(1)
     if left and line:
         print(f"to go on: {again(line, folder)}", flush=True)
-    return OK if best is not None and not left and not counts["failed"] else FAILED
+    return OK if best is not None and not (left or counts["failed"] or unread) else FAILED
 
 
 def command(plan: SearchPlan, params: Mapping[str, Any], line: Sequence[str]) -> str:

@@ -30,8 +30,8 @@ from rlox_cli.run_folder import (
     KILLED,
     PRUNED,
     note_death,
-    read_result,
-    read_status,
+    state_of,
+    whole_result,
     writing,
 )
 from rlox_cli.schema import keys_of
@@ -204,7 +204,7 @@ class OptunaSweeper(Sweeper):
             trial.set_user_attr("reason", reasons[0])
             self.optimizer.tell(trial, "FAIL", None, evaluated)
         else:
-            scores = [float((read_result(run) or {})["score"]) for run in runs]
+            scores = [float((whole_result(run) or {})["score"]) for run in runs]
             trial.set_user_attr("scores", scores)
             value = math.fsum(scores) / len(scores)
             self.optimizer.tell(trial, "COMPLETE", value, evaluated)
@@ -306,8 +306,7 @@ def _ended(outcome: Outcome) -> str:
         return KILLED if status == KILLED else "failed"
     if not folder:
         return "failed"
-    status = str(read_status(Path(folder))["status"])
-    result = read_result(Path(folder)) or {}
+    status, result = state_of(Path(folder)), whole_result(Path(folder)) or {}
     return "failed" if status == DONE and result.get("score") is None else status
 
 

@@ -311,7 +311,7 @@ def test_a_signal_while_loading_changes_nothing(
 ) -> None:
     before = tree(killed)
     monkeypatch.setattr(
-        rlox.build, "resume", lambda run, config: os.kill(os.getpid(), signal.SIGTERM)
+        rlox.build, "resume", lambda run, config, check: os.kill(os.getpid(), signal.SIGTERM)
     )
     assert cli("train", f"resume={killed}").code == 143
     assert tree(killed) == before

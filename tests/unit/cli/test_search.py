@@ -155,8 +155,17 @@ def test_a_search_that_is_stopped_says_how_to_go_on_and_does(
 
 def test_more_trials_go_on_and_another_search_is_refused(cli: Cli, tmp_path: Path) -> None:
     assert cli(*SEARCH, RATE, "search.n_trials=1").code == 0
+    (result,) = tmp_path.glob("place/1_*/result.json")
+    text = result.read_text()
+    result.write_text("")
+    more = cli(*SEARCH, RATE, "search.n_trials=2")
+    assert (more.code, "unreadable: 1 run, which the summary names" in more.out) == (1, True)
+    assert "result.json is damaged" in (tmp_path / "place" / "summary.csv").read_text()
+    result.write_text(text)
     assert cli(*SEARCH, RATE, "search.n_trials=2").code == 0
     assert len(trials(tmp_path / "place")) == 2
+    fewer = cli(*SEARCH, RATE, "search.n_trials=1")
+    assert "\n2 trials: 2 done (search.n_trials=1 asks for no more)\n" in f"\n{fewer.out}"
     for more, said in (
         ((RATE, "algo.gamma=0.9,0.99"), "algo.gamma differs"),
         ((RATE, "algo.gamma=0.9"), "algo.gamma differs"),
