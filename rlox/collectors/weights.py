@@ -110,6 +110,8 @@ class Weights:
 
 def _numbers(what: str, given: Any) -> NDArray[np.float32]:
     """A float32 copy; ShapeError for what has no real numbers. What overflows becomes infinite."""
+    if np.ma.is_masked(given):
+        raise ShapeError(f"some {what} are masked, expected real numbers")
     if isinstance(given, Tensor):
         given = given.detach().cpu().numpy()
     try:

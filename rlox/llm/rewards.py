@@ -97,7 +97,9 @@ def _table(rewards: Rewards, group_size: int) -> NDArray[np.float64]:
 
 
 def _numbers(given: Any, what: str) -> NDArray[np.float64]:
-    """An array of numbers, without those that NumPy makes of texts, dates and complex ones."""
+    """An array of numbers, without those that NumPy makes of texts, dates, complex and masked ones."""
+    if np.ma.is_masked(given):
+        raise ConfigError(f"{what}: some are masked, expected numbers, or NaN for none")
     try:
         found = np.asarray(given)
         kinds = {type(of) for of in found.flat} if found.dtype.kind == "O" else {found.dtype.type}

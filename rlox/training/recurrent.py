@@ -70,6 +70,8 @@ class RecurrentActor(ActorOf[RecurrentActorCritic]):
         starts = _starts(episode_start, count)
         if state is None:
             return before
+        if np.ma.is_masked(state):
+            raise ShapeError("some of the state is masked; give what predict returned")
         given = np.asarray(state)
         if given.shape != before.shape:
             raise ShapeError(
@@ -88,6 +90,8 @@ def _starts(said: Any, count: int) -> NDArray[np.bool_]:
     if said is None:
         return np.zeros(count, np.bool_)
     given = np.asarray(said)
+    if np.ma.is_masked(said):
+        raise ShapeError("some of episode_start is masked, expected True or False for each row")
     if given.shape not in ((), (count,)):
         raise ShapeError(
             f"episode_start has shape {given.shape}, expected a bool or ({count},), one for each "

@@ -118,6 +118,14 @@ def test_a_state_that_is_not_finite_is_refused() -> None:
         made().predict(OBS[0], np.full((3, 16), np.nan))
 
 
+def test_a_masked_state_or_start_is_refused() -> None:
+    mask = np.eye(3, 16, dtype=bool)
+    with pytest.raises(ShapeError, match="some of the state is masked"):
+        made().predict(OBS[0], np.ma.masked_array(np.zeros((3, 16)), mask))
+    with pytest.raises(ShapeError, match="some of episode_start is masked"):
+        made().predict(OBS[0], None, np.ma.masked_array([False] * 3, mask[0, :3]))
+
+
 def played(algorithm: RecurrentPPO, seed: int) -> float:
     """One episode with `predict`, in an environment of its own."""
     env, total, state = gym.make(algorithm.env_id), 0.0, None

@@ -110,6 +110,9 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     "one reward as a text": (
         lambda: group_advantages(["1", None], 2), "expected numbers",  # type: ignore[arg-type]
     ),
+    "masked rewards": (
+        lambda: group_advantages(np.ma.masked_array(np.ones(2), [False, True]), 2), "some are masked",
+    ),
     "complex rewards": (lambda: leave_one_out_advantages(np.ones(2) * 1j, 2), "expected numbers"),
     "rewards of unequal lengths": (
         lambda: group_advantages([[1.0], [1.0, 2.0]], 2), "expected an array of numbers",  # type: ignore[arg-type]

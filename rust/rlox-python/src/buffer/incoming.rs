@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat};
 use rlox_core::{Dtype, Field, with_dtype};
 
-use crate::convert::coerce;
+use crate::convert::{coerce, masked};
 use crate::errors::{self, Class};
 use crate::memory::views::{Plain, View};
 
@@ -40,6 +40,7 @@ pub(super) fn read<'py>(
     if !value.is_exact_instance_of::<PyFloat>()
         && let Ok(array) = value.cast::<PyUntypedArray>()
     {
+        masked::refuse(array, name)?;
         return from_array(array, name, field, lead);
     }
     if lead.is_empty()

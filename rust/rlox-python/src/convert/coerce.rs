@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyInt, PyString};
 use rlox_core::advantage::Flag;
 
+use super::masked;
 use crate::errors::{self, Class, OrInstead, is_refusal};
 use crate::memory::views::{Plain, Refusal, View, ViewMut, Written};
 
@@ -186,12 +187,13 @@ pub(crate) fn shown(value: &Bound<'_, PyAny>) -> String {
     }
 }
 
-/// Any array-like as a NumPy array, unchanged if it is one.
+/// Any array-like as a NumPy array, unchanged if it is one; masked numbers are refused.
 pub(crate) fn array<'py>(
     value: &Bound<'py, PyAny>,
     name: &str,
 ) -> PyResult<Bound<'py, PyUntypedArray>> {
     if let Ok(array) = value.cast::<PyUntypedArray>() {
+        masked::refuse(array, name)?;
         return Ok(array.clone());
     }
     let py = value.py();

@@ -1,0 +1,25 @@
+//! Arrays of `numpy.ma`: NumPy's own conversion takes what is behind a mask for numbers.
+
+use numpy::PyUntypedArray;
+use pyo3::prelude::*;
+
+use crate::errors::{self, Class};
+
+/// Refuses an array of which some is masked: what is behind a mask is no number of the caller's.
+#[inline]
+pub(crate) fn refuse(array: &Bound<'_, PyUntypedArray>, name: &str) -> PyResult<()> {
+    if array.is_exact_instance_of::<PyUntypedArray>() { Ok(()) } else { looked_at(array, name) }
+}
+
+#[cold]
+fn looked_at(array: &Bound<'_, PyUntypedArray>, name: &str) -> PyResult<()> {
+    let py = array.py();
+    if !py.import("numpy.ma")?.call_method1("is_masked", (array,))?.is_truthy()? {
+        return Ok(());
+    }
+    let message = format!(
+        "{name}: some of it is masked, expected numbers; fill it, .filled(...), or leave it out, \
+         .compressed()"
+    );
+    Err(errors::new(py, Class::Shape, message))
+}
