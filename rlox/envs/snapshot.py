@@ -2,8 +2,9 @@
 
 Exact: Gymnasium's classic-control and toy-text environments, those of the engines in
 `rlox.envs.engines.states`, and any environment whose unwrapped object has `save_state() -> tree` and
-`load_state(tree)` (numbers, text, arrays, lists, dicts), under wrappers whose own state is known or that
-have these two methods as well. Everything else resumes at the start of an episode.
+`load_state(tree)` (a tree of `rlox.kinds`: numbers, text, arrays, lists, tuples, dicts), under wrappers
+whose own state is known or that have these two methods as well. Everything else resumes at the start of an
+episode.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 
 from rlox.envs.engines.states import engine_of
 from rlox.errors import CheckpointError
+from rlox.kinds import back, kept
 
 __all__ = ["can_save", "restore_env", "save_env"]
 
@@ -61,7 +63,7 @@ def save_env(env: gym.Env[Any, Any]) -> dict[str, Any]:
     state: dict[str, Any] = {"wrappers": [_save_wrapper(w) for w in _wrappers(env)]}
     engine = engine_of(inner)
     if _has_own(inner):
-        state["own"] = copy.deepcopy(inner.save_state())
+        state["own"] = _own(inner)
     elif engine is not None:
         state["own"] = engine.save(inner)
     else:
@@ -80,7 +82,7 @@ def restore_env(env: gym.Env[Any, Any], state: Mapping[str, Any]) -> None:
         raise CheckpointError(f"{env} has {len(wrappers)} wrappers, the saved state another number")
     for wrapper, saved in zip(wrappers, state["wrappers"], strict=True):
         if _has_own(wrapper):
-            wrapper.load_state(copy.deepcopy(saved["own"]))
+            wrapper.load_state(back(copy.deepcopy(saved["own"])))
             continue
         for name in _known(wrapper) or ():
             if name in saved:
@@ -89,7 +91,7 @@ def restore_env(env: gym.Env[Any, Any], state: Mapping[str, Any]) -> None:
         inner.np_random = np.random.Generator(np.random.PCG64())
         inner.np_random.bit_generator.state = state["random"]
     if _has_own(inner):
-        inner.load_state(copy.deepcopy(state["own"]))
+        inner.load_state(back(copy.deepcopy(state["own"])))
         return
     engine = engine_of(inner)
     if engine is not None:
@@ -103,9 +105,14 @@ def restore_env(env: gym.Env[Any, Any], state: Mapping[str, Any]) -> None:
 
 def _save_wrapper(wrapper: Any) -> dict[str, Any]:
     if _has_own(wrapper):
-        return {"own": copy.deepcopy(wrapper.save_state())}
+        return {"own": _own(wrapper)}
     names = _known(wrapper) or ()
     return {name: getattr(wrapper, name) for name in names if name in vars(wrapper)}
+
+
+def _own(env: Any) -> Any:
+    """What somebody's environment or wrapper saves, of kinds that come back from a checkpoint."""
+    return kept(env.save_state(), f"the state of {type(env).__name__}", numpy=True)
 
 
 def _known(wrapper: Any) -> tuple[str, ...] | None:

@@ -25,9 +25,16 @@ def pack(tree: Any, arrays: dict[str, NDArray[Any]], path: str = "") -> Any:
     if isinstance(tree, np.integer):
         return int(tree)
     if isinstance(tree, Mapping):
-        return {str(k): pack(v, arrays, f"{path}/{k}" if path else str(k)) for k, v in tree.items()}
+        if odd := [key for key in tree if not isinstance(key, str) or key in (_ARRAY, _TENSOR)]:
+            raise CheckpointError(
+                f"cannot save the key {odd[0]!r:.40}, a {type(odd[0]).__name__}, of {path or 'the state'}: "
+                f"it would come back as something else; expected text other than {_ARRAY} and {_TENSOR}"
+            )
+        return {k: pack(v, arrays, f"{path}/{k}" if path else k) for k, v in tree.items()}
     if isinstance(tree, (list, tuple)):
         return [pack(v, arrays, f"{path}/{i}") for i, v in enumerate(tree)]
+    if path in arrays:
+        raise CheckpointError(f"two arrays would be saved as {path}: leave / out of keys")
     torch = loaded_torch()  # without which there are no tensors
     if torch is not None and isinstance(tree, torch.Tensor):
         arrays[path] = tree.detach().cpu().contiguous().numpy()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import gymnasium as gym
@@ -13,6 +14,7 @@ from helpers.played import play, through_json
 from rlox.configs import EnvConfig
 from rlox.envs.make import make_vec
 from rlox.envs.snapshot import can_save, restore_env, save_env
+from rlox.errors import CheckpointError
 
 SAVABLE: list[tuple[str, dict[str, Any]]] = [
     *((env_id, {}) for env_id in SPECS),
@@ -105,6 +107,54 @@ def test_an_environment_with_save_state_and_load_state_is_exact() -> None:
     other.reset(seed=5)
     restore_env(other, saved)
     assert play(env, 60, seed=1) == play(other, 60, seed=1)
+
+
+class Remembers(Savable):
+    """Saves what it is given to remember."""
+
+    def __init__(self, memory: Any = None) -> None:
+        super().__init__()
+        self.memory = memory
+
+    def save_state(self) -> Any:
+        return self.memory
+
+    def load_state(self, state: Any) -> None:
+        self.memory = state
+
+
+MEMORIES: dict[str, Any] = {
+    "whole numbers as keys": {"visits": {0: 3, 7: 1}},
+    "pairs as keys": {(0, 1): "wall", (2, 2): "goal"},
+    "keys with a slash": {"a/b": np.arange(2), "a": {"b": np.ones(3)}},
+    "keys that checkpoints use": {"$array": "x", "$pairs": 1},
+    "a tuple": {"position": (1, 2)},
+    "numbers of NumPy": [np.float32(0.1), np.int8(-3), np.bool_(True), np.float64("inf")],
+    "no dict": (1, [2.5, None], "text"),
+    "arrays": {"grid": np.eye(2, dtype=np.uint8), "none": np.zeros((0, 3)), "one": np.array(2.5)},
+}
+
+
+@pytest.mark.parametrize("kind", MEMORIES)
+def test_the_state_of_an_environment_comes_back_with_its_kinds(kind: str) -> None:
+    env, other = Remembers(MEMORIES[kind]), Remembers()
+    restore_env(other, through_json(save_env(env)))
+    assert repr(other.memory) == repr(MEMORIES[kind])
+
+
+@pytest.mark.parametrize(
+    ("memory", "said"),
+    [
+        ({"visits": Counter("ab")}, r"the state of Remembers\['visits'\] is a Counter, expected"),
+        ([np.array(["a"], object)], r"Remembers\[0\] is an array of object"),
+        ({"rng": np.random.default_rng(0)}, r"Remembers\['rng'\] is a Generator"),
+    ],
+)
+def test_the_state_of_an_environment_that_would_come_back_as_something_else_is_refused(
+    memory: Any, said: str
+) -> None:
+    with pytest.raises(CheckpointError, match=said):
+        save_env(Remembers(memory))
 
 
 def test_an_environment_of_which_nothing_is_known_is_not_called_exact() -> None:
