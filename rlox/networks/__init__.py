@@ -13,7 +13,7 @@ from rlox.networks.encoders import (
     orthogonal_encoder,
 )
 from rlox.networks.ensemble import EnsembleMLP
-from rlox.networks.mlp import begun, hooked, inference, mlp, orthogonal_init, trace
+from rlox.networks.mlp import begun, hooked, inference, mlp, orthogonal_init, trace, widths_of
 from rlox.networks.noisy import NoisyLinear, NoisyMLP
 from rlox.networks.recurrent import Recurrence
 from rlox.networks.squashed import SquashedGaussianPolicy, SquashedSDEPolicy, squashed_log_prob
@@ -50,4 +50,5 @@ __all__ = [
     "squashed_log_prob",
     "trace",
     "way_back",
+    "widths_of",
 ]

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from rlox.errors import ConfigError, ShapeError
 from rlox.networks.encoders import EncodedEnsemble
 from rlox.networks.ensemble import EnsembleMLP
-from rlox.networks.mlp import mlp
+from rlox.networks.mlp import mlp, widths_of
 from rlox.networks.traced import Traced
 
 __all__ = ["ActionValues", "QNetwork", "polyak_update", "q_values"]
@@ -39,7 +39,7 @@ class QNetwork(nn.Module):
         activation: str = "relu",
     ) -> None:
         super().__init__()
-        widths = (hidden, hidden) if net_arch is None else tuple(net_arch)
+        widths = widths_of(hidden, net_arch, obs_dim=obs_dim, act_dim=act_dim)
         self.net = mlp((obs_dim + act_dim, *widths, 1), activation)
 
     def forward(self, obs: Tensor, action: Tensor) -> Tensor:

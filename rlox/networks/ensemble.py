@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from rlox.networks.layers import FUSED, Layers, affine
-from rlox.networks.mlp import ACTIVATIONS, hooked
+from rlox.networks.mlp import ACTIVATIONS, hooked, require_activation
 from rlox.networks.traced import Graph, Traced
 
 __all__ = ["EnsembleMLP"]
@@ -26,6 +26,7 @@ class EnsembleMLP(nn.Module):
 
     def __init__(self, members: int, sizes: Sequence[int], activation: str = "relu") -> None:
         super().__init__()
+        require_activation(activation)
         layers = [
             [nn.Linear(inputs, outputs) for inputs, outputs in pairwise(sizes)]
             for _ in range(members)

@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
+from numbers import Integral
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from rlox.errors import ConfigError
 from rlox.networks.layers import FUSED, Layers
 from rlox.networks.traced import Graph, Traced
 from rlox.parameters.initial import initial
 
-__all__ = ["ACTIVATIONS", "begun", "inference", "mlp", "orthogonal_init", "trace"]
+__all__ = [
+    "ACTIVATIONS",
+    "begun",
+    "given_widths",
+    "inference",
+    "mlp",
+    "orthogonal_init",
+    "require_activation",
+    "trace",
+    "widths_of",
+]
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -29,12 +41,44 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 
 def mlp(sizes: Sequence[int], activation: str = "tanh") -> nn.Sequential:
     """Linear layers `sizes[0] -> ... -> sizes[-1]` with `activation` between them, none at the end."""
+    require_activation(activation)
     layers: list[nn.Module] = []
     for i, (inputs, outputs) in enumerate(pairwise(sizes)):
         if i:
             layers.append(ACTIVATIONS[activation]())
         layers.append(nn.Linear(inputs, outputs))
     return nn.Sequential(*layers)
+
+
+def require_activation(name: str) -> None:
+    """`ConfigError` for one that no network here has."""
+    if not isinstance(name, str) or name not in ACTIVATIONS:
+        raise ConfigError(f"activation={name!r}: expected one of {', '.join(ACTIVATIONS)}")
+
+
+def widths_of(hidden: int, net_arch: Sequence[int] | None, **sizes: int) -> tuple[int, ...]:
+    """The hidden widths: `net_arch`, or `hidden` twice; `ConfigError` for a width or size that is none.
+
+    `sizes` are what else the network is made of, by its name.
+    """
+    for name, size in {"hidden": hidden, **sizes}.items():
+        if not _is_width(size):
+            raise ConfigError(f"{name}={size!r}: expected a whole number of at least 1")
+    return (hidden, hidden) if net_arch is None else given_widths("net_arch", net_arch)
+
+
+def given_widths(name: str, given: Sequence[int]) -> tuple[int, ...]:
+    """What was given as hidden widths by this name; `ConfigError` for what is none."""
+    listed = isinstance(given, Iterable) and not isinstance(given, str)
+    if not listed or not all(map(_is_width, found := tuple(given))):
+        raise ConfigError(
+            f"{name}={given!r}: expected hidden widths, whole numbers, as in [64, 64]"
+        )
+    return found
+
+
+def _is_width(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
 
 
 def inference(net: nn.Module) -> Callable[[Tensor], Tensor]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rlox.networks.mlp import ACTIVATIONS
+from rlox.networks.mlp import ACTIVATIONS, require_activation
 from rlox.rng import Streams
 
 __all__ = ["NoisyLinear", "NoisyMLP", "apply", "factors", "noise_size", "stream_factors"]
@@ -49,6 +49,7 @@ class NoisyMLP(nn.Module):
         self, sizes: Sequence[int], activation: str, sigma: float, ends: bool = False
     ) -> None:
         super().__init__()
+        require_activation(activation)
         pairs = list(pairwise(sizes))
         self.layers = nn.ModuleList(NoisyLinear(*pair, sigma) for pair in pairs)
         self.activation = ACTIVATIONS[activation]()

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rlox.networks.density import LOG_SQRT_2PI, log_normal
-from rlox.networks.mlp import inference, mlp, trace
+from rlox.networks.mlp import inference, mlp, trace, widths_of
 from rlox.networks.traced import learned, require_gradient, way_back
 
 __all__ = ["SquashedGaussianPolicy", "SquashedSDEPolicy", "squashed_log_prob"]
@@ -56,7 +56,7 @@ class SquashedGaussianPolicy(nn.Module):
     ) -> None:
         super().__init__()
         self.act_dim = act_dim
-        widths = (hidden, hidden) if net_arch is None else tuple(net_arch)
+        widths = widths_of(hidden, net_arch, obs_dim=obs_dim, act_dim=act_dim)
         self.net = mlp((obs_dim, *widths, 2 * act_dim), activation)
 
     def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from rlox.networks import inference
+from rlox.networks import inference, widths_of
 from rlox.networks.density import LOG_SQRT_2PI, log_normal
 from rlox.policies.base import Sampler
 from rlox.policies.heads import normal_noise, sample_vectors, score_vectors
@@ -47,7 +47,7 @@ class ContinuousPolicy(GaussianPolicy):
         log_std_init: float = 0.0,
         critic_net_arch: Sequence[int] | None = None,
     ) -> None:
-        widths = (hidden, hidden) if net_arch is None else tuple(net_arch)
+        widths = widths_of(hidden, net_arch, obs_dim=obs_dim, act_dim=act_dim)
         super().__init__(obs_dim, act_dim, widths, critic_net_arch, activation, ortho_init)
         self.act_dim = act_dim
         self.log_std = nn.Parameter(torch.full((act_dim,), float(log_std_init)))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from rlox.networks import inference
+from rlox.networks import inference, widths_of
 from rlox.policies.base import Sampler, newest
 from rlox.policies.heads import choice_noise, gumbel, score_choices
 from rlox.policies.mlp import MLPActorCritic
@@ -40,7 +40,7 @@ class DiscretePolicy(MLPActorCritic):
         ortho_init: bool = True,
         critic_net_arch: Sequence[int] | None = None,
     ) -> None:
-        widths = (hidden, hidden) if net_arch is None else tuple(net_arch)
+        widths = widths_of(hidden, net_arch, obs_dim=obs_dim, n_actions=n_actions)
         super().__init__(obs_dim, n_actions, widths, critic_net_arch, activation, ortho_init)
         self.n_actions = n_actions
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from rlox.networks import Traced, hooked, mlp, orthogonal_init, trace
+from rlox.networks.mlp import given_widths
 from rlox.policies.base import ACTING, ActorCritic
 
 __all__ = ["MLPActorCritic"]
@@ -34,8 +35,9 @@ class MLPActorCritic(ActorCritic):
     ) -> None:
         super().__init__()
         self.actor = mlp((obs_dim, *widths, outputs), activation)
-        critic = widths if critic_widths is None else critic_widths
-        self.critic = mlp((obs_dim, *critic, 1), activation)
+        if critic_widths is not None:
+            widths = given_widths("critic_net_arch", critic_widths)
+        self.critic = mlp((obs_dim, *widths, 1), activation)
         if ortho_init:
             orthogonal_init(self.actor, 0.01)
             orthogonal_init(self.critic, 1.0)
