@@ -28,9 +28,11 @@ class Exclusive:
         self._thread = None
         self._lock.release()
 
-    def require_no_other(self) -> None:
-        """`RloxError` where another thread is in the block."""
-        if self._thread not in (None, threading.current_thread()):
+    def require_no_other(self, nor_this: bool = False) -> None:
+        """`RloxError` where another thread, or this one with `nor_this`, is in the block."""
+        if self._thread is not None and (
+            nor_this or self._thread is not threading.current_thread()
+        ):
             self._refuse()
 
     def _refuse(self) -> None:

@@ -259,7 +259,7 @@ class TextAlgorithm(Algorithm):
                 self.stop("that was all")
 
         try:
-            self._exact.tell(self.clock.now, self.env_id)
+            self._exact.tell(self.clock.now, self.env_id, trains=True)
             with reporting(progress) as report, whole_updates(self.stop):
                 told = [shown(report, self.clock.now, self.recent)] if report else []
                 self.fit(total, hooks=(watch, *told))

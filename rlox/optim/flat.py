@@ -7,6 +7,7 @@ network follows by one interpolation.
 
 from __future__ import annotations
 
+from itertools import chain
 from operator import is_
 from typing import Any
 
@@ -140,22 +141,24 @@ class FlatParameters:
     def _look_at_module(self) -> None:
         """What is looked at before every step: parts and parameters, and which are frozen."""
         modules = list(self._module.modules())
-        dicts: list[dict[str, Any]] = [m._modules for m in modules]
-        dicts += [m._parameters for m in modules]
-        self._parts = [(of, tuple(of.values())) for of in dicts]
+        self._dicts: list[dict[str, Any]] = [m._modules for m in modules]
+        self._dicts += [m._parameters for m in modules]
+        self._parts = self._parts_now()
         held = {id(p) for p in self.parameters}
         self._others = [p for p in self._module.parameters() if id(p) not in held]
 
+    def _parts_now(self) -> list[Any]:
+        return list(chain.from_iterable(map(dict.values, self._dicts)))
+
     def _require_the_same(self) -> None:
         """ConfigError where the module has other trainable parameters than it had; some microseconds."""
-        same = all(
-            len(of) == len(parts) and all(map(is_, of.values(), parts)) for of, parts in self._parts
-        )
+        now = self._parts_now()
+        same = len(now) == len(self._parts) and all(map(is_, now, self._parts))
         if same and not any(p.requires_grad for p in self._others):
             return
-        held, now = {id(p) for p in self.parameters}, dict(self._module.named_parameters())
-        new = [name for name, p in now.items() if p.requires_grad and id(p) not in held]
-        there = {id(p) for p in now.values()}
+        held, found = {id(p) for p in self.parameters}, dict(self._module.named_parameters())
+        new = [name for name, p in found.items() if p.requires_grad and id(p) not in held]
+        there = {id(p) for p in found.values()}
         gone = [
             name
             for name, p in zip(self.layout.slices, self.parameters, strict=True)

@@ -200,7 +200,7 @@ class Algorithm(Habits):
         total = whole_number(RunConfig, "total_steps", total_timesteps, "total_timesteps")
         if told := rounding(replace(self.config, total_steps=total)):
             warnings.warn(told, UserWarning, stacklevel=2)
-        self._exact.tell(self.clock.now, self.env_id)
+        self._exact.tell(self.clock.now, self.env_id, trains=True)
         took = f"{self.backend.line}{self.device.line}".strip()
         with reporting(progress, took) as report, whole_updates(self.stop):
             self.fit(total, [shown(report, self.clock.now, self.recent)] if report else ())

@@ -50,9 +50,12 @@ class Exactness:
             self.whole = True
             raise
 
-    def tell(self, step: int, env: str) -> None:
-        """Warn of what is not exact, once; `RloxError` while another thread trains."""
-        self.training.require_no_other()
+    def tell(self, step: int, env: str, trains: bool = False) -> None:
+        """Warn of what is not exact, once; `RloxError` while another thread trains.
+
+        What `trains` is refused, and nothing told, while this thread does too: in a callback.
+        """
+        self.training.require_no_other(nor_this=trains)
         if not self.whole:
             warnings.warn(
                 f"training was broken off in the middle of an update, at step {step:,}: a part of it is in "

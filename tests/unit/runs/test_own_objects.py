@@ -16,7 +16,7 @@ from helpers.own_code import TenthReward, small_net
 
 from rlox.algorithms import PPO
 from rlox.callbacks import Callback, CheckpointCallback, EarlyStoppingCallback, EvalCallback
-from rlox.errors import ConfigError
+from rlox.errors import ConfigError, RloxError
 
 SMALL: dict[str, Any] = {"n_envs": 2, "n_steps": 32, "batch_size": 32, "n_epochs": 1, "seed": 5}
 PATH = "helpers.own_code:TenthReward"
@@ -170,8 +170,17 @@ def test_ctrl_c_ends_training_between_updates_and_nothing_is_lost(tmp_path: Path
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_saving_after_an_interrupted_update_warns_the_user(tmp_path: Path) -> None:
-    algorithm = PPO("CartPole-v1", backend="torch", **SMALL)
+class TrainsOn(Callback):
+    """Trains once more when training is over, which is refused."""
+
+    def on_training_end(self, **kwargs: Any) -> None:
+        with pytest.raises(RloxError, match="training is under way"):
+            kwargs["algo"].train(512)
+
+
+@pytest.mark.parametrize("callbacks", [None, TrainsOn()], ids=["alone", "with a refused training"])
+def test_saving_after_an_interrupted_update_warns_the_user(tmp_path: Path, callbacks: Any) -> None:
+    algorithm = PPO("CartPole-v1", backend="torch", callbacks=callbacks, **SMALL)
     terms, steps = algorithm.learner._terms, iter(range(2))
 
     def broken(*given: Any) -> Any:
