@@ -54,7 +54,9 @@ def assert_same(one: Batch, two: Batch) -> None:
 
 
 def collecting() -> list[threading.Thread]:
-    return [t for t in threading.enumerate() if isinstance(t, candle._Rollout)]
+    """Rollouts that are not over; the thread of one that is may need a moment to end."""
+    alive = threading.enumerate()
+    return [t for t in alive if isinstance(t, candle._Rollout) and not t.over.is_set()]
 
 
 # What a batch is
