@@ -167,23 +167,25 @@ def test_a_head_of_ones_own_scores_updates() -> None:
     assert scored.entropy.tolist() == [7.0, 7.0]
 
 
-def beyond(kind: type[nn.Module] = UserMlp) -> nn.Module:
-    """Three outputs, of which it takes the third hardly ever at first."""
-    torch.manual_seed(0)
-    policy: Any = kind(OBS, 3)
-    with torch.no_grad():
-        policy.actor[-1].bias[:] = torch.tensor([3.0, 3.0, 0.0])
-    return policy
+class Beyond(UserMlp):
+    """Takes a third choice, of two, in the second half of an episode."""
+
+    def __init__(self) -> None:
+        super().__init__(OBS, CHOICES + 1)
+
+    def get_action_and_logprob(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        action = torch.where(obs[:, 0] > 0.5, CHOICES, torch.randint(CHOICES, (len(obs),)))
+        return action, Categorical(logits=self.actor(obs)).log_prob(action)
 
 
 @pytest.mark.parametrize("start", [0, 5])
 @pytest.mark.parametrize("facade", [PPO, A2C])
 def test_no_environment_is_given_a_choice_beyond_its_space(facade: Any, start: int) -> None:
     env, taken = recording(gym.spaces.Discrete(CHOICES, start=start))
-    algorithm = facade(env, policy=beyond(), n_envs=4, n_steps=64, seed=0)
+    algorithm = facade(env, policy=Beyond(), n_envs=4, n_steps=64, seed=0)
     with pytest.raises(
         ConfigError,
-        match=r"policy UserMlp: get_action_and_logprob gave \[4\] of int64 from 0 to 2, .* from 0 to 1",
+        match=r"policy Beyond: get_action_and_logprob gave \[4\] of int64 from 2 to 2, .* from 0 to 1",
     ):
         algorithm.train(1024)
     assert set(taken) == {start, start + 1}
@@ -191,8 +193,8 @@ def test_no_environment_is_given_a_choice_beyond_its_space(facade: Any, start: i
 
 def test_a_collector_refuses_a_choice_beyond_the_space() -> None:
     env, taken = recording()
-    with pytest.raises(ConfigError, match=r"policy UserMlp: .* whole numbers \[B\] from 0 to 1"):
-        RolloutCollector(env, n_envs=4).collect(beyond(), n_steps=256)
+    with pytest.raises(ConfigError, match=r"policy Beyond: .* whole numbers \[B\] from 0 to 1"):
+        RolloutCollector(env, n_envs=4).collect(Beyond(), n_steps=256)
     assert set(taken) == {0, 1}
 
 
