@@ -154,7 +154,9 @@ def test_a_run_repeats_and_goes_on_bit_for_bit_from_disk_from_memory_and_after_a
     assert outcome(again, 2 * spec.total) == longer, "the run from memory differs"
     for part in ("weights", "optimizer", "state"):
         now, then = flat(getattr(saved, part)), flat(getattr(kept, part))
-        assert now == then, f"training, or a run from it, changed the {part} of a checkpoint in memory"
+        assert now == then, (
+            f"training, or a run from it, changed the {part} of a checkpoint in memory"
+        )
 
     loaded = spec.facade.from_checkpoint(tmp_path / "saved")
     assert (loaded.config, loaded.clock) == (config, clock)
