@@ -79,8 +79,13 @@ def back(value: Any) -> Any:
     if PAIRS in value:
         return {back(key): back(of) for key, of in value[PAIRS]}
     if NUMBER in value:
-        kind, number = value[NUMBER]
-        return np.dtype(kind).type(number)
+        name, number = value[NUMBER]
+        kind = np.dtype(name)
+        if kind.kind not in "biuf" or type(number) not in (bool, int, float):
+            raise CheckpointError(  # np.void(10**12) would take as many bytes
+                f"{type(number).__name__} of {kind} in a saved state, expected a number"
+            )
+        return kind.type(number)
     if TUPLE in value:
         return tuple(back(of) for of in value[TUPLE])
     return {key: back(of) for key, of in value.items()}

@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -65,7 +66,8 @@ def module_of(path: Path) -> str:
 
 def importers(root: Path, changed: Path) -> list[list[Path]]:
     """Test files whose imports name the changed module or a package that re-exports it, and then
-    those that name a module that imports it, or one that imports that, until some are found.
+    those that name a module that imports it, or one that imports that, until some are found. Where no
+    import leads to it, as code names it by a text: those that have its name in their text.
     """
     modules = {
         module_of(p.relative_to(root)): p for name in CODE for p in (root / name).rglob("*.py")
@@ -80,7 +82,8 @@ def importers(root: Path, changed: Path) -> list[list[Path]]:
         if more == wanted:
             break
         wanted = more
-    return rings
+    named = direct(root, set(), re.compile(rf"\b{changed.stem}\b"))
+    return rings or ([named] if named else [])
 
 
 def names_of(path: Path, module: str) -> set[str]:
@@ -89,17 +92,22 @@ def names_of(path: Path, module: str) -> set[str]:
     return set(imports(path.read_text(encoding="utf-8"), package))
 
 
-def direct(root: Path, wanted: set[str]) -> list[Path]:
-    """Test files that import one of the modules, or a helper of the tests that does."""
+def direct(root: Path, wanted: set[str], text: re.Pattern[str] | None = None) -> list[Path]:
+    """Test files that import one of the modules or have the text, or import a helper that does."""
     tests = root / "tests"
     helpers = [p for p in tests.rglob("*.py") if not p.name.startswith("test_")]
     reach: set[str] = set()
+
+    def reaches(path: Path) -> bool:
+        if names(path, tests) & (wanted | reach):
+            return True
+        return text is not None and text.search(path.read_text(encoding="utf-8")) is not None
+
     grown = True
     while grown:
-        more = {name_in_tests(p, tests) for p in helpers if names(p, tests) & (wanted | reach)}
+        more = {name_in_tests(p, tests) for p in helpers if reaches(p)}
         grown, reach = not more <= reach, reach | more
-    found = [p for p in tests.rglob("test_*.py") if names(p, tests) & (wanted | reach)]
-    return sorted(p.relative_to(root) for p in found)
+    return sorted(p.relative_to(root) for p in tests.rglob("test_*.py") if reaches(p))
 
 
 def facades(root: Path, module: str) -> set[str]:

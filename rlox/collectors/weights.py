@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from rlox.configs import nearest
 from rlox.errors import NonFiniteError, ShapeError, UnknownNameError
+from rlox.masked import MASKED, is_masked
 
 __all__ = ["Weights"]
 
@@ -110,8 +111,8 @@ class Weights:
 
 def _numbers(what: str, given: Any) -> NDArray[np.float32]:
     """A float32 copy; ShapeError for what has no real numbers. What overflows becomes infinite."""
-    if np.ma.is_masked(given):
-        raise ShapeError(f"some {what} are masked, expected real numbers")
+    if is_masked(given):
+        raise ShapeError(f"{what}: {MASKED}")
     if isinstance(given, Tensor):
         given = given.detach().cpu().numpy()
     try:

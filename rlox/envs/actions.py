@@ -29,8 +29,9 @@ from rlox.envs.action_parts import (
     taken_apart,
 )
 from rlox.envs.space_limits import require_choices, require_width
-from rlox.envs.spaces import is_masked, short
+from rlox.envs.spaces import short
 from rlox.errors import ConfigError, ShapeError, UnsupportedSpaceError
+from rlox.masked import MASKED, is_masked
 
 __all__ = ["TOLERANCE", "ActionCodec", "UnitCodec"]
 
@@ -238,7 +239,7 @@ def _numbers(name: str, values: Any, shape: tuple[int, ...]) -> NDArray[Any]:
     if values is None:
         raise ShapeError(f"{where} are missing, expected {shape}")
     if is_masked(values):
-        raise ShapeError(f"some {where} are masked, expected numbers; fill them: .filled(...)")
+        raise ShapeError(f"{where}: {MASKED}")
     try:
         array = np.asarray(values)
     except ValueError as error:

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlox.envs.actions import ActionCodec
-from rlox.envs.spaces import NUMBERS, ObservationCodec, is_masked
+from rlox.envs.spaces import NUMBERS, ObservationCodec
+from rlox.masked import is_masked
 
 __all__ = [
     "FIVE_VALUES",

@@ -72,7 +72,6 @@ class SyncGymVecEnv(Turns):
         self.n_envs = len(factories)
         self.seeding = Seeding(seed, self.n_envs, seeding)
         self.starts = 0
-        self.closed = False
         self._lent = False  # to an evaluation, which left the environments where it ended
         self.envs = opened(factories)
         require_apart(self.envs, name)
@@ -90,7 +89,6 @@ class SyncGymVecEnv(Turns):
 
     def reset_into(self, obs: NDArray[Any]) -> None:
         """Start every environment's first episode; writes `[n_envs, obs_dim]`."""
-        self._require_open()
         self.take(self.envs)
         self._lent = False
         seeds = [self.seeding.start_seed(i, self.starts) for i in range(self.n_envs)]
@@ -108,7 +106,6 @@ class SyncGymVecEnv(Turns):
         truncated: NDArray[np.bool_],
     ) -> Finals | None:
         """Step every environment in turn, resetting in place those whose episode ended."""
-        self._require_open()
         self.require_turn()
         if self._lent:
             return self._begin_anew(obs, rewards, terminated, truncated)
@@ -187,10 +184,6 @@ class SyncGymVecEnv(Turns):
         if not self.closed:
             self.closed = True
             close_all(self.envs, self.name)
-
-    def _require_open(self) -> None:
-        if self.closed:
-            raise EnvError(f"{self.name} is closed, expected open environments; make others")
 
     def _saved(self, i: int) -> dict[str, Any]:
         try:

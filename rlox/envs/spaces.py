@@ -9,7 +9,6 @@ are (docs/spaces.md).
 from __future__ import annotations
 
 import re
-import sys
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from rlox.errors import ConfigError, ShapeError, UnsupportedSpaceError
+from rlox.masked import MASKED, is_masked
 
 __all__ = [
     "ADDRESS",
@@ -36,7 +36,6 @@ __all__ = [
     "Image",
     "ImageCodec",
     "ObservationCodec",
-    "is_masked",
     "shape_of",
     "short",
 ]
@@ -334,14 +333,8 @@ def _numeric(given: Any) -> NDArray[Any]:
 def _array(given: Any) -> NDArray[Any]:
     """As an array; `ValueError` where some of it is masked, which an array would show as numbers."""
     if type(given) is not np.ndarray and is_masked(given):
-        raise ValueError("some of it is masked, expected numbers; fill it: .filled(...)")
+        raise ValueError(MASKED)
     return np.asarray(given)
-
-
-def is_masked(given: Any) -> bool:
-    """Whether it is an array of NumPy with something masked; there is none before `numpy.ma` is imported."""
-    masks = sys.modules.get("numpy.ma")
-    return masks is not None and isinstance(given, masks.MaskedArray) and masks.is_masked(given)
 
 
 def _binary(given: Any) -> NDArray[Any]:

@@ -25,10 +25,12 @@ class Turns:
     """
 
     name: str
+    closed = False
     _displaced = False
 
     def take(self, envs: Iterable[Env]) -> None:
-        """From now on these are stepped from here."""
+        """From now on these are stepped from here; `EnvError` where they are closed."""
+        self._require_open()
         for env in envs:
             key = id(env.unwrapped)
             _BEGAN.get(key, self)._displaced = True
@@ -36,10 +38,15 @@ class Turns:
         self._displaced = False
 
     def require_turn(self) -> None:
-        """`EnvError` where another run has begun episodes in one of them since."""
+        """`EnvError` where they are closed, or another run has begun episodes in one of them since."""
+        self._require_open()
         if self._displaced:
             raise EnvError(
                 f"{self.name}: another run has begun episodes in the very object that this one steps, and "
                 "ended those under way; give each run an environment of its own, or what makes one "
                 "(lambda: MyEnv(), lambda num_envs: MyVectorEnv(num_envs))"
             )
+
+    def _require_open(self) -> None:
+        if self.closed:
+            raise EnvError(f"{self.name} is closed, expected open environments; make others")

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from rlox._core import compute_batch_group_advantages
 from rlox.errors import ConfigError, ShapeError
+from rlox.masked import is_masked
 
 __all__ = ["group_advantages", "leave_one_out_advantages", "weighted_rewards"]
 
@@ -98,7 +99,7 @@ def _table(rewards: Rewards, group_size: int) -> NDArray[np.float64]:
 
 def _numbers(given: Any, what: str) -> NDArray[np.float64]:
     """An array of numbers, without those that NumPy makes of texts, dates, complex and masked ones."""
-    if np.ma.is_masked(given):
+    if is_masked(given):
         raise ConfigError(f"{what}: some are masked, expected numbers, or NaN for none")
     try:
         found = np.asarray(given)

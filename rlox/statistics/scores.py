@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rlox.errors import ConfigError, NonFiniteError, ShapeError
+from rlox.masked import MASKED, is_masked
 
 __all__ = ["Array", "Scores", "Tasks", "normalize", "numbers_of", "pair_of", "tasks_of"]
 
@@ -146,11 +147,8 @@ def _runs(values: ArrayLike, name: str) -> Array:
 def numbers_of(values: Any, name: str, expected: str = FORMS) -> Array:
     """What a caller gave as an array; `ShapeError` for what is no numbers: text, masked ones."""
     entries = values if isinstance(values, list | tuple) else ()
-    if np.ma.is_masked(values) or any(map(np.ma.is_masked, entries)):
-        raise ShapeError(
-            f"{name}: some of it is masked, which NumPy's own conversion takes for numbers; expected "
-            f"{expected}; leave the masked ones out: .compressed()"
-        )
+    if is_masked(values) or any(map(is_masked, entries)):
+        raise ShapeError(f"{name}: {MASKED}")
     with suppress(TypeError, ValueError):
         if np.asarray(values).dtype.kind in "biufO":
             return np.asarray(values, np.float64)

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from rlox.errors import ConfigError, NonFiniteError, ShapeError
+from rlox.masked import is_masked
 from rlox.policies.recurrent import RecurrentActorCritic
 from rlox.training.actor import ActorOf, Player
 
@@ -70,7 +71,7 @@ class RecurrentActor(ActorOf[RecurrentActorCritic]):
         starts = _starts(episode_start, count)
         if state is None:
             return before
-        if np.ma.is_masked(state):
+        if is_masked(state):
             raise ShapeError("some of the state is masked; give what predict returned")
         given = np.asarray(state)
         if given.shape != before.shape:
@@ -90,7 +91,7 @@ def _starts(said: Any, count: int) -> NDArray[np.bool_]:
     if said is None:
         return np.zeros(count, np.bool_)
     given = np.asarray(said)
-    if np.ma.is_masked(said):
+    if is_masked(said):
         raise ShapeError("some of episode_start is masked, expected True or False for each row")
     if given.shape not in ((), (count,)):
         raise ShapeError(

@@ -87,11 +87,14 @@ TREE = {
     "rlox/user.py": "from rlox.kind import toy\n",
     "rlox/inner.py": "Y = 2\n",
     "rlox/outer.py": "from rlox import inner\n",
+    "rlox/sink.py": "Z = 3\n",
     "tests/helpers/grading.py": "from rlox.kind.toy import grade\n",
     "tests/unit/test_direct.py": "from rlox.kind.toy import grade\n"
     "def test_grade():\n    assert grade(3, 0) == 'é good'\n",
     "tests/unit/test_facade.py": "from rlox.kind import grade\ndef test_x(): assert grade\n",
     "tests/unit/test_helper.py": "from helpers.grading import grade\ndef test_x(): assert grade\n",
+    "tests/helpers/sinks.py": "SINKS = ['sink']\n",
+    "tests/unit/test_sinks.py": "from helpers.sinks import SINKS\ndef test_x(): assert SINKS\n",
     "tests/unit/test_other.py": "import json\ndef test_x(): assert json\n",
     "tests/unit/test_user.py": "from rlox import user\n"
     "def test_name(): assert user.toy.name(1, 1) == 'worst'\n",
@@ -119,6 +122,7 @@ def test_the_tests_of_a_file_are_those_that_import_it_in_any_way(tree: Path):
     nearest = ["test_direct.py", "test_facade.py", "test_helper.py"]
     assert found("rlox/kind/toy.py") == [nearest, ["test_user.py"]]
     assert found("rlox/inner.py") == [["test_outer.py"]]
+    assert found("rlox/sink.py") == [["test_sinks.py"]]  # no import leads to it
     assert found("rlox/lonely.py") == []
 
 

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from rlox.envs.base import copied
 from rlox.envs.failures import CHECK
-from rlox.envs.spaces import NUMBERS, is_masked
+from rlox.envs.spaces import NUMBERS
 from rlox.errors import EnvError
+from rlox.masked import is_masked
 
 __all__ = ["flags_of", "info_of", "row_of", "rows_of"]
 

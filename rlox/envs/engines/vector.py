@@ -76,7 +76,6 @@ class VectorEngine(Turns):
         self.n_envs = env.num_envs
         self.seeding = Seeding(seed, self.n_envs, seeding)
         self.starts = 0
-        self._closed = False
         self._masks = masks
         seen = env.single_observation_space if masks is None else masks.source.space
         self.observation_space, self.action_space = seen, env.single_action_space
@@ -92,7 +91,6 @@ class VectorEngine(Turns):
 
     def reset_into(self, obs: NDArray[Any]) -> None:
         """Start every environment's first episode; writes `[n_envs, obs_dim]`."""
-        self._require_open()
         self.take([self.env])
         seed = self.seeding.engine_seed(self.starts)
         self.starts += 1
@@ -113,7 +111,6 @@ class VectorEngine(Turns):
         truncated: NDArray[np.bool_],
     ) -> Finals | None:
         """Step every environment at once."""
-        self._require_open()
         self.require_turn()
         given = self.actions.to_env(actions)
         stepped = self._call("step", 5, lambda: self.env.step(given))
@@ -159,13 +156,9 @@ class VectorEngine(Turns):
 
     def close(self) -> None:
         """Close the engine, once."""
-        if not self._closed:
-            self._closed = True
+        if not self.closed:
+            self.closed = True
             close_or_warn(self.env, self.name)
-
-    def _require_open(self) -> None:
-        if self._closed:
-            raise EnvError(f"{self.name} is closed, expected an open engine; make another one")
 
     def _finals(
         self,

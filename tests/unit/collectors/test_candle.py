@@ -228,7 +228,7 @@ def test_weights_are_taken_flat_as_tensors_or_by_name() -> None:
         (lambda w: w[None], ShapeError, r"shape \[1, 251\], expected \[251\]"),
         (lambda w: {"actor.0.weigh": w}, UnknownNameError, "'actor.0.weigh'; did you mean 'actor.0.weight'"),
         (lambda w: {}, UnknownNameError, "weights of actor.0.weight, .* are missing"),
-        (lambda w: np.ma.masked_array(w, w > 0), ShapeError, "some weights are masked"),
+        (lambda w: np.ma.masked_array(w, w > 0), ShapeError, "weights: some of it is masked"),
         (lambda w: ["a"], ShapeError, "weights are list of <U1, expected real numbers"),
         (lambda w: np.where(np.arange(251) == 40, np.nan, w), NonFiniteError, "of actor.2.weight are not"),
         (lambda w: w.astype(np.float64) * 1e300, NonFiniteError, "of actor.0.weight are not"),

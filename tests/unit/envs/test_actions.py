@@ -293,5 +293,7 @@ def test_no_actions_at_all_are_none_of_the_space(space: Any) -> None:
 
 def test_masked_actions_are_refused() -> None:
     given = np.ma.masked_array([0, 1], [False, True])
-    with pytest.raises(ShapeError, match=r"^some actions are masked, expected numbers; fill them"):
+    with pytest.raises(
+        ShapeError, match=r"^actions: some of it is masked, expected numbers; fill it"
+    ):
         ActionCodec.of(spaces.Discrete(2)).of_env(given, 2)

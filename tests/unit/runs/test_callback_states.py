@@ -63,6 +63,16 @@ def test_the_state_of_a_callback_comes_back_with_its_kinds(kept: Any) -> None:
     assert repr(found) == repr(kept)
 
 
+@pytest.mark.parametrize(
+    "forged", [["V1", 10**12], ["O", 1], ["S1", 5], ["<f8", "1"], ["<i8", [1] * 9]]
+)
+def test_a_forged_number_of_numpy_is_refused_and_takes_no_memory(forged: list[Any]) -> None:
+    saved = states_of([Keeps()])
+    saved[0]["state"] = {"kept": {"$number": forged}}
+    with pytest.raises(CheckpointError, match="expected a number"):
+        restore_callbacks([Keeps()], saved)
+
+
 def test_numbers_arrays_and_tensors_of_a_state_come_back_with_their_values() -> None:
     kept = {
         "nan": float("nan"),

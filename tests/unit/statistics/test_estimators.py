@@ -150,7 +150,7 @@ NUMBERS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("name", NUMBERS)
 def test_statistics_refuse_an_array_of_which_some_is_masked(name: str) -> None:
-    told = f"{name.removeprefix('the ')}.*: some of it is masked.* leave the masked ones out"
+    told = f"{name.removeprefix('the ')}.*: some of it is masked.* leave it out"
     with pytest.raises(ShapeError, match=told):
         NUMBERS[name](MASKED)
     assert np.isfinite(iqm(MASKED.compressed()))
