@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,24 +9,16 @@ from typing import Any
 import pytest
 from harness import machine
 from helpers import checkout
+from helpers.repositories import committed
 
 from rlox_cli import provenance
 
 
 def commit(folder: Path, text: str) -> str:
     """A repository of one file; the name of its commit."""
-
-    def git(*arguments: str) -> str:
-        who = ["-c", "user.name=n", "-c", "user.email=e@example.org"]
-        command = ["git", "-C", str(folder), *who, *arguments]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-
     folder.mkdir()
     (folder / "file.txt").write_text(text, encoding="utf-8")
-    git("init", "-q")
-    git("add", ".")
-    git("commit", "-qm", text)
-    return git("rev-parse", "HEAD")
+    return committed(folder, text)
 
 
 @pytest.fixture

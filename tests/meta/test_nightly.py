@@ -14,7 +14,8 @@ from typing import Any
 
 import nightly
 import pytest
-from helpers.checkout import code
+from helpers.checkout import code, git
+from helpers.repositories import committed
 from helpers.waiting import until
 from nightly import REPORT, REPORTS, Stage, main, run
 
@@ -46,14 +47,10 @@ TABLE = (GOOD, BAD, COUNTED, ABSENT)
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository of one commit."""
-    for name in ("AUTHOR", "COMMITTER"):
-        monkeypatch.setenv(f"GIT_{name}_NAME", "tests")
-        monkeypatch.setenv(f"GIT_{name}_EMAIL", "tests@example.invalid")
     (tmp_path / REPORT).parent.mkdir(parents=True)
     (tmp_path / ".gitignore").write_text(".cache/\nran\ngate\ngroup\n", encoding="utf-8")
     (tmp_path / "code.py").write_text("A = 1\n", encoding="utf-8")
-    for line in ("init -q", "add --all", "commit -q -m begun"):
-        subprocess.run(["git", "-C", tmp_path, *line.split()], check=True)
+    committed(tmp_path)
     return tmp_path
 
 
@@ -87,7 +84,7 @@ def test_the_report_has_counts_the_commit_and_the_machine(root: Path) -> None:
     assert found["bad"]["failures"] == ["b::test_three"]
     assert found["bad"]["why"] == "see a/b in=x"
     assert found["absent"]["why"] == "not available: no such Python"
-    head = subprocess.check_output(["git", "-C", root, "rev-parse", "HEAD"], text=True).strip()
+    head = git(root, "rev-parse", "HEAD")
     for entry in found.values():
         assert (entry["commit"], entry["changed"]) == (head, False)
         assert entry["machine"]["cores"] == os.cpu_count()
@@ -126,8 +123,7 @@ def test_a_second_call_runs_what_was_not_available_or_ran_on_another_machine(roo
 def test_a_commit_of_the_report_alone_repeats_no_stage(root: Path) -> None:
     main([], (GOOD,), root)
     before = code(root, REPORTS)
-    for line in ("add --all", "commit -q -m report"):
-        subprocess.run(["git", "-C", root, *line.split()], check=True)
+    committed(root, "report")
     after = code(root, REPORTS)
     assert (after["tree"], after["changed"]) == (before["tree"], False)
     assert after["commit"] != before["commit"]
@@ -138,8 +134,7 @@ def test_a_commit_of_the_report_alone_repeats_no_stage(root: Path) -> None:
 def test_reading_the_code_leaves_the_index_as_it_was(root: Path) -> None:
     (root / "fresh.py").write_text("B = 1\n", encoding="utf-8")
     assert code(root, REPORTS)["changed"] is True
-    status = subprocess.check_output(["git", "-C", root, "status", "--porcelain"], text=True)
-    assert status == "?? fresh.py\n"
+    assert git(root, "status", "--porcelain") == "?? fresh.py"
 
 
 def test_the_report_has_the_processor_seconds_of_a_stage_and_its_children(root: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 from faults import report
 from faults.cases import CASES
 from faults.report import REPORT, add, commit, dated
+from helpers.repositories import committed
 
 ENTRIES: dict[str, dict[str, Any]] = json.loads(REPORT.read_text(encoding="utf-8"))
 
@@ -36,9 +36,7 @@ def checkout(tmp_path: Path) -> Path:
     place.parent.mkdir(parents=True)
     place.write_text("{}\n", encoding="utf-8")
     (tmp_path / "code.py").write_text("one = 1\n", encoding="utf-8")
-    who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
-    for line in (["init", "-q"], ["add", "."], [*who, "commit", "-q", "-m", "one"]):
-        subprocess.run(["git", "-C", str(tmp_path), *line], check=True, capture_output=True)
+    committed(tmp_path)
     commit.cache_clear()
     return tmp_path
 

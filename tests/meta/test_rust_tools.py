@@ -130,11 +130,11 @@ def test_the_stage_of_miri_fails_unless_a_test_of_each_name_passes(
 
 
 @pytest.mark.parametrize(
-    ("failing", "failures", "advisories"),
+    ("failing", "failures", "checked"),
     [(None, 0, 3), ("fetch", 0, 0), ("licenses", 3, 3), ("advisories", 3, 3)],
 )
 def test_a_workspace_that_cargo_deny_refuses_fails_the_stage(
-    failing: str | None, failures: int, advisories: int, tmp_path: Path,
+    failing: str | None, failures: int, checked: int, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     commands: list[tuple[str, ...]] = []
@@ -148,7 +148,7 @@ def test_a_workspace_that_cargo_deny_refuses_fails_the_stage(
     record = tmp_path / "record.json"
     assert rust_tools.main(["deny", "--record", str(record)]) == int(failures > 0)
     told = json.loads(record.read_text(encoding="utf-8"))
-    assert told == {"workspaces": 3, "failures": failures, "advisories": advisories}
+    assert told == {"workspaces": 3, "failures": failures, "advisories_checked": checked}
     assert {command[4] for command in commands} == set(rust_tools.MANIFESTS)
     # behind the subcommand nothing but names: older and newer versions take other options there
     asked = {" ".join(command[5:]) for command in commands}

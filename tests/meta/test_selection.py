@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import seconds
 from helpers import budgets, selection
+from helpers.repositories import committed
 
 TESTS = Path(__file__).resolve().parents[1]
 CONFTEST = """
@@ -191,21 +192,12 @@ def test_the_budgets_name_parts_that_exist_and_the_commit_where_they_were_measur
     assert re.fullmatch("[0-9a-f]{8,40}", table.commit)
 
 
-def committed(folder: Path) -> str:
-    """Make a repository of the folder with one commit; its name."""
-    identity = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
-    for words in (["init", "-q"], ["add", "."], [*identity, "commit", "-q", "-m", "x"]):
-        subprocess.run(["git", *words], cwd=folder, check=True)
-    head = ["git", "rev-parse", "HEAD"]
-    return subprocess.run(head, cwd=folder, check=True, capture_output=True, text=True).stdout[:12]
-
-
 @pytest.mark.parametrize("workers", [(), ("-n", "2")])
 def test_a_part_far_beyond_its_budget_fails_ci_only_if_its_files_changed(workers, tmp_path):
     work = {"unit/part/test_work.py": WORK.format(seconds=0.4)}
     folder = made(tmp_path, **work)
     table = TREE["budgets.toml"].replace("'unit/part' = 15", "'unit/part' = 0.0001")
-    (folder / "tests" / "budgets.toml").write_text(table.replace("none", committed(folder)))
+    (folder / "tests" / "budgets.toml").write_text(table.replace("none", committed(folder)[:12]))
     committed(folder)  # where only the budgets differ
     for arguments, environ in (((), {}), (workers, {"CI": "true"})):
         code, output = ran(folder, *arguments, **environ)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import errno
 import json
-import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.repositories import committed
 from helpers.waiting import PATIENCE
 
 from rlox.configs import RunConfig, make_run, plain
@@ -117,17 +117,10 @@ def test_a_file_is_replaced_whole_or_not_at_all(
 
 
 def test_provenance_names_the_commit_and_notices_uncommitted_changes(tmp_path: Path) -> None:
-    def git(*args: str) -> str:
-        who = ["-c", "user.name=n", "-c", "user.email=e@example.org"]
-        command = ["git", "-C", str(tmp_path), *who, *args]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-
-    git("init", "-q")
     (tmp_path / "code.py").write_text("x = 1\n")
-    git("add", ".")
-    git("commit", "-qm", "first")
+    commit = committed(tmp_path)
     clean = provenance.git_state(tmp_path)
-    assert clean == {"sha": git("rev-parse", "HEAD"), "dirty": False, "diff_sha256": None}
+    assert clean == {"sha": commit, "dirty": False, "diff_sha256": None}
     (tmp_path / "code.py").write_text("x = 2\n")
     first = provenance.git_state(tmp_path)
     (tmp_path / "code.py").write_text("x = 3\n")

@@ -1,0 +1,17 @@
+"""Git repositories that tests make of folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from helpers.checkout import git
+
+AUTHOR = ("-c", "user.name=tests", "-c", "user.email=tests@example.invalid")
+
+
+def committed(folder: Path, message: str = "begun") -> str:
+    """Commit all files of a folder, as a repository of its own; the name of the commit."""
+    git(folder, "init", "-q")
+    git(folder, "add", "--all")
+    git(folder, *AUTHOR, "commit", "-q", "-m", message)
+    return git(folder, "rev-parse", "HEAD")
