@@ -68,6 +68,8 @@ class BestOfN:
             folder = Path(model)
             model = load_model(folder)
             codec = Tokenizer(folder) if is_tokenizer(folder) else None
+        else:
+            TextModel(model).require_causal()
         self.model, self.seed = TextModel(model), seed
         self.n = whole_number(EvalConfig, "episodes", n, "n")
         ends = (eos_token_id,) if isinstance(eos_token_id, int) else tuple(eos_token_id)

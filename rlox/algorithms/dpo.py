@@ -20,8 +20,9 @@ from rlox.configs.dpo import OnlineDPOConfig
 from rlox.devices import moved
 from rlox.errors import ConfigError, ShapeError
 from rlox.llm.batches import Answers, Pairs, answers_of
-from rlox.llm.prompts import Prompt, rows_of
+from rlox.llm.prompts import Prompt, completions_of, rows_of
 from rlox.losses import Completions, DPOLoss, DPOTerms
+from rlox.masked import MASKED, is_masked
 from rlox.sources.text import PairSource, pairs_of
 from rlox.training.parts import Parts, Tools
 from rlox.types import Clock, Progress, Update
@@ -179,10 +180,11 @@ class DPO(TextAlgorithm):
     ) -> tuple[Tensor, dict[str, float]]:
         """The loss of these pairs, with gradient, and its metrics; nothing is learned.
 
-        Prompts `[B, P]`, chosen `[B, C]` and rejected `[B, R]` completions, or rows of different lengths;
-        `ref_log_probs` two sums `[B]`, as `reference_log_probs` gives them.
+        Prompts `[B, P]`, chosen `[B, C]` and rejected `[B, R]` completions, or rows of different lengths, of
+        which tokens behind the first end do not count; `ref_log_probs` two sums `[B]`, as
+        `reference_log_probs` gives them.
         """
-        pairs = _pairs(prompt, chosen, rejected, ref_log_probs)
+        pairs = self._pairs(prompt, chosen, rejected, ref_log_probs)
         terms = cast(DPOLearner, self.learner).terms(pairs, overwrite=False)
         metrics = {
             "loss": terms.total,
@@ -197,7 +199,7 @@ class DPO(TextAlgorithm):
         self, prompt: Rows, chosen: Rows, rejected: Rows
     ) -> tuple[Tensor, Tensor]:
         """Sums of log-probabilities by the reference, `[B]` each, which are the same all the time."""
-        return cast(DPOLearner, self.learner).sums(_pairs(prompt, chosen, rejected, None))
+        return cast(DPOLearner, self.learner).sums(self._pairs(prompt, chosen, rejected, None))
 
     def train_step(
         self, prompt: Rows, chosen: Rows, rejected: Rows, ref_log_probs: Any = None
@@ -207,7 +209,7 @@ class DPO(TextAlgorithm):
         Nothing is learned from a pair whose completions are the same: that is a warning, once, and a
         `ConfigError` where all pairs are such.
         """
-        pairs = _pairs(prompt, chosen, rejected, ref_log_probs)
+        pairs = self._pairs(prompt, chosen, rejected, ref_log_probs)
         same = np.flatnonzero(_same(pairs))
         if len(same) == pairs.prompts:
             raise ConfigError(
@@ -225,13 +227,14 @@ class DPO(TextAlgorithm):
         own = pairs.rows(self._text.group.rows(pairs.prompts))
         return self._hand(lambda _: (own, Progress()), pairs.prompts)
 
-
-def _pairs(prompt: Rows, chosen: Rows, rejected: Rows, ref_log_probs: Any) -> Pairs:
-    prompts = rows_of(prompt)
-    sides = [answers_of(prompts, rows_of(rows, "completions")) for rows in (chosen, rejected)]
-    if ref_log_probs is not None:
-        ref_log_probs = tuple(torch.as_tensor(part) for part in ref_log_probs)
-        if [tuple(part.shape) for part in ref_log_probs] != [(len(prompts),)] * 2:
-            told = [list(part.shape) for part in ref_log_probs]
-            raise ShapeError(f"ref_log_probs {told}: expected two of [{len(prompts)}]")
-    return Pairs(sides[0], sides[1], len(prompts), ref_log_probs)
+    def _pairs(self, prompt: Rows, chosen: Rows, rejected: Rows, ref_log_probs: Any) -> Pairs:
+        prompts, ends = rows_of(prompt), self._text.sampling.eos
+        sides = [answers_of(prompts, completions_of(rows, ends)) for rows in (chosen, rejected)]
+        if ref_log_probs is not None:
+            if any(map(is_masked, ref_log_probs)):
+                raise ConfigError(f"ref_log_probs: {MASKED}")
+            ref_log_probs = tuple(torch.as_tensor(part) for part in ref_log_probs)
+            if [tuple(part.shape) for part in ref_log_probs] != [(len(prompts),)] * 2:
+                told = [list(part.shape) for part in ref_log_probs]
+                raise ShapeError(f"ref_log_probs {told}: expected two of [{len(prompts)}]")
+        return Pairs(sides[0], sides[1], len(prompts), ref_log_probs)

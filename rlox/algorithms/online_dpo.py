@@ -22,7 +22,7 @@ from rlox.errors import RewardError
 from rlox.importing import load
 from rlox.llm.batches import Pairs, Tokens
 from rlox.llm.judges import answered, number
-from rlox.llm.reward_arguments import with_arguments
+from rlox.llm.reward_arguments import require_pairs, with_arguments
 from rlox.llm.rewards import weighted_rewards
 from rlox.llm.serving import GenerationServer
 from rlox.training.parts import Parts, Tools
@@ -101,6 +101,7 @@ def make(config: RunConfig, tools: Tools) -> Parts:
         key, spec = "algo.preference", algo.preference
         more = revealed(arguments_of(spec))
         preference = with_arguments(name_of(spec), load(spec, key), more, key)
+        require_pairs(preference, f"{key}={name_of(spec)}")
     source = writing_source(config, text, 2, judged=preference is None or text.judge is not None)
     return text_parts(text, source, OnlineDPOLearner(text, algo, preference))
 

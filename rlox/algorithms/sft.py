@@ -17,7 +17,7 @@ from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import RunConfig, SFTConfig
 from rlox.devices import moved
 from rlox.llm.batches import Answers, answers_of
-from rlox.llm.prompts import Prompt, rows_of
+from rlox.llm.prompts import Prompt, completions_of, rows_of
 from rlox.sources.text import AnswerSource, answers_to
 from rlox.training.parts import Parts, Tools
 from rlox.types import Clock, Progress, Update
@@ -114,8 +114,11 @@ class SFT(TextAlgorithm):
     def train_step(
         self, prompt: Tensor | Sequence[Tensor], completion: Tensor | Sequence[Tensor]
     ) -> dict[str, float]:
-        """One step on completions `[B, C]` of prompts `[B, P]`, or rows of different lengths of both."""
-        batch = answers_of(rows_of(prompt), rows_of(completion, "completions"))
+        """One step on completions `[B, C]` of prompts `[B, P]`, or rows of different lengths of both.
+
+        Nothing is learned of the tokens behind the first end of a completion.
+        """
+        batch = self._answers(prompt, completion)
         own = batch.rows(self._text.group.rows(len(batch)))
         return self._hand(lambda _: (own, Progress()), len(batch))
 
@@ -123,6 +126,11 @@ class SFT(TextAlgorithm):
     def loss(
         self, prompt: Tensor | Sequence[Tensor], completion: Tensor | Sequence[Tensor]
     ) -> float:
-        """Cross-entropy of a token of these completions, in nats."""
+        """Cross-entropy of a token of these completions, in nats; tokens behind an end do not count."""
         learner = cast(SFTLearner, self.learner)
-        return float(learner.loss(answers_of(rows_of(prompt), rows_of(completion, "completions"))))
+        return float(learner.loss(self._answers(prompt, completion)))
+
+    def _answers(
+        self, prompt: Tensor | Sequence[Tensor], completion: Tensor | Sequence[Tensor]
+    ) -> Answers:
+        return answers_of(rows_of(prompt), completions_of(completion, self._text.sampling.eos))

@@ -33,7 +33,7 @@ from rlox.llm.codecs import Codec, Tokenizer
 from rlox.llm.judges import AnswerJudge, FunctionJudge, Judge, Judges
 from rlox.llm.pretrained import ends_of, room_of
 from rlox.llm.prompts import Prompts
-from rlox.llm.reward_arguments import RewardFunction, with_arguments
+from rlox.llm.reward_arguments import RewardFunction, require_pairs, with_arguments
 from rlox.llm.serving import GenerationServer
 from rlox.runs.checkpoint import Checkpoint
 from rlox.runs.loading import Objects
@@ -87,6 +87,8 @@ class TextGiven(Objects):
             raise ConfigError(f"server={self.server!r}: expected a GenerationServer, or its kind")
         if self.preference is not None and not callable(self.preference):
             raise ConfigError(f"preference_fn={self.preference!r}: expected a function (pairs)")
+        if self.preference is not None:
+            require_pairs(self.preference, f"preference_fn={object_name(self.preference)}")
 
     def names(self) -> dict[str, Any]:
         """Of functions, by the field of the algorithm's configuration."""

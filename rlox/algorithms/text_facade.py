@@ -46,6 +46,9 @@ Rewarding = RewardFunction | Sequence[RewardFunction] | None
 # Arguments that are of the configuration besides the algorithm's: paths.
 FILES = ("dataset", "eval_dataset", "tokenizer")
 
+# Methods to look at numbers with, which learning does not go through.
+ASIDE = ("compute_loss", "loss", "reference_log_probs")
+
 # What from_checkpoint has for runs in environments, and runs on text have not.
 NOT_TEXT = ("env", "env_id", "env_kwargs", "wrappers", "reward_wrappers", "policy")
 
@@ -67,6 +70,7 @@ class TextAlgorithm(Algorithm):
         server: GenerationServer | str | None = None,
     ) -> None:
         """As `Algorithm.__init__`, by a façade's arguments; `objects`: reference, rewards, preference."""
+        _require_called(type(self))
         ref_model, reward_fn, *preference = objects
         if isinstance(server, str):  # as the command line has it
             options, server = {**options, "server": server}, None
@@ -319,6 +323,29 @@ class WritingAlgorithm(TextAlgorithm):
             step,
             progress,
         )
+
+
+def _require_called(cls: type[TextAlgorithm]) -> None:
+    """`ConfigError` for a method of somebody's own in the place of one that no training calls."""
+    if not all(_is_ours(_owner(cls, name)) for name in ("make", "train_step")):
+        return  # an algorithm, or a step, of their own may call it
+    for name in ASIDE:
+        owner = _owner(cls, name)
+        if not _is_ours(owner):
+            raise ConfigError(
+                f"{owner.__name__}.{name}: train and train_step of {cls.name} never call it, so that it "
+                "would change nothing; write a loop of your own (docs/language_models.md has one), "
+                "override train_step too, or give the method another name"
+            )
+
+
+def _owner(cls: type[Any], name: str) -> type[Any]:
+    """The class that a method is of; `TextAlgorithm` where there is none."""
+    return next((of for of in cls.__mro__ if name in vars(of)), TextAlgorithm)
+
+
+def _is_ours(cls: type[Any]) -> bool:
+    return cls.__module__.startswith("rlox.")
 
 
 def _paths(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -56,11 +56,15 @@ class TextLearner(PolicyLearner[nn.Module]):
                 "ref_model is the model that learns, or has weights of it, and would follow it: give a copy "
                 "(copy.deepcopy), or leave it out"
             )
+        if text.given.model is not None:  # folders are asked when they are loaded
+            text.model.require_causal()
         self._own = referred and given is None
         self.reference: TextModel | None = None
         if referred:
             held = frozen_copy(module) if given is None else given.to(text.model.device).eval()
             self.reference = text.model.like(held)
+            if given is not None:
+                self.reference.require_causal("ref_model")
         super().__init__(module, Adam(module, config.initial("learning_rate"), eps=1e-8))
         self.text, self.group, self._config = text, text.group, config
         self.names = (*names, "train/grad_norm")

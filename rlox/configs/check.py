@@ -16,6 +16,7 @@ from rlox.configs.base import AlgorithmConfig
 from rlox.configs.buffers import BUFFER_CONFIGS, BufferConfig
 from rlox.configs.code import as_code, plain_argument
 from rlox.configs.env import LONG, EnvConfig
+from rlox.configs.grpo import with_saved_delta
 from rlox.configs.loggers import LOGGER_CONFIGS
 from rlox.configs.names import nearest
 from rlox.configs.offline import NO_ENV
@@ -78,7 +79,7 @@ def upgrade_saved(data: Mapping[str, Any]) -> dict[str, Any]:
     """
     tree = dict(data)
     if isinstance(algo := data.get("algo"), Mapping):
-        tree["algo"] = {key: value for key, value in algo.items() if key not in OLD_ALGO_KEYS}
+        tree["algo"] = with_saved_delta({k: v for k, v in algo.items() if k not in OLD_ALGO_KEYS})
     if isinstance(env := data.get("env"), Mapping):
         normalizes = env.get("normalize_obs") is True or env.get("normalize_reward") is True
         # algorithms on datasets, which normalise nothing, take no other rule than the default

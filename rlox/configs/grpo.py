@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from rlox.configs.buffers import BufferConfig
 from rlox.configs.env import EnvConfig
@@ -74,3 +76,23 @@ class GRPOConfig(GroupConfig):
             raise ConfigError(
                 f"algo.delta={self.delta:g} is not of algo.loss_type=cispo; leave it out"
             )
+        high = _most(self.clip_eps, self.clip_eps_high)
+        if self.delta is not None and self.delta < high:
+            raise ConfigError(
+                f"algo.delta={self.delta:g} is below 1 + algo.clip_eps_high = {high:g}, up to which ratios "
+                f"count anyway; expected at least {high:g}, or null"
+            )
+
+
+def _most(clip_eps: float, clip_eps_high: float | None) -> float:
+    """The upper end of the range of ratios."""
+    return 1.0 + (clip_eps if clip_eps_high is None else clip_eps_high)
+
+
+def with_saved_delta(algo: Mapping[str, Any]) -> dict[str, Any]:
+    """A saved `algo` whose delta, if it is below the range of ratios, is the end of that: it did the same."""
+    delta = algo.get("delta") if algo.get("name") == "grpo" else None
+    if delta is None:
+        return dict(algo)
+    end = _most(algo.get("clip_eps", GRPOConfig.clip_eps), algo.get("clip_eps_high"))
+    return {**algo, "delta": max(delta, end)}

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from rlox.errors import ConfigError, RloxError, ShapeError
 from rlox.llm.llama import Llama
-from rlox.llm.models import TextModel, require_finite_logits
+from rlox.llm.models import TextModel, evaluating, require_finite_logits
 from rlox.llm.stepping import Stepper, steps_of
+from rlox.masked import MASKED, is_masked
 from rlox.stopping import check
 
 __all__ = ["Completed", "Sampling", "completions"]
@@ -139,6 +139,9 @@ def completions(
         )
     if not isinstance(how, Sampling):
         raise ConfigError(f"how is a {type(how).__name__}, expected a Sampling")
+    for name, given in (("prompts", prompts), ("attention_mask", attention_mask)):
+        if any(map(is_masked, given if isinstance(given, list | tuple) else (given,))):
+            raise ConfigError(f"{name}: {MASKED}")
     rows = _rows(prompts, attention_mask)
     drawn = how.temperature > 0.0
     if drawn:
@@ -151,7 +154,7 @@ def completions(
         if not bool(((uniforms >= 0.0) & (uniforms < 1.0)).all()):
             raise ConfigError("uniforms: expected numbers in [0, 1)")
     # not in inference mode, whose tensors no gradient can be taken with afterwards
-    with torch.no_grad(), _evaluating(model.module):
+    with torch.no_grad(), evaluating(model.module):
         kind = _Cached if model.caches_for([len(row) for row in rows]) else _Again
         text = kind(model, rows, how.max_new_tokens)
         return _drawn(text, model, how, uniforms if drawn else None)
@@ -192,19 +195,6 @@ def _unpadded(prompts: Tensor, mask: Tensor) -> list[Tensor]:
             "attention_mask: expected 1 for tokens and 0 for padding, not what is added to attention"
         )
     return [row[there] for row, there in zip(prompts, seen, strict=True)]
-
-
-@contextmanager
-def _evaluating(module: nn.Module) -> Iterator[None]:
-    """Without dropout; afterwards each part is in the mode that it was in."""
-    training = [part for part in module.modules() if part.training]
-    for part in training:
-        part.training = False
-    try:
-        yield
-    finally:
-        for part in training:
-            part.training = True
 
 
 class _Cached:

@@ -18,6 +18,7 @@ from rlox.llm.codecs import Codec
 from rlox.llm.decoding import Completed
 from rlox.llm.prompts import Prompt
 from rlox.llm.reward_arguments import Arguments, RewardFunction
+from rlox.masked import MASKED, is_masked
 
 __all__ = ["AnswerJudge", "FunctionJudge", "Judge", "Judges", "answered", "number"]
 
@@ -126,15 +127,17 @@ class FunctionJudge:
 def answered(who: str, call: Callable[[], Any], each: str) -> list[Any]:
     """What a function of the user's returns, `each`, as a list.
 
-    Raises `RewardError` for what it raises, and for what has no order or is a text.
+    Raises `RewardError` for what it raises, and for what has no order, is a text or has masked entries.
     """
     try:
         said = call()
-        unordered = isinstance(said, (str, bytes, Mapping, AnySet))
+        unordered = isinstance(said, (str, bytes, Mapping, AnySet)) or is_masked(said)
         if isinstance(said, Iterable) and not unordered and getattr(said, "ndim", None) != 0:
             return list(said)
     except (Exception, SystemExit) as error:
         raise RewardError(f"{who} fails: {failure(error)}") from error
+    if is_masked(said):
+        raise RewardError(f"{who} returned an array: {MASKED}; expected {each}")
     raise RewardError(f"{who} returned {said!r:.80}, expected a list: {each}")
 
 
@@ -163,6 +166,8 @@ def _numbers(who: str, said: list[Any], count: int) -> NDArray[np.float64]:
 
 def number(value: Any) -> float | None:
     """One of Python, NumPy or torch; None for anything else, also for a text that reads as one."""
+    if is_masked(value):  # whose item() is what the mask hides
+        return None
     if isinstance(value, np.ndarray) and value.size == 1:
         value = value.item()
     if isinstance(value, Tensor):

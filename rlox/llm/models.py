@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -16,11 +16,11 @@ from rlox.llm.adapters import Learned
 from rlox.llm.layers import computed_twice, layers_of, names_taken
 from rlox.llm.llama import Llama
 from rlox.llm.packing import Packing, can_pack
-from rlox.llm.pretrained import room_of
+from rlox.llm.pretrained import room_of, sees_later_tokens
 from rlox.losses import token_log_probs
 from rlox.losses.tokens import of_linear
 
-__all__ = ["TextModel"]
+__all__ = ["TextModel", "evaluating", "require_finite_logits"]
 
 
 class TextModel:
@@ -175,6 +175,24 @@ class TextModel:
                 f"{type(self.module).__name__}"
             )
 
+    def require_causal(self, what: str = "model") -> None:
+        """`ConfigError` where logits depend on tokens behind them, by one forward of a few tokens.
+
+        A model that fails there, or says something else each time, is passed over: of it nothing is known.
+        """
+        if isinstance(self.module, Llama):
+            return
+        try:
+            with torch.no_grad(), evaluating(self.module):
+                sees = sees_later_tokens(lambda ids: self.whole(ids.to(self.device)))
+        except Exception:  # its first use says what is wrong with it
+            return
+        if sees:
+            raise ConfigError(
+                f"{what}: the logits that {type(self.module).__name__} returns for a token depend on later "
+                "tokens, expected a causal model, which sees each token and those before it alone"
+            )
+
     def caches_for(self, lengths: Sequence[int]) -> bool:
         """Whether a cache serves prompts of these lengths: of different ones their padding has to be told."""
         alike = len(set(lengths)) == 1
@@ -223,7 +241,8 @@ class TextModel:
         wide = torch.autocast(ids.device.type, torch.bfloat16) if self.bf16 else nullcontext()
         try:
             with wide, computed_twice(self._layers):
-                return self.module(ids, **given)
+                # a copy: a forward that writes to its argument would change what is learned
+                return self.module(ids.clone(), **given)
         except IndexError as error:
             raise ConfigError(
                 f"{type(self.module).__name__} fails on token ids from {int(ids.min())} to {int(ids.max())}: "
@@ -248,6 +267,19 @@ class TextModel:
                 f"{list(ids.shape)}, expected [{len(ids)}, {ids.shape[1]}, V]"
             )
         return logits
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Without dropout; afterwards each part is in the mode that it was in."""
+    training = [part for part in module.modules() if part.training]
+    for part in training:
+        part.training = False
+    try:
+        yield
+    finally:
+        for part in training:
+            part.training = True
 
 
 def require_finite_logits(logits: Tensor, model: nn.Module) -> None:

@@ -14,6 +14,7 @@ from rlox._core import Stream
 from rlox.errors import ConfigError, ShapeError
 from rlox.llm.codecs import Characters, Codec
 from rlox.llm.tasks import Example, Task
+from rlox.masked import MASKED, is_masked
 
 __all__ = [
     "GivenPrompts",
@@ -21,6 +22,7 @@ __all__ = [
     "Prompts",
     "TaskPrompts",
     "agreeing",
+    "completions_of",
     "cut",
     "learned_after",
     "rows_of",
@@ -141,7 +143,9 @@ class GivenPrompts:
 
 
 def rows_of(given: Tensor | Sequence[Tensor], what: str = "prompts") -> list[Tensor]:
-    """Token ids, each row `[P]`, on the CPU; `ShapeError` for what are none."""
+    """Token ids, each row `[P]`, on the CPU, copies; `ShapeError` for what are none."""
+    if any(map(is_masked, given if isinstance(given, list | tuple) else (given,))):
+        raise ConfigError(f"{what}: {MASKED}")
     try:
         rows = [torch.as_tensor(row) for row in given]
     except (TypeError, ValueError, RuntimeError) as error:
@@ -155,4 +159,15 @@ def rows_of(given: Tensor | Sequence[Tensor], what: str = "prompts") -> list[Ten
         raise ShapeError(f"{what} {shapes}: expected token ids [P] each, of one token at least")
     if any(row.is_floating_point() or row.dtype == torch.bool for row in rows):
         raise ConfigError(f"{what} of {rows[0].dtype}: expected whole numbers, token ids")
-    return [row.long().cpu() for row in rows]
+    # whoever gave them may write to them before all are learned
+    return [row.to("cpu", torch.int64, copy=True) for row in rows]
+
+
+def completions_of(given: Tensor | Sequence[Tensor], ends: Sequence[int]) -> list[Tensor]:
+    """As `rows_of`, each completion up to its first end, which belongs to it: padding is behind that."""
+    rows, known = rows_of(given, "completions"), torch.tensor(list(ends), dtype=torch.int64)
+    found = []
+    for row in rows:
+        at = torch.isin(row, known).nonzero()
+        found.append(row[: int(at[0]) + 1] if len(at) else row)
+    return found

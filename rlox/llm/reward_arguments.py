@@ -14,7 +14,7 @@ from rlox.configs.names import nearest
 from rlox.errors import ConfigError
 from rlox.llm.rows import COLUMNS, TAKEN
 
-__all__ = ["Arguments", "RewardFunction", "with_arguments"]
+__all__ = ["Arguments", "RewardFunction", "require_pairs", "with_arguments"]
 
 # Returns a number, or None, for each completion.
 RewardFunction = Callable[..., Sequence[Any]]
@@ -81,6 +81,22 @@ class Arguments:
         in_order = [values[self._named[name]] for name in self._in_order]
         named = {n: values[of] for n, of in self._named.items() if n not in self._in_order}
         return function(*in_order, **named, **{name: values[name] for name in self._rest})
+
+
+def require_pairs(function: Callable[..., Any], label: str) -> None:
+    """`ConfigError` for a preference function that cannot be called with a list of pairs alone."""
+    asked = function.forward if isinstance(function, nn.Module) else function
+    try:
+        signature = inspect.signature(asked)
+    except (TypeError, ValueError):  # a builtin may not say
+        return
+    try:
+        signature.bind([])
+    except TypeError as error:
+        raise ConfigError(
+            f"{label} takes {signature} ({error}): it is called with one argument, the list of pairs; "
+            "expected f(pairs), where pair is (first, second), token ids, and pair.prompt those of the prompt"
+        ) from error
 
 
 def with_arguments(

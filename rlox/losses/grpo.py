@@ -57,7 +57,7 @@ class GRPOLoss:
     ----------
     loss_type : one of `LOSS_TYPES`
     clip_eps, clip_eps_high : the range of ratios; None: as far up as down
-    delta : ratios above it count as it where A < 0, > 1 + clip_eps_high (arXiv:2505.07291)
+    delta : ratios above it count as it where A < 0, >= 1 + clip_eps_high (arXiv:2505.07291)
     kl_coef : weight of the penalty
     kl_estimator : of KL(pi || ref), d = log ref - log pi: k1 -d, k2 d^2 / 2, k3 e^d - d - 1 (Schulman 2020)
     kl_correction : multiply it by the ratio, so that its gradient is KL's although others than pi drew the
@@ -241,6 +241,11 @@ def _require_numbers(loss: GRPOLoss) -> None:
             raise ConfigError(f"{name}={getattr(loss, name)}, expected a number {expected}")
     if loss.delta is not None and loss.loss_type == "cispo":
         raise ConfigError(f"delta={loss.delta} is not of loss_type=cispo; leave it out")
+    if loss.delta is not None and loss.delta < 1.0 + high:
+        raise ConfigError(
+            f"delta={loss.delta:g} is below 1 + clip_eps_high = {1.0 + high:g}, up to which ratios count "
+            f"anyway; expected at least {1.0 + high:g}, or none"
+        )
 
 
 def _require_shapes(log_probs: Tensor, advantages: Tensor, *others: Tensor | None) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,10 @@ from torch import Tensor, nn
 
 from rlox._core import Stream
 from rlox.algorithms.offline import require_taken
+from rlox.configs.params import inside
 from rlox.envs.actions import ActionCodec, UnitCodec
 from rlox.errors import ConfigError, NonFiniteError, ShapeError
+from rlox.masked import MASKED, is_masked
 from rlox.networks import EnsembleMLP, begun
 from rlox.offline.normed import NormedEnsemble
 from rlox.optim import Adam, TargetNetwork
@@ -32,6 +35,9 @@ AT_ONCE = 4096  # rows that the policy is asked for in one call
 LEVEL = 0.9  # of the interval
 COPIES = 6  # of observations and actions, as they are kept and made ready
 LEAST = 5  # episodes that anything is said of
+
+FLAGS = ("terminated", "truncated")
+COLUMNS = ("obs", "next_obs", "actions", "rewards", *FLAGS)
 
 Columns = Mapping[str, NDArray[Any]]
 
@@ -60,6 +66,22 @@ class Fitting:
     net_arch: tuple[int, ...] = (64, 64)
     members: int = 20
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("updates", "batch_size", "members", "seed"):
+            least = 0 if name == "seed" else 1
+            if not _is_whole(value := getattr(self, name), least):
+                raise ConfigError(f"{name}={value!r}: expected a whole number, at least {least}")
+        for name, within in (("gamma", "[0, 1]"), ("learning_rate", "(0, inf)"), ("tau", "(0, 1]")):
+            value = getattr(self, name)
+            number = isinstance(value, Real) and not isinstance(value, bool)
+            if not number or not inside(float(value), within):
+                raise ConfigError(f"{name}={value!r}: expected a number in {within}")
+        widths = self.net_arch
+        if not isinstance(widths, Sequence) or not all(_is_whole(width, 1) for width in widths):
+            raise ConfigError(
+                f"net_arch={widths!r}: expected widths of hidden layers, such as (64, 64)"
+            )
 
 
 @dataclass(frozen=True)
@@ -102,6 +124,7 @@ def fitted_q(
     drawn with replacement, each averaged over the first states of its own. `told` hears from time to time how
     many updates are done.
     """
+    columns = _checked(columns)
     data = _Data(actor, columns, how)
     sizes = (data.width, *how.net_arch, data.outputs)
     q = NormedEnsemble(how.members + 1, sizes)
@@ -232,6 +255,30 @@ class _Data:
         values = self.picked(q(self._starts), self._start_choice, None)
         weighted: Tensor = (self._start_weights * values).sum(-1) / self._start_weights.sum(-1)
         return weighted
+
+
+def _is_whole(value: Any, least: int) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
+
+
+def _checked(columns: Columns) -> Columns:
+    """The columns that are learned from, as arrays of as many rows, flags as bools."""
+    if missing := [name for name in COLUMNS if name not in columns]:
+        raise ConfigError(
+            f"the dataset has no column {missing[0]}, expected {', '.join(COLUMNS)}; its columns are "
+            f"{', '.join(map(str, columns)) or 'none'}"
+        )
+    if masked := [name for name in COLUMNS if is_masked(columns[name])]:
+        raise ConfigError(f"{masked[0]} of the dataset: {MASKED}")
+    found = {name: np.asarray(columns[name]) for name in COLUMNS}
+    lengths = {name: len(column) if column.ndim else 0 for name, column in found.items()}
+    if len(set(lengths.values())) > 1 or not lengths["obs"]:
+        told = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        raise ShapeError(f"rows of the dataset: {told}; expected as many of each, one at least")
+    for name in FLAGS:
+        if found[name].dtype != np.bool_:
+            raise ConfigError(f"{name} of the dataset is {found[name].dtype}, expected bool")
+    return found
 
 
 def _flat(column: NDArray[Any], dtype: Any) -> NDArray[Any]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rlox.errors import ConfigError, ShapeError
-from rlox.statistics.estimators import Statistic, iqm, of_draws
+from rlox.statistics.estimators import Statistic, iqm, number_of, of_draws, of_runs
 from rlox.statistics.scores import Array, Scores, Tasks, numbers_of, pair_of, tasks_of
 
 __all__ = [
@@ -67,7 +68,7 @@ def stratified_bootstrap(
     """
     check(rng, resamples, level)
     tasks = tasks_of(scores)
-    estimate = float(statistic(tasks.form(tasks.values)))
+    estimate = of_runs(statistic, tasks)
     if not tasks.has_spread:
         return Interval(estimate, math.nan, math.nan)
     return Interval(estimate, *ends(_estimates(tasks, statistic, rng, resamples), level))
@@ -89,7 +90,7 @@ def difference(
     """
     check(rng, resamples, level)
     one, other = pair_of(x, y)
-    estimate = float(statistic(one.form(one.values))) - float(statistic(other.form(other.values)))
+    estimate = of_runs(statistic, one) - of_runs(statistic, other)
     if not (one.has_spread and other.has_spread):
         return Interval(estimate, math.nan, math.nan)
     apart = _estimates(one, statistic, rng, resamples) - _estimates(
@@ -111,9 +112,13 @@ def bootstrap_ci(
     if values.size == 0:
         raise ShapeError("bootstrap of no scores")
     rng = np.random.default_rng(seed)
+    check(rng, resamples, level)
     # one after the other: all together are resamples times the memory of the scores
     estimates = np.array(
-        [statistic(values[rng.integers(0, values.size, values.size)]) for _ in range(resamples)]
+        [
+            number_of(statistic(values[rng.integers(0, values.size, values.size)]))
+            for _ in range(resamples)
+        ]
     )
     low, high = np.quantile(estimates, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
@@ -125,9 +130,9 @@ def check(rng: object, resamples: int, level: float) -> None:
         raise ConfigError(
             f"rng={rng!r}: expected a numpy.random.Generator, such as np.random.default_rng(0)"
         )
-    if resamples < 1:
-        raise ConfigError(f"resamples={resamples}: expected at least 1")
-    if not 0 < level < 1:
+    if isinstance(resamples, bool) or not isinstance(resamples, Integral) or resamples < 1:
+        raise ConfigError(f"resamples={resamples!r}: expected a whole number, at least 1")
+    if isinstance(level, bool) or not isinstance(level, Real) or not 0 < level < 1:
         raise ConfigError(f"level={level}: expected a number between 0 and 1, such as 0.95")
 
 

@@ -86,7 +86,8 @@ def _estimates(
     )
     all_at_once = of_draws(statistic, tasks)
     columns = range(values[0].shape[1])
-    estimate = [all_at_once([of[None, :, k] for of in values])[0] for k in columns]
+    # copies: a statistic may write to what it is given
+    estimate = [all_at_once([of[None, :, k].copy() for of in values])[0] for k in columns]
     if not tasks.has_spread:
         return np.array([estimate, *np.full((2, len(estimate)), np.nan)])
     draws: list[list[Array]] = [[] for _ in columns]

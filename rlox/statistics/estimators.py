@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from rlox.errors import ConfigError
+from rlox.errors import ConfigError, ShapeError
+from rlox.masked import is_masked
 from rlox.statistics.scores import Array, Scores, Tasks, tasks_of
 
-__all__ = ["Draws", "Statistic", "iqm", "mean", "median", "of_draws", "optimality_gap"]
+__all__ = [
+    "Draws",
+    "Statistic",
+    "iqm",
+    "mean",
+    "median",
+    "number_of",
+    "of_draws",
+    "of_runs",
+    "optimality_gap",
+]
 
 Draws: TypeAlias = Sequence[Array]  # of each task [resamples, runs]
 Statistic: TypeAlias = Callable[..., Any]  # of scores in any form, to a number
@@ -49,8 +61,22 @@ def of_draws(statistic: Statistic, tasks: Tasks) -> Callable[[Draws], Array]:
         if plain is known:
             return partial(all_at_once, **given)
     return lambda draws: np.array(
-        [float(statistic(tasks.form(draw))) for draw in zip(*draws, strict=True)]
+        [number_of(statistic(tasks.form(draw))) for draw in zip(*draws, strict=True)]
     )
+
+
+def of_runs(statistic: Statistic, tasks: Tasks) -> float:
+    """`statistic` of the runs themselves, of which it gets a copy: it may write to what it is given."""
+    return number_of(statistic(tasks.form([values.copy() for values in tasks.values])))
+
+
+def number_of(said: Any) -> float:
+    """What a statistic of the user's returns; `ShapeError` for what is not one number."""
+    if not isinstance(said, str | bytes) and not is_masked(said):
+        with suppress(TypeError, ValueError):
+            return float(said)
+    shape = f" of shape {list(said.shape)}" if isinstance(said, np.ndarray) else ""
+    raise ShapeError(f"statistic returned a {type(said).__name__}{shape}, expected one number")
 
 
 def _one(all_at_once: Callable[..., Array], scores: Scores, **given: Any) -> float:

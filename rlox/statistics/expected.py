@@ -17,6 +17,7 @@ import numpy as np
 
 from rlox.errors import ConfigError, NonFiniteError
 from rlox.statistics.bootstrap import Interval
+from rlox.statistics.estimators import iqm, mean
 from rlox.statistics.scores import Array, tasks_of
 from rlox.statistics.student import t_quantile, trimmed_difference
 
@@ -29,6 +30,8 @@ SETTINGS = ("total_steps", "solved_from")  # what has to be equal for anything t
 ASIDE = ("schema_version", "versions", "wheel_sha256", "packages", "scores", "ci95", "seeds")
 GIVEN_LEVEL = 0.95  # of `ci95`
 ROUNDING = 1e-9
+# How far a rounded estimate may be from that of its scores: this, or this part of the greatest score.
+ROUNDED, ROUNDED_PART = 0.05, 0.01
 
 
 @dataclass(frozen=True)
@@ -162,6 +165,8 @@ def _estimate(node: Mapping[str, Any], path: str, seeds: int | None) -> _Figure:
     estimate = _number(node[kinds[0]], f"{path}/{kinds[0]}")
     scores = _scores(node["scores"], f"{path}/scores") if "scores" in node else None
     low, high = _ends(node.get("ci95", (None, None)), f"{path}/ci95")
+    if scores is not None:
+        _require_own(estimate, kinds[0], scores, path)
     return _Figure(Interval(estimate, low, high), kinds[0], scores, seeds)
 
 
@@ -172,7 +177,22 @@ def _ends(given: Any, name: str) -> tuple[float, float]:
     low, high = (math.nan if end is None else end for end in given)
     if not (isinstance(low, int | float) and isinstance(high, int | float)):
         raise ConfigError(f"{name} is {given!r}: expected two numbers")
+    if low > high:
+        raise ConfigError(f"{name} is {given!r}: expected the lower end first")
     return float(low), float(high)
+
+
+def _require_own(estimate: float, kind: str, scores: Array, path: str) -> None:
+    """`ConfigError` for an estimate that its own scores do not have, however it was rounded."""
+    own = {"iqm": iqm, "mean": mean}.get(kind)
+    if own is None:
+        return
+    there = own(scores)
+    if abs(estimate - there) > max(ROUNDED, ROUNDED_PART * float(np.abs(scores).max())):
+        raise ConfigError(
+            f"{path}/{kind} is {estimate:g}, and that of its scores is {there:g}: expected the {kind} of the "
+            "scores beside it; leave one of them out"
+        )
 
 
 def _number(value: Any, name: str) -> float:

@@ -186,6 +186,8 @@ def test_grpo_and_rloo_losses_refuse_shapes_that_need_broadcasting(
         ({"clip_eps": float("nan")}, r"clip_eps=nan"),
         ({"clip_eps_high": -1.0}, r"clip_eps_high=-1.0, expected a number >= 0"),
         ({"delta": 0.5}, r"delta=0.5, expected a number >= 1"),
+        ({"delta": 1.1}, r"delta=1.1 is below 1 \+ clip_eps_high = 1.2, .*at least 1.2, or none"),
+        ({"delta": 1.2, "clip_eps_high": 0.3}, r"delta=1.2 is below 1 \+ clip_eps_high = 1.3"),
         ({"kl_coef": -0.1}, r"kl_coef=-0.1, expected a number >= 0"),
         ({"delta": 2.0, "loss_type": "cispo"}, r"delta=2.0 is not of loss_type=cispo"),
     ],

@@ -63,6 +63,7 @@ def test_a_step_of_parts_sees_no_more_rows_at_once_than_a_part_has() -> None:
             return super().forward(ids)
 
     sft = SFT(Watched(), accumulate=2)
+    seen.clear()  # whether it is causal was seen to
     sft.train_step(PROMPTS, ANSWERS)
     assert seen == [2, 2]
     grpo = GRPO(Watched(), None, low, accumulate=4, minibatches=2, group_size=4, **WRITES)

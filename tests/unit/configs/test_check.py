@@ -328,6 +328,20 @@ def test_seeds_from_before_there_was_a_key_keep_a_native_environment_native() ->
     assert EnvConfig(seeding="offset").put_around == ("env.seeding",)
 
 
+def test_a_delta_below_the_range_of_ratios_is_refused_and_a_saved_one_becomes_its_end() -> None:
+    saved = plain(make_run({"algo": {"name": "grpo"}, "env": {"id": "text"}, "task": "copy"}))
+    for high, end in ((None, 1.2), (0.3, 1.3)):
+        saved["algo"] |= {"delta": 1.1, "clip_eps_high": high}
+        with pytest.raises(
+            ConfigError, match=rf"algo.delta=1.1 is below 1 \+ .* = {end}, .* or null"
+        ):
+            make_run(saved)
+        algo: Any = make_run(upgrade_saved(saved)).algo
+        assert algo.delta == end
+    saved["algo"]["delta"] = 2.0
+    assert upgrade_saved(saved)["algo"] == saved["algo"]
+
+
 HUGE = 10**400  # `float` takes 309 digits, `str` 4300
 
 

@@ -73,6 +73,11 @@ REFUSED: dict[str, tuple[Any, str]] = {
         [1.0, float("nan")],
         "returned nan for completion 1, expected a finite number, or None",
     ),
+    "an array with masked entries": (
+        np.ma.array([100.0, 1.0], mask=[1, 0]),
+        "returned an array: some of it is masked, expected numbers",
+    ),
+    "a masked entry": ([np.ma.masked, 1.0], "returned masked for completion 0, expected a number"),
     "infinity": ([-np.inf, 1.0], "returned -inf for completion 0, expected a finite number"),
     "more than a float holds": ([10**400, 1.0], "for completion 0, expected a number"),
 }
@@ -128,6 +133,7 @@ PREFERRED: dict[str, tuple[Any, str]] = {
     "none": (None, "returned None, expected 0 or 1"),
     "nan": (float("nan"), "returned nan, expected 0 or 1"),
     "both": (0.5, "returned 0.5, expected 0 or 1"),
+    "a masked entry": (np.ma.masked, "returned masked, expected 0 or 1"),
 }
 
 
@@ -136,6 +142,17 @@ def test_a_preference_that_is_not_0_1_or_minus_1_is_refused(kind: str) -> None:
     said, told = PREFERRED[kind]
     with pytest.raises(RewardError, match=f"^preference_fn {told}"):
         OnlineDPO(Words(), None, lambda pairs: [said] * len(pairs)).train_step(PROMPTS)
+
+
+def test_preferences_and_samplers_refuse_arrays_with_masked_entries() -> None:
+    def hiding(completions: Any) -> Any:
+        return np.ma.array(np.arange(len(completions)), mask=np.arange(len(completions)) == 1)
+
+    told = "an array: some of it is masked, expected numbers"
+    with pytest.raises(RewardError, match=f"^preference_fn returned {told}"):
+        OnlineDPO(Words(), None, hiding).train_step(PROMPTS)
+    with pytest.raises(RewardError, match=f"returned {told}"):
+        BestOfN(Words(), hiding).generate(PROMPTS)
 
 
 def test_preferences_are_whole_numbers_of_any_kind() -> None:

@@ -154,6 +154,52 @@ def test_fitted_q_refuses_policies_that_do_not_fit_the_dataset() -> None:
         fitted_q(factored, chain(3), Fitting(updates=1))
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"members": 0}, "members=0: expected a whole number, at least 1"),
+        ({"updates": 2.5}, "updates=2.5: expected a whole number, at least 1"),
+        ({"batch_size": True}, "batch_size=True: expected a whole number"),
+        ({"seed": -1}, "seed=-1: expected a whole number, at least 0"),
+        ({"gamma": 1.5}, "gamma=1.5: expected a number in \\[0, 1\\]"),
+        ({"gamma": float("nan")}, "gamma=nan: expected a number"),
+        ({"learning_rate": 0.0}, "learning_rate=0.0: expected a number in \\(0, inf\\)"),
+        ({"tau": "1"}, "tau='1': expected a number in \\(0, 1\\]"),
+        ({"net_arch": (64, 0)}, r"net_arch=\(64, 0\): expected widths"),
+        ({"net_arch": 64}, "net_arch=64: expected widths"),
+    ],
+)
+def test_a_fitting_refuses_settings_out_of_range(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        Fitting(**given)
+
+
+def test_fitted_q_refuses_columns_that_are_no_dataset() -> None:
+    player = actor(lambda rows: np.ones(len(rows), np.int64), spaces.Discrete(2))
+    whole = chain(10)
+    for changed, error, told in (
+        ({"truncated": None}, ConfigError, "no column truncated, expected obs, next_obs"),
+        (
+            {"rewards": whole["rewards"][1:]},
+            ShapeError,
+            "rows of the dataset: obs .* as many of each",
+        ),
+        (
+            {"terminated": whole["terminated"] * 1.0},
+            ConfigError,
+            "terminated .* float64, expected bool",
+        ),
+        (
+            {"obs": np.ma.masked_equal(whole["obs"], 0)},
+            ConfigError,
+            "obs of the dataset: some of it is",
+        ),
+    ):
+        columns = {k: v for k, v in ({**whole, **changed}).items() if v is not None}
+        with pytest.raises(error, match=told):
+            fitted_q(player, columns, Fitting(updates=1))
+
+
 def test_nine_in_ten_intervals_have_the_value_in_them() -> None:
     """Of datasets of 30 episodes from random starts, with noise on what they pay."""
     policy = np.array([1, 1, 0, 1, 0])

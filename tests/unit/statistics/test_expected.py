@@ -148,6 +148,13 @@ def test_figures_of_runs_with_other_total_steps_get_the_verdict_differs() -> Non
     assert (verdict.word, verdict.because) == ("differs", "not the same setting")
 
 
+def test_a_figure_may_be_rounded_beside_its_scores() -> None:
+    scores = {"scores": [500.0, 491.2, 483.0, 500.0, 425.0]}
+    for kind, stated in (("iqm", 491.4), ("iqm", 491), ("mean", 480)):
+        (verdict,) = compare({"a": {kind: stated, **scores}}, {"a": {kind: stated, **scores}})
+        assert verdict.agrees
+
+
 @pytest.mark.parametrize(
     ("wrong", "error", "said"),
     [
@@ -159,6 +166,17 @@ def test_figures_of_runs_with_other_total_steps_get_the_verdict_differs() -> Non
         ({"a": {"iqm": "1", "ci95": [0, 1]}}, ConfigError, "a/iqm is '1'"),
         ({"a": {"scores": [1.0], "ci95": [0, 1]}}, ConfigError, "0 of iqm"),
         ({"a": {"iqm": 1.0, "scores": np.zeros((2, 2))}}, ConfigError, "scores of one task"),
+        ({"a": {"iqm": 1.0, "ci95": [1.1, 0.9]}}, ConfigError, "a/ci95 .* the lower end first"),
+        (
+            {"a": {"iqm": 500.0, "scores": [1.0, 1.0, 1.0]}},
+            ConfigError,
+            "a/iqm is 500, and that of its scores is 1",
+        ),
+        (
+            {"a": {"mean": 2.2, "scores": [1.0, 2.0, 3.0]}},
+            ConfigError,
+            "a/mean is 2.2, and that of its scores is 2",
+        ),
         ({"total_steps": "many"}, ConfigError, "total_steps is 'many'"),
         ({"seeds": "ten", **figure([1.0])}, ConfigError, "seeds is 'ten'"),
         (nested(5000), ConfigError, "nested too deeply"),

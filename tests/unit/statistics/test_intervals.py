@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from rlox.errors import ConfigError, RloxError, ShapeError
 from rlox.statistics import (
     Interval,
+    bootstrap_ci,
     difference,
     holm,
     iqm,
@@ -19,6 +21,7 @@ from rlox.statistics import (
     optimality_gap,
     performance_profile,
     probability_of_improvement,
+    sample_efficiency,
     stratified_bootstrap,
 )
 
@@ -64,6 +67,72 @@ def test_any_statistic_is_given_resamples_in_the_form_of_the_scores(scores: Any)
             assert {task: of.shape for task, of in draw.items()} == {"a": (6,), "b": (4,)}
         else:
             assert np.shape(draw) == np.shape(scores)
+
+
+def centring(scores: Any) -> float:
+    """A mean over tasks that writes to what it is given."""
+    by_task = scores.values() if isinstance(scores, dict) else scores
+    rows = [scores] if isinstance(scores, np.ndarray) else list(by_task)
+    means = [float(row.mean()) for row in rows]
+    for row in rows:
+        row -= row.mean()
+    return float(np.mean(means))
+
+
+@pytest.mark.parametrize(
+    "scores", [SCORES, SCORES[:, 0], list(SCORES.T), {"a": SCORES[:, 0], "b": SCORES[:4, 1]}]
+)
+def test_a_statistic_may_write_to_what_it_is_given(scores: Any) -> None:
+    before, form = copy.deepcopy(scores), type(scores)
+    if form is dict:
+        other = {task: values + 0.3 for task, values in scores.items()}
+    else:
+        other = [values + 0.3 for values in scores] if form is list else scores + 0.3
+    for found, expected in (
+        (
+            stratified_bootstrap(scores, centring, rng=seeded(), resamples=50),
+            stratified_bootstrap(scores, mean, rng=seeded(), resamples=50),
+        ),
+        (
+            difference(scores, other, centring, rng=seeded(), resamples=50),
+            difference(scores, other, mean, rng=seeded(), resamples=50),
+        ),
+    ):
+        assert (found.estimate, found.low, found.high) == pytest.approx(
+            (expected.estimate, expected.low, expected.high), abs=1e-12
+        )
+    np.testing.assert_equal(scores, before)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (np.zeros(2), r"ndarray of shape \[2\]"),
+        (None, "NoneType"),
+        ("1.5", "str"),
+        (np.ma.masked, "MaskedConstant"),
+    ],
+)
+def test_a_statistic_that_returns_no_number_is_told_of(said: Any, told: str) -> None:
+    for asked in (
+        lambda: stratified_bootstrap(SCORES, lambda scores: said, rng=seeded()),
+        lambda: bootstrap_ci(SCORES, lambda scores: said),
+        lambda: sample_efficiency([([0, 1], [1.0, 2.0])] * 2, lambda of: said, rng=seeded()),
+    ):
+        with pytest.raises(
+            ShapeError, match=f"^statistic returned a {told}.*, expected one number"
+        ):
+            asked()
+
+
+@pytest.mark.parametrize("resamples", [2.5, True, "9", 0])
+def test_resamples_are_a_whole_number(resamples: Any) -> None:
+    for asked in (
+        lambda: stratified_bootstrap(SCORES, rng=seeded(), resamples=resamples),
+        lambda: bootstrap_ci(SCORES, resamples=resamples),
+    ):
+        with pytest.raises(ConfigError, match=f"resamples={resamples!r}: expected a whole number"):
+            asked()
 
 
 def test_runs_are_drawn_within_their_task() -> None:

@@ -66,7 +66,7 @@ def test_an_experiments_leg_agrees_where_its_scores_could_be_these(cli: Cli, run
 
 
 def test_a_figure_that_was_not_found_fails_a_strict_report(cli: Cli, runs: Path) -> None:
-    wanted = leg([1.0, 2.0])
+    wanted = leg([2.0, 2.0])
     wanted["PPO"]["env"] = "Acrobot-v1"
     code, out = said(cli, wanted, "strict=true")
     assert code == 1
