@@ -53,12 +53,12 @@ class Callback:
 
     def state(self) -> dict[str, Any]:
         """What the callback's future depends on, for a checkpoint: None, numbers, text, lists, tuples,
-        dicts, arrays, tensors.
+        dicts, arrays, tensors. An empty dict is not kept: nothing depends on it.
         """
         return {}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state()`."""
+        """Continue from `state()`; not called where that was empty."""
 
 
 class LoggerCallback:

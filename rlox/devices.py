@@ -21,6 +21,7 @@ __all__ = [
     "moved",
     "outside_inference",
     "require_float32",
+    "require_unmixed",
     "torch_threads",
 ]
 
@@ -111,6 +112,29 @@ def require_float32() -> None:
         raise ConfigError(
             f"torch.get_default_dtype() is {found}, expected torch.float32, of which rlox makes networks; "
             "call torch.set_default_dtype(torch.float32) before, and where they are used"
+        )
+    _require_numbers(torch)
+
+
+def require_unmixed() -> None:
+    """`ConfigError` where torch would learn in a block that computes in other numbers, or in none."""
+    import torch
+
+    for kind in ("cpu", "cuda", "mps"):
+        if torch.is_autocast_enabled(kind):
+            raise ConfigError(
+                f"training inside torch.autocast({kind!r}), which computes in "
+                f"{torch.get_autocast_dtype(kind)}, expected torch.float32, in which rlox learns; call train "
+                "outside of that block"
+            )
+    _require_numbers(torch)
+
+
+def _require_numbers(torch: Any) -> None:
+    if torch.get_default_device().type == "meta":
+        raise ConfigError(
+            "torch.get_default_device() is meta, whose tensors hold no numbers, expected cpu; call "
+            "torch.set_default_device('cpu') before"
         )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import copy
 import os
-import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -30,9 +29,10 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped]  # PyYAML, through omegaconf
 
 from rlox.errors import ConfigError, StorageError
-from rlox_cli import elsewhere, grid, messages, sweep, validate
+from rlox_cli import cfg_flag, elsewhere, grid, messages, option_files, sweep, validate
 from rlox_cli.command import Call, Command
 from rlox_cli.options import conf_folders, group_options, require_own_folders
+from rlox_cli.overrides import require_no_password, require_one_list
 from rlox_cli.plugin_source import PluginSource
 from rlox_cli.schema_source import SchemaSource
 from rlox_cli.search import sweeper
@@ -41,8 +41,6 @@ from rlox_cli.variants import VariantSource
 from rlox_cli.verbatim import quoted, verbatim_keys
 
 CONF = "pkg://rlox_cli.conf"
-ADDRESSES = ("search.storage", "hydra.sweeper.storage")
-PASSWORD = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
 Task = Callable[[DictConfig], Any]
 
 
@@ -157,12 +155,15 @@ class Line:
         RloxSearchPath.given = parsed.config_dir
         given: list[str] = parsed.overrides
         for override in given:
-            _require_no_password(override)
+            require_no_password(override)
         keys = verbatim_keys(command.schema.keys(command.schema.chosen(given, folders)))
         for override in given:
             if override.partition("=")[0] not in keys:
                 messages.require_readable(override)
         plain = list(quoted(given, keys, several=parsed.multirun))
+        if command.sweeps:
+            require_one_list(plain)
+            option_files.require_packages(plain, folders)
         overrides = list(command.rewrite(plain, folders))
         return cls(command, parsed, _flags(args, given), overrides, folders)
 
@@ -192,6 +193,8 @@ class Line:
                 f"are chosen: {' '.join(self.parsed.overrides)}"
             ) from error
         except (HydraException, OmegaConfBaseException, YAMLError, ValueError) as error:
+            if (told := option_files.explained(error, self.folders)) is not None:
+                raise told from error
             schema = self.command.schema
             parts = schema.chosen(self.parsed.overrides, self.folders)
             names = schema.names(parts)
@@ -216,18 +219,6 @@ def _require_primary(name: str | None, folders: Sequence[Path]) -> None:
         )
 
 
-def _require_no_password(override: str) -> None:
-    """`ConfigError` for an address with a password, which would be in files of the run or sweep."""
-    key, _, value = override.lstrip("+").partition("=")
-    kept = key in ADDRESSES or (key.startswith("logger") and "tracking_uri" in override)
-    key = key.replace("hydra.sweeper.", "search.")  # as it is typed
-    if kept and PASSWORD.search(value):
-        raise ConfigError(
-            f"{key} has a password, which would be in files of the run: "
-            f"export ADDRESS=... and give {key}='${{oc.env:ADDRESS}}'"
-        )
-
-
 def taken_apart(args: list[str], command: Command) -> tuple[list[str], list[str]]:
     """Hydra's flags with their values, and everything else."""
     overrides: list[str] = parse_flags(args, command).overrides
@@ -244,7 +235,7 @@ def runs_named(args: list[str], command: Command) -> tuple[list[str], list[str]]
         a
         for a in given
         # `Path` raises for a value that is longer than a file's name may be
-        if (a[:1] not in "~+" or a[:2] == "~/") and ("=" not in a or os.path.isdir(a))  # noqa: PTH112
+        if os.path.isdir(a) or ("=" not in a and (a[:1] not in "~+" or a[:2] == "~/"))  # noqa: PTH112
     ]
     rest = [*flags, *(a for a in given if a not in runs)]
     if runs and any(argument.startswith("run=") for argument in rest):
@@ -299,8 +290,10 @@ def _show(line: Line) -> None:
 
     A required key may be missing in a configuration that is only printed.
     """
+    cfg_flag.require_one_value(line.overrides)
 
     def check(composed: DictConfig) -> None:
+        cfg_flag.require_package(composed, line.parsed.cfg, line.parsed.package)
         if line.parsed.cfg == "hydra":
             return
         HydraConfig.instance().set_config(composed)  # what ${hydra:...} is resolved from
@@ -320,6 +313,12 @@ def _require_one_run(composed: DictConfig) -> None:
         raise ConfigError(
             "hydra.mode=MULTIRUN asks for several jobs of a command that does one; "
             "for several trainings use rlox sweep"
+        )
+    if params := composed.hydra.sweeper.get("params"):
+        values = " ".join(f"{key}={value}" for key, value in params.items())
+        raise ConfigError(
+            f"several jobs are asked for, by hydra.sweeper.params of a configuration file ({values})\n"
+            "  to run them: rlox sweep, with the same arguments"
         )
 
 

@@ -14,6 +14,7 @@ from rlox_cli import compose
 from rlox_cli.command import Call
 from rlox_cli.exit_codes import OK, exit_code
 from rlox_cli.messages import describe, shorten, without_frames
+from rlox_cli.verbatim import existing
 
 
 def each_run(
@@ -29,7 +30,7 @@ def each_run(
     and while `ends` is true. Without `runs`, `rest` names one.
     """
     code = OK
-    for one in [[f"run={run}", *rest] for run in runs] or [[*rest]]:
+    for one in [[f"run={existing(run)}", *rest] for run in runs] or [[*rest]]:
         try:
             compose.run(replace(call, args=one), task)
         except RloxError as error:

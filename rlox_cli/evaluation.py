@@ -21,7 +21,15 @@ from rlox.runs.progress import Snapshot, reporter
 from rlox.training.evaluate import Evaluator
 from rlox_cli import summary
 from rlox_cli.commands.evaluate import EvaluateConfig
-from rlox_cli.run_folder import nearest_runs, read_config, slug, write_json
+from rlox_cli.run_folder import (
+    DONE,
+    nearest_runs,
+    read_config,
+    read_status,
+    slug,
+    state_of,
+    write_json,
+)
 from rlox_cli.trust import allowed
 
 if TYPE_CHECKING:
@@ -48,7 +56,7 @@ def playable(config: EvaluateConfig) -> tuple[RunConfig, Path]:
         )
     if config.best_of is not None and (config.video or config.render):
         raise ConfigError("text is not filmed or shown: leave video and render out")
-    checkpoint = _checkpoint(run, config.checkpoint)
+    checkpoint = checkpoint_of(run, config.checkpoint)
     from rlox.envs.engines.makers import maker_of
 
     if config.video and maker_of(trained.env) is not None:
@@ -294,13 +302,17 @@ def _folder(path: Path) -> Path:
     return path
 
 
-def _checkpoint(run: Path, name: str) -> Path:
+def checkpoint_of(run: Path, name: str) -> Path:
+    """The checkpoint of that name; `ConfigError` where there is none to load."""
     from rlox.runs.checkpoint import resolve_checkpoint
 
     try:
         return resolve_checkpoint(run, name)
     except CheckpointError as error:
-        raise ConfigError(f"checkpoint={name}: {error}") from error
+        why = str(error)
+        if state_of(run) == DONE and not any(run.glob("checkpoints/step-*")):
+            why = summary.checkpoints_are_gone(run, read_status(run).get("step"))
+        raise ConfigError(f"checkpoint={name}: {why}") from error
 
 
 def _document(

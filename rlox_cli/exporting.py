@@ -9,10 +9,10 @@ from typing import Any
 
 import rlox
 from rlox.configs.text import is_text
-from rlox.errors import CheckpointError, ConfigError
+from rlox.errors import ConfigError
 from rlox_cli import summary
 from rlox_cli.commands.export import ExportConfig
-from rlox_cli.evaluation import text_files, trained_config
+from rlox_cli.evaluation import checkpoint_of, text_files, trained_config
 from rlox_cli.trust import allowed
 
 
@@ -24,7 +24,6 @@ def export_run(config: ExportConfig) -> None:
     trained = allowed(trained, config.trust, None, run / "config.yaml", command)
     from rlox.algorithms import ALGORITHMS
     from rlox.export import export_policy, require_onnx
-    from rlox.runs.checkpoint import resolve_checkpoint
 
     text = is_text(trained.env.id)
     if text and config.format != "safetensors":
@@ -33,10 +32,7 @@ def export_run(config: ExportConfig) -> None:
         )
     if config.format != "safetensors":
         require_onnx()
-    try:
-        checkpoint = resolve_checkpoint(run, config.checkpoint)
-    except CheckpointError as error:
-        raise ConfigError(f"checkpoint={config.checkpoint}: {error}") from error
+    checkpoint = checkpoint_of(run, config.checkpoint)
     name = checkpoint.resolve().name
     told = {"checkpoint": name, "rlox": rlox.__version__}
     load = ALGORITHMS[trained.algo.name].from_checkpoint

@@ -25,6 +25,7 @@ PLACE_KEYS = ("run_root", "dry_run", "run")
 # These, and what watches a run or shares its work without changing any of its results.
 ASIDE = (*PLACE_KEYS, "logger", "threads")
 SLUG_LENGTH = 100
+_NAMED = re.compile(r"[0-9].*_")
 SHORT = 6  # characters of the identity in a folder's name
 
 
@@ -75,9 +76,22 @@ def saved_identity(folder: Path) -> str | None:
 
 
 def job_folders(sweep: Path) -> list[Path]:
-    """The job folders of a sweep, by job number; attempts that were set aside are left out."""
-    found = [p for p in sweep.glob("[0-9]*_*") if p.is_dir() and ".attempt" not in p.name]
+    """The job folders of a sweep, by job number; attempts that were set aside are left out.
+
+    One that was renamed is known by its files.
+    """
+    found = [
+        p
+        for p in (sweep.iterdir() if sweep.is_dir() else ())
+        if p.name[0] != "." and ".attempt" not in p.name and p.is_dir()
+        if _NAMED.match(p.name) or is_run(p)
+    ]
     return sorted(found, key=lambda p: (_number(p), p.name))
+
+
+def is_run(folder: Path) -> bool:
+    """Whether the folder is that of a run, whatever it is called."""
+    return all((folder / name).is_file() for name in ("config.yaml", "status.json"))
 
 
 def job_slug(overrides: Sequence[str], common: Collection[str] = ()) -> str:

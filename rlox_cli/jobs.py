@@ -88,16 +88,18 @@ def current_job(common: frozenset[str] = frozenset()) -> Job:
     """The job that Hydra is running now."""
     node = HydraConfig.get()
     swept = node.mode == RunMode.MULTIRUN
-    given = None if swept or str(node.run.dir) == "." else Path(node.run.dir)
+    # `.` is also what a run without a folder of its own has
+    typed = any(str(o).lstrip("+").startswith("hydra.run.dir=") for o in node.overrides.hydra)
+    named = not swept and (typed or str(node.run.dir) != ".")
     overrides = _overrides(node)
-    named = [Path(s.path) for s in node.runtime.config_sources if s.schema == "file"]
-    folders = [*conf_folders(), *named]
+    sources = [Path(s.path) for s in node.runtime.config_sources if s.schema == "file"]
+    folders = [*conf_folders(), *sources]
     tuned = _preset(str(node.runtime.choices.get("tuned")), folders)
     return Job(
         overrides=overrides,
         sweep=Path(node.sweep.dir) if swept else None,
         number=int(node.job.num) if swept else 0,
-        given=given,
+        given=Path(node.run.dir) if named else None,
         tuned=tuned,
         theirs=_keys_of(tuned, folders) - {o.lstrip("+~").partition("=")[0] for o in overrides},
         common=common,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,7 +26,14 @@ from rlox_cli import summary
 from rlox_cli.commands.list import SHORT, ListConfig
 from rlox_cli.options import conf_folders, group_options
 from rlox_cli.plugin_states import shadows, state
-from rlox_cli.run_folder import RUNNING, is_locked, read_config, read_status, whole_result
+from rlox_cli.run_folder import (
+    RUNNING,
+    UNREADABLE,
+    is_locked,
+    read_config,
+    read_status,
+    whole_result,
+)
 from rlox_cli.run_schema import RUN
 
 SENTENCE_END = re.compile(r"[.!?](?=$|\s+[A-Z])", re.MULTILINE)
@@ -151,12 +159,18 @@ def _runs(config: ListConfig) -> Iterator[tuple[str, ...]]:
     root = Path(config.run_root)
     if not root.is_dir():
         raise ConfigError(f"run_root={root}: no such folder")
-    found = sorted(p.parent for p in root.rglob("status.json") if ".hydra" not in p.parts)
-    every = sorted(map(_run, found), key=lambda run: run.began)
+    every = sorted(map(_run, sorted(_run_folders(root))), key=lambda run: run.began)
     shown = [run.row() for run in every if run.is_wanted(config)]
     kept = [i for i, name in enumerate(HEAD) if name != "label" or any(row[i] for row in shown)]
     for row in [HEAD, *shown] if shown else []:
         yield tuple(row[i] for i in kept)
+
+
+def _run_folders(root: Path) -> Iterator[Path]:
+    for folder, folders, files in os.walk(root):
+        folders[:] = [name for name in folders if name != ".hydra"]
+        if {"status.json", METRICS} & set(files):  # a logger's copies have neither
+            yield Path(folder)
 
 
 def _run(path: Path) -> _Run:
@@ -166,7 +180,8 @@ def _run(path: Path) -> _Run:
         status = read_status(path)
         state, step = str(status["status"]), int(status["step"])
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
-        return _Run(path, "unreadable", began)
+        lost = "damaged" if (path / "status.json").exists() else "missing"
+        return _Run(path, UNREADABLE, began, progress=f"status.json is {lost}")
     locked = is_locked(path)
     if locked:
         state = RUNNING

@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from rlox.errors import StorageError
+from rlox.errors import ConfigError, StorageError
 from rlox_cli import commands
 from rlox_cli.command import Alias, Call, Command
 from rlox_cli.output import Lasting, lasting_output
@@ -26,6 +26,7 @@ examples
 
 rlox COMMAND --help lists every key with its default, range and meaning.
 rlox COMMAND --cfg job shows the configuration without running it."""
+MOST_THREADS = 1024  # as many as the data plane takes
 # flags that ask for text
 SHOWING = ("-h", "--help", "--hydra-help", "-c", "--cfg", "-i", "--info")
 
@@ -126,6 +127,7 @@ def _run(command: Command, rest: list[str], alias: Alias | None) -> int:
     try:
         with Signals() as signals:
             _require_folder()
+            _require_threads()
             args = alias.spell(rest) if alias else rest
             return command.run(Call(command, args, signals, full, alias=name))
     except Interrupted as stopped:
@@ -151,6 +153,18 @@ def _require_folder() -> None:
         raise StorageError(
             "the current folder does not exist any more; cd to one that does"
         ) from error
+
+
+def _require_threads() -> None:
+    """`ConfigError` for an `RLOX_THREADS` that the data plane would pass over."""
+    given = os.environ.get("RLOX_THREADS")
+    if given is not None and not (
+        given.isascii() and given.isdecimal() and 1 <= int(given) <= MOST_THREADS
+    ):
+        raise ConfigError(
+            f"RLOX_THREADS={given!r}: expected a whole number from 1 to {MOST_THREADS:,}, the threads that "
+            "share long work; correct the variable or unset it: unset RLOX_THREADS"
+        )
 
 
 def _version() -> int:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import OverrideParseException
 
 from rlox.configs.check import require_one_schedule
 from rlox.configs.schedules import other_ways
@@ -20,6 +24,8 @@ from rlox_cli.search.settings import SEARCH
 
 NULL_OPTIONS = {"tuned": "none", "logger": "[]"}
 NEEDED = {group.name: group for group in RUN.groups if not group.many}
+ADDRESSES = ("search.storage", "hydra.sweeper.storage")
+PASSWORD = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
 
 
 def run_overrides(given: Sequence[str], folders: Sequence[Path]) -> list[str]:
@@ -29,6 +35,39 @@ def run_overrides(given: Sequence[str], folders: Sequence[Path]) -> list[str]:
     overrides = [o for override in given for o in run_override(as_group(override, named), folders)]
     _require_own_preset(overrides, folders)
     return [*overrides, *_untuned(overrides), *displacing(overrides, folders)]
+
+
+def require_no_password(override: str) -> None:
+    """`ConfigError` for an address with a password, which would be in files of the run or sweep."""
+    key, _, value = override.lstrip("+").partition("=")
+    kept = key in ADDRESSES or (key.startswith("logger") and "tracking_uri" in override)
+    key = key.replace("hydra.sweeper.", "search.")  # as it is typed
+    if kept and PASSWORD.search(value):
+        raise ConfigError(
+            f"{key} has a password, which would be in files of the run: "
+            f"export ADDRESS=... and give {key}='${{oc.env:ADDRESS}}'"
+        )
+
+
+def require_one_list(given: Sequence[str]) -> None:
+    """`ConfigError` for a key with several values that is given again: the jobs of one list would be lost."""
+    seen: dict[str, str] = {}
+    for override in given:
+        key, equals, _ = override.lstrip("+").partition("=")
+        before = seen.get(key, override)
+        if equals and before != override and any(map(is_several, (before, override))):
+            raise ConfigError(
+                f"{before} and {override} both give values of {key}, and only the last would count; "
+                f"give one of them, or one list of all: {key}=A,B,..."
+            )
+        seen[key] = override
+
+
+def is_several(override: str) -> bool:
+    """Whether an override has several values, of a job each."""
+    with suppress(OverrideParseException):  # which is told where it is composed
+        return bool(OverridesParser.create().parse_override(override).is_sweep_override())
+    return False
 
 
 def _untuned(overrides: Sequence[str]) -> list[str]:

@@ -43,6 +43,7 @@ from rlox_cli.run_folder import (
 from rlox_cli.run_training import report_failure, run_training, title, warn
 from rlox_cli.trust import allowed, repeated
 from rlox_cli.trust import taken as trust_taken
+from rlox_cli.verbatim import typed_path
 
 if TYPE_CHECKING:
     from rlox.runs.algorithm import Algorithm
@@ -164,7 +165,7 @@ def go_on(folder: RunFolder, call: Call, given: RunConfig) -> dict[str, Any]:
 
 def find_run(name: str) -> Path:
     """The run folder that is named; `ConfigError` says what is missing, and which runs there are."""
-    path = Path(name).expanduser()
+    path = typed_path(name)
     if not path.is_dir():
         what = "a file, not a run folder" if path.exists() else "no such folder"
         raise ConfigError(f"resume={name}: {what}{nearest_runs(path)}")
@@ -290,10 +291,7 @@ def _require_own(plan: Continuation, saved: Checkpoint | None) -> None:
                 "  put a whole one back, or start a new run: rlox train"
             )
         if plan.status.get("status") == DONE:
-            raise CheckpointError(
-                f"{plan.path} was done at step {plan.status['step']:,} and has no checkpoints any more\n"
-                "  put checkpoints/ back, or start a new run: rlox train"
-            )
+            raise CheckpointError(summary.checkpoints_are_gone(plan.path, plan.status["step"]))
         return
     written = dict(leaves(plain_yaml.load(plan.path / "config.yaml")))
     # a version that went on with a run of an older one gave its checkpoints the defaults of these

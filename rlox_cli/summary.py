@@ -131,6 +131,15 @@ def abandoned(config: RunConfig, outcome: Any, folder: Path) -> str:
     return f"stopped {outcome.abandoned}: {where}; {lost:,} {counted} and what was under way are made again"
 
 
+def checkpoints_are_gone(folder: Path, step: Any) -> str:
+    """What a run that is done is without its checkpoints, and what to do."""
+    at = f" at step {step:,}" if isinstance(step, int) else ""
+    return (
+        f"{folder} was done{at} and has no checkpoints any more\n"
+        "  put checkpoints/ back, or start a new run: rlox train"
+    )
+
+
 def resume_command(folder: Path, config: RunConfig) -> str:
     """What to type to go on with a run, code that it names repeated."""
     return f"rlox resume {typed(folder)}{repeated(config)}"

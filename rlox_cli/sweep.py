@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -23,6 +23,7 @@ from rlox_cli import elsewhere, grid, sweep_backend, sweep_summary, validate
 from rlox_cli.exit_codes import FAILED, OK
 from rlox_cli.identity import (
     identity,
+    is_run,
     job_folders,
     job_slug,
     require_rule_of_before,
@@ -59,9 +60,12 @@ class SweepPlan:
     kept_backends: dict[str, str] = field(default_factory=dict, kw_only=True)
 
     def begin(self, folder: Path) -> None:
-        """Say and keep what was decided, in the folder of the jobs."""
+        """Say and keep what was decided, and which jobs there are, in the folder of the jobs."""
         self.tell([config for _, config in self.jobs or ()])
         sweep_backend.record(folder, self.backends)
+        if self.jobs:  # a kill -9 leaves no time for it
+            folder.mkdir(parents=True, exist_ok=True)
+            sweep_summary.write(folder, (), self.without_run(job_states(folder)))
 
     def tell(self, configs: Sequence[RunConfig]) -> None:
         """Print which engines learn in the jobs, which are configured so, and that some learn longer."""
@@ -76,6 +80,14 @@ class SweepPlan:
         grid = [job.overrides for job in self.jobs or ()]
         return frozenset(grid[0]).intersection(*grid) if len(grid) > 1 else frozenset()
 
+    def without_run(self, known: Container[str]) -> dict[str, RunConfig]:
+        """The jobs whose identities are not among the known ones, by the names that summaries give them."""
+        return {
+            f"{number}_{job_slug(overrides, self.common)}": config
+            for number, (overrides, config) in enumerate(self.jobs or ())
+            if identity(config) not in known
+        }
+
     def finish(self, outcomes: Sequence[dict[str, Any]], line: Sequence[str]) -> int:
         """Write and print what came of it; the exit code."""
         return finish(self, outcomes, line)
@@ -88,6 +100,7 @@ def plan(app: Hydra, name: str, overrides: list[str]) -> SweepPlan:
     )
     folder = Path(str(master.hydra.sweep.dir))
     require_no_links(folder)
+    _require_no_run(folder)
     elsewhere.require(master.hydra.launcher)
     from rlox_cli.search.plan import search_plan, searches  # late: it is built on this
 
@@ -142,6 +155,15 @@ def lengths(configs: Iterable[RunConfig]) -> Iterator[str]:
         )
 
 
+def _require_no_run(folder: Path) -> None:
+    """A run has its folder to itself: who reads runs does not look for others in it."""
+    if is_run(folder):
+        raise ConfigError(
+            f"hydra.sweep.dir={folder} is the folder of a run; name another folder: "
+            f"hydra.sweep.dir=FOLDER\n  to go on with the run: rlox resume {shlex.quote(str(folder))}"
+        )
+
+
 def _require_own_kind(folder: Path, searching: bool) -> None:
     """A folder is a sweep's or a search's: their summaries and their ways of going on do not fit together."""
     left = [name for name in FILES if (folder / name).exists()]
@@ -185,16 +207,9 @@ def finish(planned: SweepPlan, outcomes: Sequence[dict[str, Any]], line: Sequenc
         return FAILED if failed or not (planned.dry or outcomes) else OK
     states = job_states(planned.folder)
     told = {outcome["identity"] for outcome in outcomes}
-    missing: dict[str, RunConfig] = {}
-    left: list[str] = []
+    missing = planned.without_run({*states, *told})
     asked = {identity(config): config for _, config in planned.jobs or ()}
-    for number, (job, (overrides, config)) in enumerate(
-        zip(asked, planned.jobs or (), strict=True)
-    ):
-        if job not in told:
-            left.append(states.get(job, sweep_summary.NOT_STARTED))
-            if job not in states:
-                missing[f"{number}_{job_slug(overrides, planned.common)}"] = config
+    left = [states.get(job, sweep_summary.NOT_STARTED) for job in asked if job not in told]
     if planned.jobs is None and not outcomes:
         left = list(states.values()) or [sweep_summary.NOT_STARTED]
     if kept := kept_loggers(outcomes, asked):

@@ -27,7 +27,7 @@ WANDB = "https://api.wandb.ai"
 
 def sync_run(config: SyncConfig) -> bool:
     """Have the loggers of one run catch up and say what came of it; whether nothing is missing."""
-    path = Path(config.run).expanduser()
+    path = Path(config.run)
     if not (path / "config.yaml").is_file() or not (path / METRICS).is_file():
         missing = METRICS if (path / "config.yaml").is_file() else "config.yaml"
         raise ConfigError(

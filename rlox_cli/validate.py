@@ -12,6 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 from rlox.configs import ALGO_CONFIGS, BUFFER_CONFIGS, AutoBufferConfig, RunConfig, make_run
 from rlox.configs.check import require_buffer
 from rlox.configs.loggers import OF_PROCESS, TRACKING_URI, MlflowConfig
+from rlox.configs.new_runs import require_new
 from rlox.configs.off_policy import OffPolicyConfig
 from rlox.configs.offline import NO_ENV
 from rlox.configs.on_policy import OnPolicyConfig
@@ -40,6 +41,7 @@ def run_config(config: DictConfig) -> RunConfig:
         _require_buffer(data)
     require_known(data, RUN)
     made = make_run(data, begins=True)
+    require_new(made)
     require_environment(made)
     return made
 

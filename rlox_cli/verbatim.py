@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ _QUOTED = re.compile(r"""(["']).*\1""", re.DOTALL)
 _ELEMENT = re.compile(
     r"""("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|(?:\$\{[^{}]*\}|[^,])*),""", re.DOTALL
 )
+_INTERPOLATION = re.compile(r"(\\*)\$\{")
 _CALL = re.compile(r"\w+\(.*\)", re.DOTALL)
 
 
@@ -41,11 +43,28 @@ def _several(value: str) -> list[str]:
     return [found[1] for found in _ELEMENT.finditer(f"{value},")]
 
 
+def typed_path(text: str) -> Path:
+    """The path that was typed: `~/` is the home folder, `~name` a folder of that name."""
+    return Path(text).expanduser() if text.startswith("~/") else Path(text)
+
+
+def existing(name: str) -> str:
+    """A path as the value of an override; of one that is there nothing means anything to Hydra."""
+    # `Path` raises for a name that is longer than a file's may be
+    if not os.path.exists(name):  # noqa: PTH110
+        return name
+    plain = f"./{name}" if name in ("null", "???") else name
+    return _INTERPOLATION.sub(lambda m: m[1] * 2 + r"\${", _quoted(plain))
+
+
 def in_quotes(value: str) -> str:
     """A value in Hydra's quotes, unless it is in quotes or means something to Hydra."""
     if value in ("", "null", "???") or _QUOTED.fullmatch(value):
         return value
-    text = str(Path(value).expanduser()) if value.startswith("~/") else value
+    return _quoted(str(typed_path(value)) if value.startswith("~/") else value)
+
+
+def _quoted(text: str) -> str:
     # in quotes, Hydra reads backslashes before a quote in pairs and leaves the others alone
     text = re.sub(r"(\\*)('|$)", lambda m: m[1] * 2 + ("\\'" if m[2] else ""), text)
     return f"'{text}'"

@@ -62,7 +62,7 @@ def off_policy_parts(config: RunConfig, tools: Tools, compose: Compose) -> Parts
     if tools.policy is not None:
         raise ConfigError(f"{config.algo.name} takes no policy of your own")
     env_config = config.env
-    make_env = single_factory(env_config, tools.env)
+    make_env = single_factory(env_config, tools.env, training=True)  # it judges as training pays
     env = make_vec(env_config, config.seed, tools.env)
     with ExitStack() as unfinished:
         unfinished.enter_context(building(env, tools.env))

@@ -16,7 +16,7 @@ from rlox.devices import require_float32
 from rlox.envs.actions import ActionCodec
 from rlox.envs.base import VectorEnv
 from rlox.errors import ConfigError
-from rlox.importing import made
+from rlox.importing import load, made
 from rlox.networks import begun
 from rlox.policies import (
     ActorCritic,
@@ -95,6 +95,7 @@ def _named_policy(
             "from_checkpoint(path, policy=...)"
         )
     with tools.streams.default("init", device=tools.device), torch_threads(config.torch_threads):
+        _require_of_spaces(load(algo.policy, "algo.policy"))
         policy = made(algo.policy, "algo.policy", env.observation_space, env.action_space)
     if not isinstance(policy, nn.Module):
         raise ConfigError(
@@ -102,6 +103,16 @@ def _named_policy(
             "torch.nn.Module"
         )
     return policy
+
+
+def _require_of_spaces(maker: Any) -> None:
+    """`ConfigError` for a class of rlox, or one derived from it, whose constructor takes sizes."""
+    made_by = getattr(getattr(maker, "__init__", None), "__module__", "")
+    if isinstance(maker, type) and made_by.startswith("rlox.policies."):
+        raise ConfigError(
+            f"policy={maker.__name__}: a class that is made of sizes, not of spaces, expected an instance; "
+            f"give policy={maker.__name__}(obs_dim, ...)"
+        )
 
 
 def explained_variance(values: Tensor, returns: Tensor) -> float:

@@ -71,11 +71,17 @@ def value_at(given: Schedule, left: float, key: str, within: str) -> float:
         return float(given)
     if callable(given):
         try:
-            found = float(given(left))
+            answer: Any = given(left)
+            found = float(answer) if _is_number(answer) else None
         except Exception as error:
             raise ConfigError(
                 f"{key}: the schedule fails when {left:g} of the run is left: {type(error).__name__}: {error}"
             ) from error
+        if found is None:
+            raise ConfigError(
+                f"{key}: the schedule gives {answer!r:.60} when {left:g} of the run is left, expected a "
+                "number"
+            )
         if not inside(found, within) and found != 0.0:
             raise ConfigError(
                 f"{key}: the schedule gives {found:g} when {left:g} of the run is left, expected a value "
@@ -140,9 +146,22 @@ def other_ways(kind: type[Any], given: Mapping[str, Any]) -> list[str]:
     return [name for name in found if name not in given]
 
 
+def _as_float(given: Any) -> float:
+    if not _is_number(given):
+        raise TypeError("no number")
+    return float(given)
+
+
+def _is_number(given: Any) -> bool:
+    """Whether it is a number, of NumPy or torch too: no flag and no text, of which `float` makes one."""
+    if isinstance(given, numbers.Real):
+        return not isinstance(given, bool)
+    return getattr(given, "ndim", None) == 0 and "float" in str(given.dtype)
+
+
 def _points(value: Iterable[Any], path: str) -> Points:
     try:
-        points = tuple((float(part), float(height)) for part, height in value)
+        points = tuple((_as_float(part), _as_float(height)) for part, height in value)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{path}={_text(value)}: {_EXPECTED}") from error
     parts = [part for part, _ in points]

@@ -141,7 +141,8 @@ def _kind_of(given: Any) -> str:
     """What something is, for messages: its type, with its shape or the beginning of its text."""
     kind = type(given).__name__
     if isinstance(given, np.ndarray):
-        return f"an array of shape {given.shape} and {given.dtype}"
+        array = "a masked array" if is_masked(given) else "an array"
+        return f"{array} of shape {given.shape} and {given.dtype}"
     if isinstance(given, tuple | list) and len(given) != 1:
         return f"a {kind} of {len(given)}"
     with suppress(Exception):  # not everything has a text: an int of more than 4,300 digits

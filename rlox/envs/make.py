@@ -44,6 +44,7 @@ from rlox.importing import failure
 __all__ = [
     "EnvSource",
     "Stages",
+    "as_given",
     "bare_factory",
     "factory_of",
     "is_no_environment",
@@ -204,6 +205,16 @@ class Stages:
         return LocalStage(envs, observations, config.id)
 
 
+def as_given(source: EnvSource | None) -> EnvSource | None:
+    """What an algorithm makes environments of from now on: of an object a copy, of an id nothing.
+
+    What the user does with the object meanwhile is not in evaluations then.
+    """
+    if isinstance(source, gym.Env):
+        return _copies_of(source, {})()
+    return None if isinstance(source, str) else source
+
+
 def make_vec(
     config: EnvConfig, seed: int, source: EnvSource | None = None, keep_infos: bool = False
 ) -> VectorEnv:
@@ -245,13 +256,15 @@ def factory_of(
     source: EnvSource, kwargs: Mapping[str, Any] | None = None, render_mode: str | None = None
 ) -> EnvFactory:
     """A callable making fresh environments from an id, an environment, or a callable."""
-    options = revealed(kwargs or {}) | ({"render_mode": render_mode} if render_mode else {})
+    drawn = {"render_mode": render_mode} if render_mode else {}
     if isinstance(source, str):
         spec = without_script(find_spec(source))
 
         def registered() -> gym.Env[Any, Any]:
             if render_mode == "rgb_array":
                 choose_mujoco_gl(spec.entry_point)
+            # of its own each time: an environment may write into a list or a dict that it is given
+            options = revealed(kwargs or {}) | drawn
             return gym.make(spec, disable_env_checker=True, **options)
 
         return lambda: _call(source, registered)
@@ -261,7 +274,7 @@ def factory_of(
             "you make it"
         )
     if isinstance(source, gym.Env):
-        return _copies_of(source, options)
+        return _copies_of(source, drawn)
     if isinstance(source, gym.vector.VectorEnv) or not callable(source):
         raise ConfigError(
             f"{source!r} is not an environment: expected an id, a gymnasium.Env or a callable making one"

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from rlox.envs.action_parts import counts_of, taken_apart
 from rlox.envs.actions import ActionCodec
+from rlox.masked import MASKED, is_masked
 
 __all__ = ["MaskForm"]
 
@@ -76,6 +77,8 @@ def _of_part(name: str, mask: Any, shape: tuple[int, ...]) -> NDArray[np.int8]:
 
 def _of_zeros_and_ones(mask: Any, shape: tuple[int, ...]) -> NDArray[np.int8]:
     expected = f"expected {list(shape)} of 0 and 1, or of bool"
+    if any(map(is_masked, mask)) if isinstance(mask, list | tuple) else is_masked(mask):
+        raise ValueError(f"is a masked array: {MASKED}")
     try:
         given = np.asarray(mask)
     except ValueError as error:

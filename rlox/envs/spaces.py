@@ -38,6 +38,7 @@ __all__ = [
     "ObservationCodec",
     "shape_of",
     "short",
+    "what_came",
 ]
 
 Rows = TypeVar("Rows")  # arrays or tensors
@@ -248,7 +249,7 @@ class ChoiceCodec(ObservationCodec):
         self, observation: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]
     ) -> None:
         """A 1 for each integer."""
-        self.write_batch(np.asarray(observation)[None], numbers[None], pixels)
+        self.write_batch(_array(observation)[None], numbers[None], pixels)
 
     def write_batch(
         self, observations: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]
@@ -368,6 +369,11 @@ def _as_bytes(given: Any) -> NDArray[np.uint8]:
     if array.dtype.kind not in "iub" or not ((array >= 0) & (array <= 255)).all():
         raise ValueError(f"an image of {array.dtype}, expected uint8 from 0 to 255")
     return array.astype(BYTE)
+
+
+def what_came(stored: Any) -> str:
+    """Of numbers as they are stored what infinity among them may have been, for messages."""
+    return " (inf: infinity, or a number beyond float32, 3.4e38)" if np.isinf(stored).any() else ""
 
 
 def shape_of(observation: Any) -> Any:

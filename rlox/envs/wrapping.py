@@ -26,6 +26,24 @@ __all__ = ["limited", "wrapping"]
 
 Env = gym.Env[Any, Any]
 
+# Wrappers of Gymnasium that change what is seen or done, or where an episode ends or begins.
+MORE_THAN_REWARDS = (
+    gym.ObservationWrapper,
+    gym.ActionWrapper,
+    *(
+        vars(gym.wrappers)[name]
+        for name in (
+            "AtariPreprocessing",
+            "Autoreset",
+            "FrameStackObservation",
+            "MaxAndSkipObservation",
+            "RepeatAction",
+            "TimeLimit",
+        )
+        if name in gym.wrappers.__all__  # not every version has all
+    ),
+)
+
 BY_NAME: dict[str, Callable[[Env], Env]] = {
     "flatten_observation": gym.wrappers.FlattenObservation,
     "hide_velocities": HideVelocities,
@@ -141,11 +159,14 @@ def _shaped(env: Env, outer: Sequence[Callable[[Env], Env]]) -> Env:
     counted = env = TrueReturn(env)
     for wrap in outer:
         env = wrap(env)
-        if isinstance(env, (gym.ObservationWrapper, gym.ActionWrapper)):
+    inner = env
+    while isinstance(inner, gym.Wrapper) and inner is not counted:
+        if isinstance(inner, MORE_THAN_REWARDS):
             raise ConfigError(
-                f"env.reward_wrappers: {type(env).__name__} changes more than rewards, which evaluations "
+                f"env.reward_wrappers: {type(inner).__name__} changes more than rewards, which evaluations "
                 "would not have; put it into env.wrappers"
             )
+        inner = inner.env
     for name in ("observation_space", "action_space"):
         if getattr(env, name) != getattr(counted, name):
             raise ConfigError(

@@ -60,7 +60,7 @@ class MlflowSink:
         self._entities = import_module("mlflow.entities")
         self._folder, self._told = folder, told
         self._address: str | None = told.own["tracking_uri"]
-        self._record = Record(folder, "mlflow", _target(self._address))
+        self._record = Record(folder, "mlflow", _target(self._address), MARK)
         self._there: Counter[Point] = (
             Counter()
         )  # points that are there beyond the rows that are held
@@ -116,8 +116,9 @@ class MlflowSink:
         result = result_of(self._folder)
         if files:
             self._client.log_dict(self._run, dict(self._told.config), "config.yaml")
-            self._send([m for m in self._scores(result) if not self._is_there(m)])
             self._record.note_sent(files)
+        # also where the file was sent before: a score is newer than all rows, so `open` takes it back
+        self._send([m for m in self._scores(result) if not self._is_there(m)])
         status = ENDED.get(str(result.get("status")), "FINISHED")
         if self._client.get_run(self._run).info.status != status:
             self._client.set_terminated(self._run, status)
@@ -140,9 +141,7 @@ class MlflowSink:
     def _found(self) -> Any:
         """The run of an earlier session, if there was one."""
         self._experiment = self._experiment_id()
-        if MARK not in self._record.data:
-            self._record.save(**{MARK: uuid.uuid4().hex})
-        asked = f"tags.`{MARK}` = '{self._record.data[MARK]}'"
+        asked = f"tags.`{MARK}` = '{self._record.id(new=uuid.uuid4().hex)}'"
         found = self._client.search_runs([self._experiment], asked, max_results=1)
         return found[0] if found else None
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from rlox.configs import RunConfig, leaves, plain
 from rlox.configs.secrets import HIDDEN, is_secret
-from rlox.disk import replace_file, target_of
+from rlox.disk import read_file, replace_file, target_of
 from rlox.loggers.base import Row, Told
 from rlox.loggers.jsonl import METRICS, rows_from
 
@@ -22,6 +22,7 @@ DECIDING = ("algo", "env", "buffer", "seed", "total_steps", "device")
 
 FILES = ("provenance.json", "result.json", "plots/*.png", "videos/*.mp4", "eval/*.json")
 CHECKPOINTS = ("last", "best")
+PLACE = "folder"  # where the run folder was when the record was written
 
 
 def hyperparameters(run: RunConfig) -> dict[str, Any]:
@@ -46,25 +47,45 @@ def told(own: Mapping[str, Any], folder: Path, run: RunConfig) -> Told:
 
 
 class Record:
-    """`loggers/<name>.runs.json`: by where a run was sent, its id there and the files that went along."""
+    """`loggers/<name>.runs.json`: by where a run was sent, its id there and the files that went along.
 
-    def __init__(self, folder: Path, name: str, target: str) -> None:
+    `data[key]` is the id. A folder that was moved keeps it. A copy beside the folder that it was copied from
+    begins without one, so that two folders never write to the same run.
+    """
+
+    def __init__(self, folder: Path, name: str, target: str, key: str = "id") -> None:
         self._folder = folder
         self._file = folder / "loggers" / f"{name}.runs.json"
-        self._target = target
+        self._target, self._key = target, key
         self._all: dict[str, Any] = {}
         with suppress(OSError, ValueError, RecursionError):
             found = json.loads(self._file.read_bytes())
             self._all = found if isinstance(found, dict) else {}
         known = self._all.get(target)
         self.data: dict[str, Any] = known if isinstance(known, dict) else {}
+        if self._is_of_a_copy():
+            self.data = {}
+
+    def id(self, new: str) -> str:
+        """The id of the run, `new` where it has none yet; kept with the place of the folder."""
+        self.save(**{self._key: self.data.get(self._key, new)})
+        return str(self.data[self._key])
 
     def save(self, **more: Any) -> None:
         """Keep what is known, and more of it."""
-        self.data |= more
+        self.data |= {PLACE: str(self._folder.absolute()), **more}
         self._all[self._target] = self.data
         self._file.parent.mkdir(exist_ok=True)
         replace_file(self._file, json.dumps(self._all, indent=1).encode() + b"\n")
+
+    def _is_of_a_copy(self) -> bool:
+        """Whether another folder has this id, where the record says that its folder is."""
+        with suppress(OSError, ValueError, RecursionError, TypeError, KeyError):
+            before = Path(self.data[PLACE])
+            if not before.samefile(self._folder):
+                there = json.loads(read_file(before / "loggers" / self._file.name))
+                return bool(there[self._target][self._key] == self.data[self._key])
+        return False
 
     def unsent(self, checkpoints: bool) -> dict[str, Path]:
         """Files and checkpoint folders that were not sent as they are now, by their path in the run."""

@@ -47,8 +47,7 @@ class WandbSink:
 
     def open(self, rows: int) -> int:
         """Go on with the run; how many of the first `rows` rows it has."""
-        if "id" not in self._record.data:
-            self._record.save(id=uuid.uuid4().hex[:8])
+        self._record.id(new=uuid.uuid4().hex[:8])
         if self._online:
             return self._open_online(rows)
         if self._run is not None and self._held == rows:

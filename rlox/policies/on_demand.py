@@ -142,12 +142,12 @@ class OnDemand(ABC):
     def _made(self) -> tuple[Watched, Any]:
         """A module whose parameters are this memory; nobody's random numbers are drawn for it."""
         torch = imported_torch()
-        require_float32()
         from rlox.optim import FlatParameters
         from rlox.rng import keyed
 
         # as if nobody was in a block of inference or of another device
         with torch.inference_mode(False), torch.device("cpu"), keyed(0):
+            require_float32()
             module, flats = self._make(), {}
             for of, part in self.parts.items():
                 vector = torch.from_numpy(part.vector)

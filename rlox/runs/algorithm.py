@@ -18,7 +18,7 @@ from rlox.configs.code import Code
 from rlox.configs.schedules import Schedule
 from rlox.devices import outside_inference
 from rlox.disk import own_folder, path_of
-from rlox.envs.make import EnvSource
+from rlox.envs.make import EnvSource, as_given
 from rlox.errors import ConfigError
 from rlox.rng import Streams
 from rlox.runs.callback_states import restore_callbacks, states_of
@@ -78,7 +78,7 @@ class Algorithm(Habits):
         self.config = with_object(replace(config, total_steps=config.rounded_steps), policy)
         self.env_id = config.env.id
         self.streams = Streams(config.seed)
-        given = (None if isinstance(env, str) else env, policy, dataset, replay, backend)
+        given = (as_given(env), policy, dataset, replay, backend)
         self.device = device_for(config, given[0], policy, device)
         with outside_inference():
             self.parts = type(self).make(self.config, Tools(self.device.name, self.streams, *given))
@@ -208,7 +208,7 @@ class Algorithm(Habits):
 
     def fit(self, total_steps: int | None = None, hooks: Iterable[Hook] = ()) -> Clock:
         """Run the loop to `total_steps` (the config's, unless given) or until something stops it."""
-        with self._exact.trains(type(self).__name__):
+        with self._exact.trains(type(self).__name__, self.parts.in_torch):
             return self._fitted(total_steps, hooks)
 
     def _fitted(self, total_steps: int | None, hooks: Iterable[Hook]) -> Clock:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 
+from rlox.devices import require_unmixed
 from rlox.errors import RloxError
 from rlox.exclusive import Exclusive
 from rlox.policies.engine import NativeRefused
@@ -27,13 +28,18 @@ class Exactness:
     training: Exclusive = field(default_factory=lambda: Exclusive("training is under way"))
 
     @contextmanager
-    def trains(self, whose: str) -> Iterator[None]:
-        """The block that trains; `RloxError` while another does, and where `whose` is closed."""
+    def trains(self, whose: str, in_torch: bool) -> Iterator[None]:
+        """The block that trains; `RloxError` while another does, and where `whose` is closed.
+
+        What learns `in_torch` is refused in a block that computes in other numbers than float32.
+        """
         if self.closed:
             raise RloxError(
                 f"{whose} is closed, and its environments with it, so that it cannot train; call close() "
                 "when training is over, or go on with another one: save(path) and from_checkpoint(path)"
             )
+        if in_torch:
+            require_unmixed()
         with self.training:
             yield
 

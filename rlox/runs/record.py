@@ -77,8 +77,8 @@ def record(
 
     `episodes` of them, or until there are `steps` transitions at least. Episode i starts from
     `reset(seed=seed + i)`, with the best action or a sampled one (keyed by the episode). `about` has the
-    returns. `env` is needed where the algorithm was given an object; `about` names the environment that
-    was played. `told` hears after each episode how many transitions there are, and the mean return.
+    returns. `env` is another environment than the algorithm's; `about` names the one that was played. `told`
+    hears after each episode how many transitions there are, and the mean return.
     """
     if (episodes is None) == (steps is None):
         raise ConfigError(f"episodes={episodes} and steps={steps}: give one of them")
@@ -115,15 +115,19 @@ def record(
 
 @contextmanager
 def env_of(algorithm: Algorithm, source: EnvSource | None = None) -> Iterator[gym.Env[Any, Any]]:
-    """An environment to play in, closed at the end: of `source`, else of the algorithm's kind.
+    """An environment to play in, closed at the end: of `source`, else what the algorithm was given.
 
     With `eval.reuse_env` one of training, which has it back at the end.
     """
     evaluate, config = algorithm.parts.evaluate, algorithm.config.env
-    if source is None and isinstance(evaluate, Evaluator) and evaluate.settings.reuse_env:
-        with evaluate.lent() as env:
-            yield env
-        return
+    if source is None and isinstance(evaluate, Evaluator):
+        if evaluate.settings.reuse_env:
+            with evaluate.lent() as env:
+                yield env
+            return
+        source = evaluate.stages.source
+    if source is None and evaluate is None:
+        raise ConfigError(f"{algorithm.name} was made without an environment; give one: env=...")
     env = single_factory(config, source)()
     if isinstance(evaluate, Evaluator):
         require_apart([env], config.id, evaluate.trained)

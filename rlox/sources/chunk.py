@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlox.envs.base import NOBODY, Finals, VectorEnv
+from rlox.envs.spaces import what_came
 from rlox.errors import NonFiniteError
 
 __all__ = ["Chunk", "Stretch"]
@@ -114,7 +115,11 @@ class Chunk:
                 column = self.numbers_of(column)
             # a sum is finite only if every element is (or it overflows, which is worth a stop too)
             if not np.isfinite(column.sum(dtype=np.float64)):
-                t, n = np.argwhere(~np.isfinite(column))[0][:2]
+                place = np.argwhere(~np.isfinite(column))[0]
+                t, n = place[:2]
+                came = what_came(column[tuple(place)])
                 steps = t if name == "obs" else t + 1  # it is seen before the step of its row
                 step = before + steps * column.shape[1]
-                raise NonFiniteError(f"{name} is not finite in environment {n} (env_steps {step})")
+                raise NonFiniteError(
+                    f"{name} is not finite in environment {n} (env_steps {step}){came}"
+                )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlox.configs import EnvConfig
+from rlox.configs import EnvConfig, make, param
 from rlox.envs.base import NOBODY, Finals, VectorEnv
 from rlox.envs.engines.makers import building
 from rlox.envs.make import EnvSource, make_vec
 from rlox.envs.normalize import RewardNormalizer, observation_normalizer
+from rlox.envs.spaces import what_came
 from rlox.errors import ConfigError, NonFiniteError, RloxError
 from rlox.exclusive import Exclusive
 from rlox.policies.native import Acts, NativePolicy
@@ -37,6 +38,14 @@ __all__ = ["Collector", "look_ahead"]
 
 # Rows scored at once after collection, and rows with images: bounds the memory of the hidden layers.
 SCORE_ROWS, SCORE_IMAGES = 1 << 16, 1 << 8
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """Types and ranges of the arguments."""
+
+    n_envs: int = param(doc="parallel copies", within="[1, 16777216]")
+    seed: int = param(doc="of every random stream", within="[0, 9223372036854775807]")
 
 
 class Collector:
@@ -69,10 +78,11 @@ class Collector:
         env: VectorEnv | None = None,
     ) -> None:
         name = env_id if isinstance(env_id, str) else "env"
-        self.config = config or EnvConfig(id=name, n_envs=n_envs)
-        self.streams = Streams(seed)
+        asked = make(_Settings, {"n_envs": n_envs, "seed": seed}, type(self).__name__)
+        self.config = config or EnvConfig(id=name, n_envs=asked.n_envs)
+        self.streams = Streams(asked.seed)
         source = None if isinstance(env_id, str) else env_id
-        self.env = env or make_vec(self.config, seed, source)
+        self.env = env or make_vec(self.config, asked.seed, source)
         self.n_envs = self.env.n_envs
         self._device = device if device == "cpu" else _device(device)
         self.rollouts = 0
@@ -330,6 +340,7 @@ class Collector:
                     raise NonFiniteError(
                         f"{name}: {column[tuple(place)]} at step {t} of rollout {self.rollouts}, "
                         f"environment {n} (env_steps {self.env_steps}); expected finite numbers"
+                        f"{what_came(column[tuple(place)])}"
                     ) from None
 
     def _check_last(
@@ -346,7 +357,7 @@ class Collector:
             raise NonFiniteError(
                 f"obs: {numbers[k, column]} at step {np.broadcast_to(steps, envs.shape)[k]} of rollout "
                 f"{self.rollouts}, environment {envs[k]} (env_steps {self.env_steps}), the last one of its "
-                "episode; expected finite numbers"
+                f"episode; expected finite numbers{what_came(numbers[k, column])}"
             )
 
     def _arena_of(self, n_steps: int) -> Arena:

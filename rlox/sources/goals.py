@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import gymnasium as gym
 import numpy as np
@@ -16,9 +16,12 @@ from rlox.envs.parts import PartsCodec
 from rlox.envs.spaces import NUMBERS, ObservationCodec, short
 from rlox.errors import ConfigError, EnvError, NonFiniteError, UnsupportedSpaceError
 from rlox.importing import wording
+from rlox.masked import MASKED, is_masked
 
-__all__ = ["Goals"]
+__all__ = ["COMPARED", "Goals"]
 
+COMPARED = 1000  # transitions of a run whose reward is compared with that of their own goal
+ROUNDING = 1e-3  # of goals to float32, in a reward
 PARTS = ("observation", "achieved_goal", "desired_goal")
 
 
@@ -26,16 +29,19 @@ PARTS = ("observation", "achieved_goal", "desired_goal")
 class Goals:
     """Observations as parts, and draws of which some have another goal.
 
-    `env` is asked for `compute_reward(achieved_goal, desired_goal, info)`, goals `[m, ...]` in the form
-    that their space has them, and where it has one for `compute_terminated` with the same arguments,
-    `info` empty: both as in Gymnasium-Robotics. A rule that gives one answer for many goals is asked for
-    each of them. Rewards are finite numbers, ends are bools or 0 and 1.
+    `env`, or its outermost wrapper that has it, is asked for `compute_reward(achieved_goal, desired_goal,
+    info)`, goals `[m, ...]` in the form that their space has them, and where there is one for
+    `compute_terminated` with the same arguments, `info` empty: both as in Gymnasium-Robotics. A rule that
+    gives one answer for many goals is asked for each of them. Rewards are finite numbers, ends are bools or
+    0 and 1.
     """
 
     env: gym.Env[Any, Any]
     codec: PartsCodec
     config: HindsightConfig
     name: str  # of the environment, for errors
+    rewards: Callable[[NDArray[Any], NDArray[Any], Any], NDArray[np.float32]]  # of goals in rows
+    ends: Callable[..., Any] | None  # the rule, where there is one
 
     @classmethod
     def of(
@@ -55,8 +61,8 @@ class Goals:
                 f"desired_goal {short(goal.space)}, expected Boxes of one shape, or one Discrete, "
                 "MultiDiscrete or MultiBinary for both"
             )
-        reward = getattr(env.unwrapped, "compute_reward", None)
-        if not callable(reward):
+        reward = _rule(env, "compute_reward")
+        if reward is None:
             raise ConfigError(
                 f"buffer.hindsight={strategy}: {name} has no compute_reward(achieved_goal, "
                 "desired_goal, info)"
@@ -66,7 +72,8 @@ class Goals:
             goals = (_as_given(goal, rows) for rows in (achieved, desired))
             return _rewards(f"{name}: compute_reward", reward, *goals)
 
-        return cls(env, codec, HindsightConfig(rewards, strategy, k), name)
+        hindsight, ends = HindsightConfig(rewards, strategy, k), _rule(env, "compute_terminated")
+        return cls(env, codec, hindsight, name, rewards, ends)
 
     @property
     def spaces(self) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -77,6 +84,20 @@ class Goals:
         """Columns of rows `[n, obs_dim]` with observations as parts."""
         split = {name: self.codec.split(columns[name]) for name in ("obs", "next_obs")}
         return {**columns, **split}
+
+    def require_paid(self, columns: Mapping[str, NDArray[Any]]) -> None:
+        """`EnvError` where rows `[n, obs_dim]` were not paid what `compute_reward` gives for their goal."""
+        after, paid = self.codec.split(columns["next_obs"]), columns["rewards"]
+        asked = self.rewards(after["achieved_goal"], after["desired_goal"], None)
+        other = np.flatnonzero(~np.isclose(paid, asked, rtol=ROUNDING, atol=ROUNDING))
+        if len(other):
+            raise EnvError(
+                f"buffer.hindsight: a step of {self.name} paid {paid[other[0]]:g}, and compute_reward gives "
+                f"{asked[other[0]]:g} for the goal of that very step, expected the same: rewards for other "
+                "goals would be in other units; give what changes rewards, the environment or a wrapper, a "
+                "compute_reward(achieved_goal, desired_goal, info) that pays as its steps do, without a look "
+                "into info, or leave out buffer.hindsight"
+            )
 
     def sample(
         self, buffer: ReplayBuffer, batch_size: int, count: int, gamma: float
@@ -97,7 +118,7 @@ class Goals:
     def _terminated(self, buffer: ReplayBuffer, drawn: Mapping[str, Any]) -> NDArray[np.bool_]:
         """Whether the state that a step reached ends the episode for the goal that is pursued."""
         stored: NDArray[np.bool_] = drawn["terminated"]
-        rule = getattr(self.env.unwrapped, "compute_terminated", None)
+        rule = self.ends
         if rule is None:
             return stored
         achieved, desired = (
@@ -130,6 +151,15 @@ class Goals:
             )
         flags: NDArray[np.bool_] = ended != 0
         return flags
+
+
+def _rule(env: gym.Env[Any, Any], name: str) -> Callable[..., Any] | None:
+    """The method of that name, of the outermost wrapper that has it, or of the environment."""
+    try:
+        found = env.get_wrapper_attr(name)
+    except AttributeError:
+        return None
+    return cast(Callable[..., Any], found) if callable(found) else None
 
 
 def _form(codec: ObservationCodec) -> Any:
@@ -196,6 +226,8 @@ def _answer(who: str, rule: Callable[..., Any], *goals: NDArray[Any]) -> NDArray
         answer = rule(*goals, {})
     except (Exception, SystemExit) as error:
         raise EnvError(f"{who} raised {type(error).__name__}: {wording(error)}") from error
+    if is_masked(answer):
+        raise EnvError(f"{who} returned a masked array: {MASKED}")
     try:
         return np.asarray(answer)
     except (ValueError, TypeError, RuntimeError) as error:  # of unequal lengths, of a tensor

@@ -16,7 +16,7 @@ from rlox.envs.failures import close_or_warn
 from rlox.envs.spaces import ObservationCodec
 from rlox.errors import ConfigError
 from rlox.sources.chunk import Stretch
-from rlox.sources.goals import Goals
+from rlox.sources.goals import COMPARED, Goals
 from rlox.sources.packed import Packing
 from rlox.types import Transitions
 
@@ -60,6 +60,7 @@ class Memory:
         self.config = config
         self.full_bytes = full_bytes
         self.goals = goals
+        self._compared = 0  # rows whose reward was that of their goal
         self._draw: dict[str, Any] = {"n_step": n_step, "gamma": gamma}
         self._batch_size = batch_size
         # by number of batches: what is drawn into, the same with rows, and the columns of this memory
@@ -79,9 +80,17 @@ class Memory:
     def push(self, stretch: Stretch) -> None:
         """Store transitions of the environments in time order; of a lost step there may be none."""
         if len(stretch.env_ids):
+            self._compare(stretch)
             self.buffer.push_batch(**self._rows(stretch))
         for env in stretch.lost:
             self.buffer.cut_episode(int(env))
+
+    def _compare(self, stretch: Stretch) -> None:
+        """Compare the first rewards with those of goals; not of a run that goes on with its rows."""
+        if self.goals is None or self._compared >= COMPARED or len(self.buffer) > self._compared:
+            return
+        self.goals.require_paid(stretch.columns)
+        self._compared += len(stretch.env_ids)
 
     def _rows(self, stretch: Stretch) -> dict[str, Any]:
         """The columns as the buffer has them."""

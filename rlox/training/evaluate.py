@@ -34,6 +34,7 @@ from rlox.envs.identity import beneath
 from rlox.envs.ids import find_spec
 from rlox.envs.make import Stages, uses_native
 from rlox.envs.seeding import SEEDS
+from rlox.envs.spaces import what_came
 from rlox.envs.stages import BorrowedStage, LocalStage, Stage
 from rlox.errors import ConfigError, EnvError, NonFiniteError, UnknownNameError
 from rlox.statistics import bootstrap_ci, iqm
@@ -312,7 +313,7 @@ class Evaluator:
         wrong = int(np.argwhere(~np.isfinite(numbers).all(1))[0, 0])
         raise NonFiniteError(
             f"an observation of {self.stages.config.id} is not finite, in the evaluation episode of seed "
-            f"{seeds[wrong]}: {numbers[wrong]}"
+            f"{seeds[wrong]}: {numbers[wrong]}{what_came(numbers[wrong])}"
         )
 
 

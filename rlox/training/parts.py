@@ -16,7 +16,7 @@ from rlox.devices import require_float32, torch_threads
 from rlox.envs.make import EnvSource
 from rlox.rng import Streams
 from rlox.training.actor import ActorOf
-from rlox.training.backend import BY_TORCH, Backend
+from rlox.training.backend import BY_TORCH, TORCH, Backend
 from rlox.training.evaluate import Evaluation
 from rlox.training.loop import Learner, Source
 
@@ -56,6 +56,11 @@ class Parts:
     images: tuple[str, ...] = ()  # in words, what networks make of each in the observations
     backend: Backend = BY_TORCH  # what learns
     agreed: Callable[[bool], bool] = bool  # whether a run is over, where several processes have it
+
+    @property
+    def in_torch(self) -> bool:
+        """Whether torch learns, in float32: models of text, which play nothing, have types of their own."""
+        return self.backend.name == TORCH and isinstance(self.actor, ActorOf)
 
 
 @dataclass(frozen=True)

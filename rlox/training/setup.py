@@ -21,6 +21,7 @@ from rlox.configs import (
 )
 from rlox.configs.advice import idle_workers
 from rlox.configs.check import require_one_schedule
+from rlox.configs.new_runs import require_new
 from rlox.configs.secrets import looked_up
 from rlox.devices import torch_threads
 from rlox.disk import path_of
@@ -54,11 +55,7 @@ def _hint(name: str, known: Iterable[str]) -> str:
     """What was meant by an argument that is not of the algorithm."""
     if meant := _HABITS.get(name):
         return f"; here that is {meant}"
-    owners = [
-        algo
-        for algo, kind in sorted(ALGO_CONFIGS.items())
-        if name in {f.name for f in fields(kind)}
-    ]
+    owners = [algo for algo, kind in sorted(ALGO_CONFIGS.items()) if name in _fields(kind)]
     return (f"; it belongs to {', '.join(owners)}" if owners else "") + nearest(name, known)
 
 
@@ -66,11 +63,11 @@ def config_from_arguments(
     algo: str, env_id: EnvSource, n_envs: int | None, seed: int, options: Mapping[str, Any]
 ) -> RunConfig:
     """The run configuration that a façade's arguments describe; without `n_envs` the algorithm's."""
-    in_algo = {f.name for f in fields(ALGO_CONFIGS[algo])} - {"name"}
+    in_algo = _fields(ALGO_CONFIGS[algo]) - {"name"}
     if "hidden" in options and "hidden" not in in_algo and "net_arch" in in_algo:
         options = _with_layers(options)
     # both have a `backend`: the plain name is the algorithm's, the environment's is `env_backend`
-    in_env = {f.name for f in fields(EnvConfig)} - {"id", "n_envs", "backend"}
+    in_env = _fields(EnvConfig) - {"id", "n_envs", "backend"}
     in_buffer = {key for kind in ALGO_CONFIGS[algo].buffers for key in _buffer_keys(kind)}
     known = in_algo | in_env | in_buffer | {"device", "env_backend", "env_kwargs", "init_from"}
     for name in options:
@@ -90,6 +87,7 @@ def config_from_arguments(
     require_one_schedule(algo, algo_options)
     described = make(ALGO_CONFIGS[algo], {"name": algo, **algo_options}, "algo")
     chosen = buffer.pop("name", None) or described.buffer
+    _require_keys(chosen, buffer)
     run = make_run(
         {
             "algo": {"name": algo, **algo_options},
@@ -100,6 +98,7 @@ def config_from_arguments(
             "init_from": _path(options.get("init_from")),
         }
     )
+    require_new(run)
     if "normalize_rule" in options:
         run.env.require_normalizes()
     run = looked_up(run)  # what the caller asks for of the environment is theirs
@@ -107,6 +106,24 @@ def config_from_arguments(
     for line in [*([idle] if idle else []), *run.algo.advice(run.env)]:
         warnings.warn(line, UserWarning, stacklevel=3)  # where the façade was called
     return run
+
+
+def _require_keys(chosen: Any, buffer: Mapping[str, Any]) -> None:
+    """`ConfigError` for a key of another buffer than the chosen one."""
+    if not isinstance(chosen, str) or chosen not in BUFFER_CONFIGS:
+        return  # refused by its name
+    for key, value in buffer.items():
+        owners = [name for name, kind in BUFFER_CONFIGS.items() if key in _fields(kind)]
+        if chosen not in owners:
+            raise ConfigError(
+                f"{key}={value!r:.60}: buffer={chosen} has no {key}, which belongs to "
+                f"buffer={' or '.join(owners)}; leave one of them out"
+            )
+
+
+def _fields(kind: type[Any]) -> set[str]:
+    """The names of the fields of a configuration."""
+    return {f.name for f in fields(kind)}
 
 
 def _with_layers(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -180,7 +197,7 @@ _RENAMED = {"buffer_size": "capacity", "buffer": "name", "buffer_path": "path"}
 
 def _buffer_keys(kind: str) -> set[str]:
     """The arguments that say something of a buffer."""
-    keys = {f.name for f in fields(BUFFER_CONFIGS[kind])}
+    keys = _fields(BUFFER_CONFIGS[kind])
     renamed = {argument for argument, key in _RENAMED.items() if key in keys}
     return (keys - set(_RENAMED.values())) | renamed
 

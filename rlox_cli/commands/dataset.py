@@ -131,11 +131,14 @@ def _require_only(given: Mapping[str, str], known: Collection[str], where: str) 
 def _run(call: Call) -> int:
     from rlox_cli import compose
     from rlox_cli.datasets import done
+    from rlox_cli.verbatim import existing
 
     flags, given = compose.taken_apart(call.args, call.command)
     waiting, args = list(WITHOUT_KEYS), [*flags]
     for argument in given:
         bare = waiting and "=" not in argument and argument[:1] not in "~+"
+        if bare and waiting == ["path"]:
+            argument = existing(argument)
         args.append(f"{waiting.pop(0)}={argument}" if bare else argument)
     errors: list[int] = []
 

@@ -50,11 +50,12 @@ def check(composed: DictConfig) -> ExportConfig:
 def _run(call: Call) -> int:
     from rlox_cli import compose
     from rlox_cli.exporting import export_run
+    from rlox_cli.verbatim import existing
 
     runs, rest = compose.runs_named(call.args, call.command)
     if len(runs) > 1:
         raise ConfigError(f"{runs[1]}: one run at a time; call it once for each")
-    args = [f"run={runs[0]}", *rest] if runs else rest
+    args = [f"run={existing(runs[0])}", *rest] if runs else rest
     compose.run(replace(call, args=args), lambda composed: export_run(check(composed)))
     return OK
 

@@ -105,20 +105,20 @@ def _require_range(task: str, ends: Any) -> None:
 
 def _run(call: Call) -> int:
     from rlox_cli import compose
-    from rlox_cli.verbatim import in_quotes
+    from rlox_cli.verbatim import existing, in_quotes
 
     flags, given = compose.taken_apart(call.args, call.command)
     places = [
         a
         for a in given
         # `Path` raises for a value that is longer than a file's name may be
-        if (a[:1] not in "~+" or a[:2] == "~/") and ("=" not in a or os.path.exists(a))  # noqa: PTH110
+        if os.path.exists(a) or ("=" not in a and (a[:1] not in "~+" or a[:2] == "~/"))  # noqa: PTH110
     ]
     rest = [*flags, *(a for a in given if a not in places)]
     if places and any(argument.startswith("runs=") for argument in rest):
         raise ConfigError(f"{places[0]} and runs= both name runs; name all of them without runs=")
     if places:
-        rest.append(f"runs=[{','.join(map(in_quotes, places))}]")
+        rest.append(f"runs=[{','.join(map(in_quotes, map(existing, places)))}]")
     codes: list[int] = []
 
     def report(composed: DictConfig) -> None:

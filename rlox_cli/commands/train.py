@@ -79,8 +79,11 @@ def _first(call: Call) -> int:
 def resuming(args: list[str]) -> list[str]:
     """`RUN key=value ...` as `resume=RUN key=value ...`; the first argument is the run, whatever it is."""
     if not args or args[0].startswith("-"):
-        raise ConfigError("name the run folder: rlox resume RUN [key=value ...]")
-    return [f"resume={args[0].removeprefix('run=')}", *args[1:]]
+        refused = f"{args[0]} is not taken by resume; " if args else ""
+        raise ConfigError(f"{refused}name the run folder: rlox resume RUN [key=value ...]")
+    name = args[0].removeprefix("run=")
+    # a folder: only rlox train has a `resume=null`, which is none
+    return [f"resume={'./null' if name == 'null' else name}", *args[1:]]
 
 
 COMMAND = Command(

@@ -16,6 +16,7 @@ from rlox_cli.report.records import Run, text
 from rlox_cli.report.study import study
 from rlox_cli.report.tables import latex, markdown
 from rlox_cli.run_folder import nearest_runs, write_json, write_text
+from rlox_cli.verbatim import typed_path
 
 FOLDERS = ("figures", "tables")
 PLACE = "report"
@@ -25,7 +26,7 @@ def report(config: ReportConfig) -> int:
     """Write the report; the exit code."""
     out = _place(config)
     _require_place(out)
-    expected = compare.load(Path(config.expected).expanduser()) if config.expected else None
+    expected = compare.load(typed_path(config.expected)) if config.expected else None
     every = study(_read_all(config))
     results = Computer(
         every, config.normalize, config.ranges, config.resamples, config.seed
@@ -50,9 +51,9 @@ def _read_all(config: ReportConfig) -> list[Run]:
     """Every run that is named, each once."""
     found: dict[tuple[object, ...], Run] = {}
     for given in config.runs:
-        own = list(_read(Baseline(Path(given).expanduser())))
+        own = list(_read(Baseline(typed_path(given))))
         if not own:
-            raise ConfigError(f"{given}: no runs there{nearest_runs(Path(given).expanduser())}")
+            raise ConfigError(f"{given}: no runs there{nearest_runs(typed_path(given))}")
         found |= {("", *_which(run)): run for run in own}
     for label, said in config.baseline.items():
         other = baseline(label, said)
@@ -99,8 +100,8 @@ def _unbegun(place: Path, kind: str) -> Iterator[Run]:
 
 def _place(config: ReportConfig) -> Path:
     if config.out is not None:
-        return Path(config.out).expanduser()
-    only = Path(config.runs[0]).expanduser() if len(config.runs) == 1 else None
+        return typed_path(config.out)
+    only = typed_path(config.runs[0]) if len(config.runs) == 1 else None
     if only is None or not only.is_dir():
         return Path(PLACE)
     for path in (only / PLACE, *(only / PLACE / name for name in FOLDERS)):
@@ -114,7 +115,7 @@ def _place(config: ReportConfig) -> Path:
 def _title(config: ReportConfig) -> str:
     if config.title is not None:
         return text(config.title)
-    return text(", ".join(Path(given).expanduser().resolve().name for given in config.runs[:3]))
+    return text(", ".join(typed_path(given).resolve().name for given in config.runs[:3]))
 
 
 def _require_place(out: Path) -> None:

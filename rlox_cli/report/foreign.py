@@ -21,6 +21,7 @@ from rlox_cli.report.foreign_files import (
     read_monitors,
 )
 from rlox_cli.report.records import LAST, MAX_REASON, TRAINING, Run, curve, text
+from rlox_cli.verbatim import typed_path
 
 FIELDS = ("path", "env", "algo", "pattern", "steps", "value", "kind")
 KINDS = ("evaluation", "training")
@@ -71,7 +72,7 @@ def baseline(label: str, given: Any) -> Baseline:
     _require_pattern(name, data.get("pattern", ""))
     columns = {key: data[key] for key in ("steps", "value") if key in data}
     rest = {key: data[key] for key in ("env", "algo", "pattern", "kind") if key in data}
-    return Baseline(Path(data["path"]).expanduser(), text(label), columns=columns, **rest)
+    return Baseline(typed_path(data["path"]), text(label), columns=columns, **rest)
 
 
 def read_foreign(of: Baseline) -> Iterator[Run]:

@@ -27,7 +27,7 @@ from rlox_cli.report.records import (
     number,
     text,
 )
-from rlox_cli.run_folder import DONE, RUNNING, is_locked, read_config
+from rlox_cli.run_folder import DONE, RUNNING, UNREADABLE, is_locked, read_config
 from rlox_cli.search.settings import FILES
 from rlox_cli.sweep_summary import COLUMNS
 
@@ -87,6 +87,7 @@ def read_run(folder: Path, label: str = "") -> Run:
     unit = text(result.get("unit") or _unit(config)) or "env_steps"
     rows, unread = _rows(folder / "metrics.jsonl")
     state, score = _state(folder, status), number(result.get("score"))
+    unscored = state != DONE or result.get("episodes") or result.get("score") is not None
     final = number(result.get(unit))
     step = final if final is not None else number(status.get("step"))
     evaluations = _points(rows, unit, "eval/return_mean")
@@ -106,9 +107,11 @@ def read_run(folder: Path, label: str = "") -> Run:
         seed=_whole(result.get("seed", config.get("seed"))),
         unit=unit,
         status=state,
-        reason=text(status.get("reason") or result.get("reason"), MAX_REASON),
+        reason=text(
+            _flaw(folder, state, result) or status.get("reason") or result.get("reason"), MAX_REASON
+        ),
         step=int(step or 0),
-        score=score if score is not None or state != DONE or result.get("episodes") else training,
+        score=score if score is not None or unscored else training,
         score_kind=FINAL if score is not None else TRAINING,
         episodes=len(result["episodes"]) if isinstance(result.get("episodes"), list) else 0,
         train_return=training,
@@ -134,8 +137,21 @@ def _state(folder: Path, status: Mapping[str, Any]) -> str:
     locked = is_locked(folder)
     if locked:
         return RUNNING
-    said = text(status.get("status")) or "unreadable"
+    said = text(status.get("status")) or UNREADABLE
     return DIED if said == RUNNING and locked is False else said
+
+
+def _flaw(folder: Path, state: str, result: Mapping[str, Any]) -> str:
+    """The file without which a run does not count, and what is wrong with it; empty where none is."""
+    name = {UNREADABLE: "status.json", DONE: "result.json"}.get(state)
+    if name is None:
+        return ""
+    score = result.get("score")
+    if state == DONE and result:
+        flawed = score is not None and number(score) is None
+        return f"{name} is damaged: its score is {text(score)!r}, no number" if flawed else ""
+    lost = "damaged" if (folder / name).exists() else "missing"
+    return f"{name} is {lost}; rlox resume goes on without it, and writes it again"
 
 
 def _settings(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -68,3 +69,33 @@ def test_a_server_has_each_row_once_and_of_a_resumed_run_what_differs_twice(
     assert series(client, there, "seconds") == [(step, step / 7) for step in steps]
     assert catch_up(tmp_path, config, 200)["mlflow"] == Delivery(0, 0, None)
     assert len(client.search_runs([experiment.experiment_id])) == 1
+
+
+@pytest.mark.slow
+def test_a_copied_folder_leaves_the_original_its_rows_and_every_sync_leaves_a_score(
+    tmp_path: Path,
+) -> None:
+    address = f"sqlite:///{tmp_path}/ml.db"
+    config = make_run({"logger": {"mlflow": {"name": "mlflow", "tracking_uri": address}}})
+    first, copy = tmp_path / "first", tmp_path / "copy"
+    first.mkdir()
+    (first / "result.json").write_text('{"score": 3.5, "status": "done", "env_steps": 128}')
+    write(first, {64: 0.5, 128: 0.25})
+    assert catch_up(first, config, 200)["mlflow"] == Delivery(2, 0, None)
+    shutil.copytree(first, copy)
+    (copy / "result.json").write_text('{"score": 4.5, "status": "done", "env_steps": 192}')
+    write(copy, {192: 0.125}, cut=2)
+    assert catch_up(copy, config, 200)["mlflow"] == Delivery(3, 0, None)
+    assert catch_up(first, config, 200)["mlflow"] == Delivery(0, 0, None)
+    assert catch_up(copy, config, 200)["mlflow"] == Delivery(0, 0, None)
+    client = mlflow.MlflowClient(address)
+    (experiment,) = [e for e in client.search_experiments() if e.name == "rlox"]
+    runs = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
+    rows = [(64, 0.5), (128, 0.25)]
+    assert {name: series(client, run.info.run_id, "loss/policy") for name, run in runs.items()} == {
+        "first": rows,
+        "copy": [*rows, (192, 0.125)],
+    }
+    assert {
+        name: series(client, run.info.run_id, "result/score") for name, run in runs.items()
+    } == {"first": [(128, 3.5)], "copy": [(192, 4.5)]}

@@ -278,6 +278,7 @@ def test_predict_finds_a_mask_that_is_part_of_the_observation() -> None:
         (np.ones((2, 6)), "action_masks has shape [2, 6], expected [6]"),
         (np.full(6, 2), "action_masks has 2, expected [6]"),
         (np.zeros(6), "action_masks allows no action"),
+        (np.ma.array(np.ones(6), mask=np.eye(6)[0]), "action_masks is a masked array: some of it"),
     ],
 )
 def test_masks_that_are_none_are_refused_by_predict(masks: Any, told: str) -> None:

@@ -314,6 +314,32 @@ def test_one_training_does_not_become_several_by_a_mode_of_hydra(cli: Cli) -> No
     assert "for several trainings use rlox sweep" in result.err
 
 
+@pytest.mark.parametrize("exp", ["three", "classic_control_suite"])
+def test_one_training_is_not_made_of_an_experiment_of_several(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exp: str
+) -> None:
+    file = tmp_path / "own" / "exp" / "three.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text("# @package _global_\nhydra: {sweeper: {params: {seed: 'range(0,3)'}}}\n")
+    monkeypatch.setenv("RLOX_CONF_PATH", str(tmp_path / "own"))
+    refused = cli("train", f"exp={exp}")
+    assert refused.code == 2
+    assert "by hydra.sweeper.params of a configuration file" in refused.err
+    assert "to run them: rlox sweep, with the same arguments" in refused.err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_keys_that_new_runs_may_not_combine_are_refused_before_a_folder_is_made(
+    cli: Cli, tmp_path: Path
+) -> None:
+    masks = ("env.action_mask=info", "env.action_repeat=2", "env.workers=subprocess")
+    said = "env.action_mask=info and env.action_repeat=2: an action would be taken again"
+    assert_explained(cli("train", "tuned=null", *masks), said, tmp_path)
+    goals = ("algo=dqn", "buffer=uniform", "buffer.hindsight=future", "env.reward_scale=10")
+    said = "buffer.hindsight=future and env.reward_scale=10: rewards for another goal"
+    assert_explained(cli("train", "tuned=null", *goals), said, tmp_path)
+
+
 def test_a_typed_rule_of_normalisation_is_refused_where_no_job_normalises(
     cli: Cli, tmp_path: Path
 ) -> None:

@@ -205,8 +205,8 @@ def test_episodes_are_shown_where_there_is_a_display(
     [
         (
             lambda run: shutil.rmtree(run / "checkpoints"),
-            "{run} has no checkpoint yet: one is saved every checkpoint.every steps and when the run "
-            "ends or is stopped",
+            "{run} was done at step 256 and has no checkpoints any more\n"
+            "  put checkpoints/ back, or start a new run: rlox train",
         ),
         (
             lambda run: next(run.glob("checkpoints/step-*/weights.*")).write_text("x"),
@@ -218,11 +218,10 @@ def test_a_run_without_a_whole_checkpoint_says_which_it_is(
     cli: Cli, trained: Path, spoil: Any, told: str
 ) -> None:
     spoil(trained)
-    result = cli("evaluate", str(trained))
-    assert result.code == 2
-    assert (
-        result.err.splitlines()[-1] == f"rlox evaluate: checkpoint=last: {told.format(run=trained)}"
-    )
+    for command in ("evaluate", "export"):
+        result = cli(command, str(trained))
+        assert result.code == 2
+        assert f"rlox {command}: checkpoint=last: {told.format(run=trained)}\n" in result.err
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,10 @@ def test_a_run_is_going_on_while_it_is_locked_whatever_it_wrote_last(
     (trained / "status.json").write_text(json.dumps(status | {"status": "running"}))
     assert state()[0] == "died"  # killed with SIGKILL: nobody wrote it down
     (trained / "status.json").write_text("{")
-    assert state()[0] == "unreadable"
+    assert state() == ["unreadable", "status.json", "is", "damaged", str(trained)]
+    (trained / "status.json").unlink()
+    assert state() == ["unreadable", "status.json", "is", "missing", str(trained)]
+    assert cli("list", "runs", "state=unreadable").out.count("\n") == 2
 
 
 def test_runs_are_looked_for_where_it_is_said_by_a_part_of_their_path(

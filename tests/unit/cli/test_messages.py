@@ -129,3 +129,82 @@ def test_an_unknown_command_names_the_nearest_alias_too(cli: Cli) -> None:
     assert cli("resume").err == (
         "rlox resume: name the run folder: rlox resume RUN [key=value ...]\n"
     )
+    assert cli("resume", "--cfg", "job", "runs/x").err == (
+        "rlox resume: --cfg is not taken by resume; name the run folder: rlox resume RUN [key=value ...]\n"
+    )
+
+
+@pytest.mark.parametrize("given", ["abc", "0", "-3", "2.5", "", "1025", "²"])
+def test_a_number_of_threads_that_would_be_passed_over_is_refused(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    monkeypatch.setenv("RLOX_THREADS", given)
+    refused = cli("list", "algo")
+    said = f"rlox list: RLOX_THREADS={given!r}: expected a whole number from 1 to 1,024"
+    assert (refused.code, refused.err.startswith(said)) == (2, True), refused.err
+    monkeypatch.setenv("RLOX_THREADS", "1024")
+    assert cli("list", "algo").code == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            ("sweep", "seed=0,1", "seed=2,3"),
+            "seed=0,1 and seed=2,3 both give values of seed, and only the last would count; give one of "
+            "them, or one list of all: seed=A,B,...",
+        ),
+        (("sweep", "seed=0,1", "seed=2"), "seed=0,1 and seed=2 both give values of seed"),
+        (("train", "-m", "algo=ppo", "algo=a2c,ppo"), "algo=ppo and algo=a2c,ppo both give values"),
+        (
+            ("sweep", "--cfg", "job", "seed=0,1"),
+            "seed=0,1: --cfg shows one configuration; give one",
+        ),
+        (("train", "-c", "job", "-p", "nope"), "-p nope: nothing there; there are "),
+        (("train", "-c", "hydra", "-p", "env"), "-p env: nothing there; there are hydra\n"),
+        (("train", "-c", "job", "-p", "env.idd"), "-p env.idd: nothing there; there are "),
+    ],
+)
+def test_values_that_would_be_dropped_and_packages_that_are_not_there_are_refused(
+    cli: Cli, tmp_path: Path, given: tuple[str, ...], said: str
+) -> None:
+    refused = cli(*given, *["dry_run=true"] * ("--cfg" not in given))
+    assert (refused.code, said in refused.err) == (2, True), refused.err
+    assert refused.out == ""
+
+
+def test_the_last_of_two_single_values_counts_and_a_package_that_is_there_is_shown(
+    cli: Cli,
+) -> None:
+    shown = cli("train", "seed=1", "seed=2", "--cfg", "job", "-p", "seed")
+    assert (shown.code, shown.out) == (0, "2\n")
+    assert cli("train", "--cfg", "hydra", "-p", "hydra.launcher").code == 0
+
+
+@pytest.mark.parametrize(
+    ("file", "data", "given", "said"),
+    [
+        ("algo/big.yaml", b"gamma: 0.5\n", "algo=big", "is built on no algorithm"),
+        ("exp/e.yaml", b"", "exp=e", "has no line '# @package _global_'"),
+        ("exp/l.yaml", b"seed: 3 # \xff\n", "exp=l", "is no text in UTF-8"),
+        ("exp/k.yaml", b"seed: 3\n", "exp=k", "has no line '# @package _global_'"),
+        ("exp/w.yaml", b"# @package _global_\nseed: 3 # \xff\n", "exp=w", "is no text in UTF-8"),
+        (
+            "tuned/ppo/w.yaml",
+            b"# @package _global_\n# \xff\n",
+            "tuned=ppo/w",
+            "is no text in UTF-8",
+        ),
+    ],
+)
+def test_a_mistake_in_a_configuration_file_of_ones_own_names_the_file(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    file: str, data: bytes, given: str, said: str,
+) -> None:  # fmt: skip
+    path = tmp_path / "own" / file
+    path.parent.mkdir(parents=True)
+    path.write_bytes(data)
+    monkeypatch.setenv("RLOX_CONF_PATH", str(tmp_path / "own"))
+    for command in ("train", "sweep"):
+        refused = cli(command, given, "dry_run=true")
+        assert (refused.code, f"{path} {said}" in refused.err) == (2, True), refused.err

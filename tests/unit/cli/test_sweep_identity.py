@@ -16,6 +16,7 @@ from rlox.configs import RunConfig, make_run, plain
 from rlox_cli import commands, compose, grid, identity, plain_yaml
 from rlox_cli.command import Call
 from rlox_cli.kept_loggers import kept_loggers
+from rlox_cli.report.read import never_begun
 from rlox_cli.run_folder import RunFolder, read_status
 from rlox_cli.signals import Signals
 from rlox_cli.sweep import PlannedJob, SweepPlan, finish
@@ -214,3 +215,49 @@ def test_a_pruned_job_is_neither_done_nor_a_failure(
         folder.status("pruned", "below the median")
     assert finish(SweepPlan(tmp_path, [PlannedJob(["seed=1"], config)], False), []) == 0
     assert "0 of 1 jobs done, 1 pruned" in capsys.readouterr().out
+
+
+def test_a_job_folder_that_was_renamed_is_still_the_folder_of_its_job(tmp_path: Path) -> None:
+    for name in (
+        "0_seed-0_ab",
+        "1_baseline",
+        "my job",
+        "2_b.attempt1",
+        ".3_c",
+        "report",
+        "4_begun",
+    ):
+        (tmp_path / name).mkdir()
+        for file in ("config.yaml", "status.json") if name not in ("report", "4_begun") else ():
+            (tmp_path / name / file).write_text("{}")
+    (tmp_path / "5_file").write_text("")
+    found = [path.name for path in identity.job_folders(tmp_path)]
+    assert found == ["my job", "0_seed-0_ab", "1_baseline", "4_begun"]
+    assert identity.job_folders(tmp_path / "nowhere") == []
+
+
+def test_a_sweep_lists_its_jobs_before_the_first_begins_and_forgets_none_that_began(
+    tmp_path: Path,
+) -> None:
+    configs = [make_run({"seed": seed}) for seed in (1, 2, 3)]
+    jobs = [PlannedJob([f"seed={c.seed}", "env=CartPole-v1"], c) for c in configs]
+    place = tmp_path / "sweep"
+    SweepPlan(place, jobs, False).begin(place)
+    listed = {run.name: run.status for run in never_begun(place, set())}
+    assert listed == dict.fromkeys(["0_seed-1", "1_seed-2", "2_seed-3"], "not started")
+    with RunFolder.create(configs[1], place / "my job") as folder:
+        folder.start(configs[1], {})
+        folder.status("done")
+    SweepPlan(place, jobs, False).begin(place)
+    assert [run.name for run in never_begun(place, set())] == ["0_seed-1", "2_seed-3"]
+
+
+def test_a_sweep_in_the_folder_of_a_run_is_refused(cli: Cli, tmp_path: Path) -> None:
+    with RunFolder.create(config := make_run({}), tmp_path / "run") as folder:
+        folder.start(config, {})
+        folder.status("done")
+    before = sorted(tmp_path.rglob("*"))
+    refused = cli("sweep", *TINY, "seed=1,2", "hydra.sweep.dir=run")
+    said = "hydra.sweep.dir=run is the folder of a run; name another folder: hydra.sweep.dir=FOLDER"
+    assert (refused.code, said in refused.err) == (2, True), refused.err
+    assert sorted(tmp_path.rglob("*")) == before

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from helpers.cli import TINY, Cli, only_run
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import OmegaConf
 
-from rlox_cli.verbatim import quoted
+from rlox_cli.verbatim import existing, quoted
 
 NAMES = (
     "ünïcödé", "日本/2", "a=b", "with space", "it's", 'say "so"', "back\\slash", "end\\", "\\'", "[1",
@@ -84,3 +85,53 @@ def test_a_named_folder_a_dataset_and_a_sweep_take_any_text_too(
     missing = cli("train", "algo=bc", "buffer.path=da=ta", "total_steps=10")
     assert missing.code == 2
     assert "da=ta" in missing.err
+
+
+@pytest.mark.parametrize(
+    "name", [*NAMES, "null", "???", "~tilde", "${oc.env:HOME}", "a\\${b}", '"q"']
+)
+def test_a_path_that_is_there_is_that_path_whatever_its_name_means_to_hydra(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).mkdir(parents=True)
+    (override,) = quoted([f"run={existing(name)}"], frozenset({"run"}), several=False)
+    value = OverridesParser.create().parse_override(override).value()
+    read = OmegaConf.to_container(OmegaConf.create({"run": value}), resolve=True)
+    assert Path(read["run"]) == Path(name)  # type: ignore[call-overload,index]
+
+
+@pytest.mark.parametrize("name", ["null", "~tilde", "${oc.env:HOME}"])
+def test_commands_take_a_run_folder_whose_name_means_something_to_hydra(
+    cli: Cli, template: Path, tmp_path: Path, name: str
+) -> None:
+    shutil.copytree(template, tmp_path / name)
+    done = cli("resume", name)
+    assert (done.code, "done: " in done.out, "nothing was changed" in done.out) == (0, True, True)
+    for command in ("evaluate", "sync", "report"):
+        more = {"evaluate": ["episodes=1"], "report": ["formats=[]"]}.get(command, [])
+        ended = cli(command, name, *more)
+        assert ended.code == 0, ended.err
+    assert (tmp_path / name / "eval" / "last.json").is_file()
+    assert (tmp_path / name / "report" / "report.json").is_file()
+
+
+@pytest.mark.parametrize("argument", ["null", "run=null"])
+def test_resume_never_begins_a_run(cli: Cli, tmp_path: Path, argument: str) -> None:
+    refused = cli("resume", argument, "total_steps=128")
+    assert (refused.code, refused.err) == (2, "rlox resume: resume=./null: no such folder\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_current_folder_is_the_run_folder_where_that_is_asked(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    assert cli("train", *TINY, "hydra.run.dir=.", "env=DictObs-v0").code == 2
+    assert list((tmp_path / "empty").iterdir()) == []
+    assert cli("train", *TINY, "hydra.run.dir=.").code == 0
+    assert (tmp_path / "empty" / "result.json").is_file()
+    assert not (tmp_path / "empty" / "runs").exists()
+    refused = cli("train", *TINY, "hydra.run.dir=.")
+    assert (refused.code, "not empty" in refused.err) == (2, True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -41,6 +42,23 @@ def test_a_collector_refuses_a_discount_that_is_no_number_from_0_to_1(
     told = f"^{name}={re.escape(repr(value))}: expected a number from 0 to 1"
     with pytest.raises(ConfigError, match=told):
         RolloutCollector("CartPole-v1", **{name: value})
+
+
+@pytest.mark.parametrize("name", ["n_envs", "seed"])
+@pytest.mark.parametrize("value", [True, "2", None, 1.5, -1])
+def test_a_collector_refuses_a_number_of_copies_or_a_seed_that_is_no_whole_one(
+    name: str, value: Any
+) -> None:
+    told = f"^RolloutCollector.{name}={re.escape(repr(value))}: expected "
+    with pytest.raises(ConfigError, match=told):
+        RolloutCollector("CartPole-v1", **{name: value})
+
+
+def test_a_collector_takes_whole_numbers_of_any_kind() -> None:
+    collector = RolloutCollector("CartPole-v1", n_envs=2.0, seed=np.int64(3))  # type: ignore[arg-type]
+    assert collector.n_envs == 2
+    twin = RolloutCollector("CartPole-v1", n_envs=2, seed=3)
+    assert torch.equal(collector.collect(policy(), 4).obs, twin.collect(policy(), 4).obs)
 
 
 @pytest.mark.parametrize("device", ["gpu", 1.5])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from rlox.algorithms import A2C, DQN, PPO
 from rlox.algorithms.dqn_schedule import epsilon
@@ -174,6 +177,30 @@ def test_a_schedule_that_gives_what_is_no_step_size_stops_the_run_by_name(value:
         f"algo.learning_rate: the schedule gives {value:g} when 1 of the run is left, expected a value in "
         "(0, inf)"
     )
+
+
+@pytest.mark.parametrize("answer", [True, np.True_, "1e-3", None, [1e-3], np.array([1e-3])])
+def test_a_schedule_that_gives_no_number_is_refused_as_a_value_would_be(answer: Any) -> None:
+    told = (
+        f"algo.learning_rate: the schedule gives {answer!r} when 0.5 of the run is left, expected a"
+    )
+    with pytest.raises(ConfigError, match=re.escape(told)):
+        ppo_with(lambda left: answer).at("learning_rate", 0.5)
+
+
+@pytest.mark.parametrize(
+    "number", [np.float32(0.5), np.array(0.5), torch.tensor(0.5), 1, Fraction(1, 2)]
+)
+def test_a_schedule_may_give_a_number_of_any_kind(number: Any) -> None:
+    assert ppo_with(lambda left: number).at("learning_rate", 0.5) == float(number)
+
+
+@pytest.mark.parametrize(
+    "points", [[[0, "1e-3"], [1, 0]], [[0, True], [1, 0]], [[False, 1], [1, 0]]]
+)
+def test_points_of_a_schedule_are_numbers_and_neither_text_nor_flags(points: Any) -> None:
+    with pytest.raises(ConfigError, match=r"^algo\.learning_rate=.*expected a number"):
+        ppo_with(points)
 
 
 def test_schedules_accept_numpy_numbers_and_arrays_as_values() -> None:

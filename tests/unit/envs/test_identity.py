@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium as gym
@@ -17,8 +18,8 @@ from rlox.algorithms import PPO
 from rlox.configs import EnvConfig, EvalConfig
 from rlox.envs.make import Stages, make_vec
 from rlox.envs.spaces import ObservationCodec
-from rlox.errors import EnvError
-from rlox.runs.record import record
+from rlox.errors import ConfigError, EnvError
+from rlox.runs.record import env_of, record
 from rlox.training.evaluate import Evaluator
 
 SEEN = ObservationCodec.of(Dice.observation_space)
@@ -115,6 +116,66 @@ def test_an_object_that_training_has_closed_can_be_evaluated_in() -> None:
     algorithm = PPO(lambda: env, n_envs=1, seed=1, **SMALL_PPO)
     algorithm.close()
     assert len(algorithm.evaluate(3).returns) == 3
+
+
+class Paying(Dice):
+    """Pays what it is told to."""
+
+    pay = 1.0
+
+    def step(self, action: Any) -> Any:
+        seen, _, *rest = super().step(action)
+        return seen, self.pay, *rest
+
+
+def test_evaluations_play_an_object_as_it_was_when_the_algorithm_was_made() -> None:
+    env = Paying()
+    algorithm = PPO(env, n_envs=1, seed=1, **SMALL_PPO)
+    env.pay = 100.0
+    found = algorithm.evaluate(2)
+    assert found.returns == tuple(map(float, found.lengths))
+
+
+def test_a_recording_plays_what_the_algorithm_was_given_where_no_other_is_named() -> None:
+    for given in (Paying, Paying()):
+        algorithm = PPO(given, n_envs=1, seed=1, **SMALL_PPO)
+        dataset = record(algorithm, episodes=2)
+        assert dataset.about["env"] == "<Paying>"
+        assert set(dataset.columns["rewards"].tolist()) == {1.0}
+
+
+def test_a_recording_without_any_environment_is_refused_with_the_remedy() -> None:
+    algorithm: Any = SimpleNamespace(
+        name="bc",
+        parts=SimpleNamespace(evaluate=None),
+        config=SimpleNamespace(env=EnvConfig("none")),
+    )
+    with pytest.raises(
+        ConfigError, match=r"^bc was made without an environment; give one: env=\.\.\.$"
+    ):
+        env_of(algorithm).__enter__()
+
+
+class Emptying(Dice):
+    """Takes its only pay out of the list that it is given."""
+
+    def __init__(self, pay: list[float]) -> None:
+        super().__init__()
+        self.pay = pay.pop()
+
+
+@pytest.mark.parametrize("wrap", [{}, {"max_episode_steps": 5}])
+def test_copies_of_an_environment_share_no_argument(wrap: dict[str, int]) -> None:
+    gym.register("Emptying-v0", Emptying)
+    try:
+        config = EnvConfig("Emptying-v0", n_envs=2, kwargs={"pay": [3.0]}, **wrap)
+        vec = make_vec(config, 1)
+        assert [env.get_wrapper_attr("pay") for env in vec.envs] == [3.0, 3.0]
+        stage = Stages(config).open(2, 0, SEEN)
+        assert [env.get_wrapper_attr("pay") for env in stage.envs] == [3.0, 3.0]
+        assert config.kwargs == {"pay": [3.0]}
+    finally:
+        del gym.registry["Emptying-v0"]
 
 
 def one_engine() -> Callable[..., Any]:

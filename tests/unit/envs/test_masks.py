@@ -14,7 +14,9 @@ from helpers.envs import AlwaysTruncates, Bounded
 from helpers.masked import Masked, Played, open_doors, telling
 from numpy.typing import NDArray
 
+from rlox.algorithms import PPO
 from rlox.configs import EnvConfig, make_run
+from rlox.configs.new_runs import require_new
 from rlox.envs.base import VectorEnv
 from rlox.envs.make import make_vec, single_factory
 from rlox.envs.normalize import observation_normalizer
@@ -149,6 +151,8 @@ class Telling(Masked):
         ([1, 0, np.nan, 0, 0, 0], "has nan, expected"),
         (["a"] * 6, "is of <U1, expected"),
         ([1, [1, 0], 0], "is of lists of unequal lengths, expected"),
+        (np.ma.array([1] * 6, mask=[1, 0, 0, 0, 0, 0]), "is a masked array: some of it is masked"),
+        ([1, 0, np.ma.masked, 0, 0, 0], "is a masked array: some of it is masked"),
     ],
 )
 def test_a_mask_that_is_none_is_an_error_that_names_the_environment(mask: Any, told: str) -> None:
@@ -221,6 +225,29 @@ def test_environments_in_rust_have_no_masks(backend: str) -> None:
 def test_settings_that_do_not_go_with_masks_are_refused(tree: Any, told: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(told)):
         make_run({"algo": {"name": "ppo"}, **tree})
+
+
+REPEATS = [("action_repeat", 2), ("repeat_action_probability", 0.25)]
+
+
+@pytest.mark.parametrize(("key", "value"), REPEATS)
+@pytest.mark.parametrize("source", ["info", "method", "observation"])
+def test_new_runs_may_not_repeat_actions_that_masks_may_forbid(
+    source: str, key: str, value: float
+) -> None:
+    run = make_run(
+        {"algo": {"name": "ppo"}, "env": {"action_mask": source, key: value}}
+    )  # a saved one
+    told = (
+        f"env.action_mask={source} and env.{key}={value}: an action would be taken again in states"
+    )
+    with pytest.raises(ConfigError, match=re.escape(told)):
+        require_new(run)
+
+
+def test_a_facade_refuses_masks_of_repeated_actions() -> None:
+    with pytest.raises(ConfigError, match=r"^env\.action_mask=method and env\.action_repeat=2: "):
+        PPO(Masked, action_mask="method", action_repeat=2, workers="subprocess")
 
 
 def test_a_dict_keeps_its_other_parts() -> None:

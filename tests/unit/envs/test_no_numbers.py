@@ -38,6 +38,11 @@ def stepped(given: Any, source: Any = None, **config: Any) -> Any:
     return float(rewards[0]), bool(ends[0, 0]), bool(ends[1, 0])
 
 
+def several(seen: Any) -> Any:
+    """A batch of one."""
+    return seen[None] if isinstance(seen, np.ma.MaskedArray) else np.array([seen])
+
+
 @pytest.mark.parametrize(
     ("space", "seen", "told"),
     [
@@ -51,6 +56,17 @@ def stepped(given: Any, source: Any = None, **config: Any) -> Any:
         (BINARY, np.array([0.5, 1.0]), "not all of it is 0 or 1"),
         (BOX, np.ma.array([1.0], mask=True, dtype=np.float32), "some of it is masked"),
         (IMAGE, np.ma.array(np.zeros((2, 2, 3), np.uint8), mask=True), "some of it is masked"),
+        (spaces.Discrete(3), np.ma.masked, "some of it is masked"),
+        (
+            spaces.MultiDiscrete([3, 2]),
+            np.ma.array([1, 1], mask=[1, 0]),
+            "some of it is masked",
+        ),
+        (
+            spaces.Dict(kind=spaces.Discrete(3)),
+            {"kind": np.ma.array(1, mask=True)},
+            "'kind': some of it is masked",
+        ),
         (BOTH, {"flags": [0, 2], "speed": [1.0]}, "'flags': not all of it is 0 or 1"),
         (BOTH, {"flags": [0, 1], "speed": ["1.0"]}, "'speed': it is of <U3"),
     ],
@@ -62,11 +78,9 @@ def test_an_observation_that_is_no_number_is_refused_alone_and_in_a_batch(
     with pytest.raises(EnvError, match=f"Mine .copy 0. gave an observation of .*{told}"):
         vec.reset_into(vec.observations.rows(1))
     batch = (
-        {name: np.array([part]) for name, part in seen.items()}
+        {name: several(part) for name, part in seen.items()}
         if isinstance(seen, dict)
-        else seen[None]
-        if isinstance(seen, np.ma.MaskedArray)
-        else np.array([seen])
+        else several(seen)
     )
     with pytest.raises(ValueError, match=told.partition(": ")[2] or told):
         ObservationCodec.of(space).encode_batch(batch)
@@ -246,6 +260,14 @@ def test_a_reset_that_returns_no_pair_is_refused_with_what_it_returned(
 
     with pytest.raises(EnvError, match=f"{told}.*{HINT}"):
         stepped(Resets(BOX, np.zeros(1), 1.0))
+
+
+def test_a_masked_reward_is_told_as_masked() -> None:
+    told = (
+        r"step returned a masked array of shape \(\) and float64 for the reward, expected a number"
+    )
+    with pytest.raises(EnvError, match=told):
+        stepped(Given(BOX, np.zeros(1), np.ma.array(1.0, mask=True)))
 
 
 @pytest.mark.parametrize("reward", [np.timedelta64(5), np.ma.masked, 10**400], ids=kind_of)

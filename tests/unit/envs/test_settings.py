@@ -284,6 +284,28 @@ def test_reward_wrappers_come_before_the_scale_and_the_repeat_before_both() -> N
 
 
 @pytest.mark.parametrize(
+    ("wrap", "kind"),
+    [
+        (lambda env: gym.wrappers.TimeLimit(env, 2), "TimeLimit"),
+        (gym.wrappers.Autoreset, "Autoreset"),
+        (lambda env: gym.wrappers.NormalizeReward(gym.wrappers.TimeLimit(env, 2)), "TimeLimit"),
+        (
+            lambda env: gym.wrappers.TransformReward(
+                gym.wrappers.TransformAction(env, lambda action: action, None), abs
+            ),
+            "TransformAction",
+        ),
+    ],
+)
+def test_reward_wrappers_that_change_more_than_rewards_are_refused_wherever_they_stand(
+    wrap: Any, kind: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"reward_wrappers: {kind} changes more than rewards"):
+        made(training=True, reward_wrappers=(wrap,))
+    made(reward_wrappers=(wrap,))  # evaluations have none
+
+
+@pytest.mark.parametrize(
     "keys",
     [
         {"max_episode_steps": 10},

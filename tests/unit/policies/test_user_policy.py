@@ -367,3 +367,32 @@ def test_networks_of_another_default_dtype_are_refused_by_its_name(facade: Any) 
             facade("CartPole-v1", **options)
     finally:
         torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("facade", [PPO, DQN, RecurrentPPO])
+def test_networks_on_the_meta_device_are_refused_before_they_are_made(facade: Any) -> None:
+    options = {} if facade is RecurrentPPO else {"backend": "torch"}
+    torch.set_default_device("meta")
+    try:
+        with pytest.raises(ConfigError, match=r"get_default_device\(\) is meta, .* expected cpu"):
+            facade("CartPole-v1", **options)
+    finally:
+        torch.set_default_device("cpu")
+
+
+@pytest.mark.parametrize("facade", [PPO, DQN])
+def test_training_of_other_numbers_than_float32_is_refused_before_the_first_step(
+    facade: Any,
+) -> None:
+    options = {"n_envs": 2, "n_steps": 8} if facade is PPO else {"learning_starts": 4}
+    algorithm = facade("CartPole-v1", backend="torch", **options)
+    told = r"training inside torch\.autocast\('cpu'\), which computes in torch\.bfloat16, expected"
+    with torch.autocast("cpu", torch.bfloat16), pytest.raises(ConfigError, match=told):
+        algorithm.train(16)
+    with torch.device("meta"), pytest.raises(ConfigError, match="get_default_device"):
+        algorithm.train(16)
+    assert algorithm.train(16)["env_steps"] == 16
+    native = facade("CartPole-v1", backend="native", **options)
+    with torch.autocast("cpu", torch.bfloat16), torch.device("meta"):  # which says nothing to Rust
+        native.train(16)
+        assert native.policy is not None

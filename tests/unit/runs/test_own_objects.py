@@ -14,9 +14,10 @@ import pytest
 import torch
 from helpers.own_code import TenthReward, small_net
 
-from rlox.algorithms import PPO
+from rlox.algorithms import A2C, PPO
 from rlox.callbacks import Callback, CheckpointCallback, EarlyStoppingCallback, EvalCallback
 from rlox.errors import ConfigError, RloxError
+from rlox.policies import DiscretePolicy
 
 SMALL: dict[str, Any] = {"n_envs": 2, "n_steps": 32, "batch_size": 32, "n_epochs": 1, "seed": 5}
 PATH = "helpers.own_code:TenthReward"
@@ -255,6 +256,21 @@ def test_a_class_of_a_policy_is_called_with_the_spaces(tmp_path: Path) -> None:
     algorithm.save(tmp_path / "saved")
     again = PPO.from_checkpoint(tmp_path / "saved", policy=small_net)
     assert again.predict([0.1] * 4) == algorithm.predict([0.1] * 4)
+
+
+class Subclass(DiscretePolicy):
+    pass
+
+
+@pytest.mark.parametrize("facade", [PPO, A2C])
+@pytest.mark.parametrize("kind", [DiscretePolicy, Subclass])
+def test_a_class_of_a_policy_of_rlox_is_refused_in_place_of_an_instance(
+    facade: Any, kind: type[DiscretePolicy]
+) -> None:
+    name = kind.__name__
+    told = rf"^policy={name}: a class .* expected an instance; give policy={name}\(obs_dim, "
+    with pytest.raises(ConfigError, match=told):
+        facade("CartPole-v1", policy=kind)
 
 
 def test_settings_of_networks_beside_an_own_policy_are_warned_of() -> None:

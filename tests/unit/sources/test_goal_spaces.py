@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium as gym
@@ -11,9 +12,12 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from rlox import ReplayBuffer
+from rlox.configs import UniformConfig
 from rlox.envs.spaces import ObservationCodec
 from rlox.errors import UnsupportedSpaceError
-from rlox.sources.goals import Goals
+from rlox.sources.chunk import Stretch
+from rlox.sources.goals import COMPARED, Goals
+from rlox.sources.memory import Memory
 
 ROWS, BATCH = 40, 200
 OWN = 5.0  # the reward of a row that keeps its goal
@@ -124,3 +128,21 @@ def test_bounds_of_the_two_goals_may_differ() -> None:
     env = Judge(spaces.Box(-9, 9, (2,)), spaces.Box(-1, 1, (2,)))
     codec = ObservationCodec.of(env.observation_space)
     assert Goals.of(env, codec, "final", 4, "Judge").spaces["desired_goal"] == ("float32", (2,))
+
+
+def test_the_first_thousand_rewards_of_a_new_run_are_compared_and_none_of_one_that_goes_on() -> (
+    None
+):
+    compared: list[int] = []
+    goals: Any = SimpleNamespace(
+        require_paid=lambda columns: compared.append(len(columns["rewards"])), split=dict
+    )
+    zeros, flags = np.zeros((50, 1), np.float32), np.zeros(50, bool)
+    rows = {"obs": zeros, "next_obs": zeros, "actions": zeros, "rewards": zeros[:, 0]}
+    stretch = Stretch({**rows, "terminated": flags, "truncated": flags}, np.zeros(50, np.int64))
+    buffer = ReplayBuffer(64, obs_dim=1, act_dim=1)  # fewer rows than are compared
+    for pushes in (30, 1):
+        memory = Memory(buffer, UniformConfig(), 4, 1, 0.9, 0, goals)
+        for _ in range(pushes):
+            memory.push(stretch)
+        assert sum(compared) == COMPARED

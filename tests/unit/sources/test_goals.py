@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -190,7 +191,22 @@ def everything(algorithm: DQN) -> dict[str, bytes]:
             "CartPole-v1 has no part 'observation'",
         ),
         (lambda: made(hindsight="past"), ConfigError, "expected one of future, final, episode"),
-        (lambda: made(prioritized=True), ConfigError, "unknown key 'buffer.hindsight'"),
+        (
+            lambda: made(prioritized=True),
+            ConfigError,
+            "hindsight='future': buffer=prioritized has no hindsight, which belongs to buffer=uniform",
+        ),
+        (
+            lambda: made(reward_scale=10.0),
+            ConfigError,
+            "hindsight=future and env.reward_scale=10: ",
+        ),
+        (
+            lambda: made(reward_clip=0.5),
+            ConfigError,
+            r"hindsight=future and env.reward_clip=0\.5: ",
+        ),
+        (lambda: made(action_repeat=2), ConfigError, "hindsight=future and env.action_repeat=2: "),
     ],
 )
 def test_dqn_refuses_unsupported_hindsight_settings_by_name(
@@ -198,6 +214,40 @@ def test_dqn_refuses_unsupported_hindsight_settings_by_name(
 ) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+class Dearer(gym.Wrapper[Any, Any, Any, Any]):
+    """Each step costs 7 more, and nothing says so of goals."""
+
+    def step(self, action: Any) -> Any:
+        seen, reward, *rest = self.env.step(action)
+        return seen, reward - 7, *rest
+
+
+class DearerGoals(Dearer):
+    """It says so of goals, which end nothing."""
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        return self.env.get_wrapper_attr("compute_reward")(achieved, desired, info) - 7
+
+    def compute_terminated(self, achieved: Any, desired: Any, info: Any) -> Any:
+        return np.zeros(len(achieved), bool)
+
+
+@pytest.mark.parametrize("key", ["wrappers", "reward_wrappers"])
+def test_rules_of_a_wrapper_judge_the_goals_of_what_it_is_around(key: str) -> None:
+    batch, plain = drawn(made(**{key: [DearerGoals]})), drawn(made())
+    np.testing.assert_array_equal(np.asarray(batch.rewards), np.asarray(plain.rewards) - 7)
+    assert (np.asarray(batch.discounts) == 0).mean() < (np.asarray(plain.discounts) == 0).mean()
+
+
+@pytest.mark.parametrize("key", ["wrappers", "reward_wrappers"])
+def test_a_step_that_pays_otherwise_than_compute_reward_is_refused_with_both_numbers(
+    key: str,
+) -> None:
+    told = r"a step of .* paid -8, and compute_reward gives -1 for the goal of that very step"
+    with pytest.raises(EnvError, match=told):
+        drawn(made(**{key: [Dearer]}))
 
 
 class WritesOverGoals(Falling):
@@ -280,6 +330,10 @@ NOT_FOR_EACH = [
     (lambda achieved, desired: "False", "'False' for a goal, expected a {wanted}"),
     (lambda achieved, desired: None, "None for a goal, expected a {wanted}"),
     (unequal, "what is no array"),
+    (
+        lambda achieved, desired: np.ma.array(np.ones(len(achieved)), mask=achieved[:, 0] == 0),
+        "a masked array: some of it is masked",
+    ),
     (lambda achieved, desired: torch.zeros(len(achieved), requires_grad=True), "what is no array"),
 ]
 

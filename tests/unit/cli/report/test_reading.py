@@ -130,3 +130,29 @@ def test_a_run_from_before_the_rules_had_keys_is_of_the_method_it_followed(
         (folder / "config.yaml").write_text(json.dumps(tree))
     found = study(read_run(tmp_path / f"{seed}") for seed in range(2))
     assert sorted(found.methods) == methods
+
+
+AGAIN = "; rlox resume goes on without it, and writes it again"
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "state", "reason"),
+    [
+        ("status.json", None, "unreadable", f"status.json is missing{AGAIN}"),
+        ("status.json", "{", "unreadable", f"status.json is damaged{AGAIN}"),
+        ("result.json", None, "done", f"result.json is missing{AGAIN}"),
+        ("result.json", "[]", "done", f"result.json is damaged{AGAIN}"),
+        ("result.json", '{"score": NaN}', "done", "its score is 'nan', no number"),
+        ("result.json", '{"score": "high", "train_return_last100": 2.0}', "done", "'high', no number"),
+    ],
+)  # fmt: skip
+def test_a_run_that_does_not_count_names_the_file_that_is_missing_or_damaged(
+    tmp_path: Path, name: str, data: str | None, state: str, reason: str
+) -> None:
+    file = make_run(tmp_path / "0_a", 5.0) / name
+    file.unlink()
+    if data is not None:
+        file.write_text(data)
+    run = read_run(tmp_path / "0_a")
+    assert (run.status, run.counted) == (state, False)
+    assert reason in run.reason
