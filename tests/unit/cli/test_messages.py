@@ -155,7 +155,7 @@ def test_a_number_of_threads_that_would_be_passed_over_is_refused(
             "them, or one list of all: seed=A,B,...",
         ),
         (("sweep", "seed=0,1", "seed=2"), "seed=0,1 and seed=2 both give values of seed"),
-        (("train", "-m", "algo=ppo", "algo=a2c,ppo"), "algo=ppo and algo=a2c,ppo both give values"),
+        (("train", "-m", "algo=a2c,ppo", "algo=ppo"), "algo=a2c,ppo and algo=ppo both give values"),
         (
             ("sweep", "--cfg", "job", "seed=0,1"),
             "seed=0,1: --cfg shows one configuration; give one",
@@ -173,11 +173,15 @@ def test_values_that_would_be_dropped_and_packages_that_are_not_there_are_refuse
     assert refused.out == ""
 
 
-def test_the_last_of_two_single_values_counts_and_a_package_that_is_there_is_shown(
+def test_a_value_behind_a_single_one_counts_and_a_package_that_is_there_is_shown(
     cli: Cli,
 ) -> None:
     shown = cli("train", "seed=1", "seed=2", "--cfg", "job", "-p", "seed")
     assert (shown.code, shown.out) == (0, "2\n")
+    listed = cli(
+        "sweep", "seed=0", "seed=1,2", "dry_run=true"
+    )  # a script's value, and a list that is typed
+    assert listed.code == 0, listed.err
     assert cli("train", "--cfg", "hydra", "-p", "hydra.launcher").code == 0
 
 
