@@ -184,7 +184,7 @@ class DPO(TextAlgorithm):
         which tokens behind the first end do not count; `ref_log_probs` two sums `[B]`, as
         `reference_log_probs` gives them.
         """
-        pairs = self._pairs(prompt, chosen, rejected, ref_log_probs)
+        pairs = _pairs(prompt, chosen, rejected, ref_log_probs, self._text.sampling.eos)
         terms = cast(DPOLearner, self.learner).terms(pairs, overwrite=False)
         metrics = {
             "loss": terms.total,
@@ -199,7 +199,9 @@ class DPO(TextAlgorithm):
         self, prompt: Rows, chosen: Rows, rejected: Rows
     ) -> tuple[Tensor, Tensor]:
         """Sums of log-probabilities by the reference, `[B]` each, which are the same all the time."""
-        return cast(DPOLearner, self.learner).sums(self._pairs(prompt, chosen, rejected, None))
+        return cast(DPOLearner, self.learner).sums(
+            _pairs(prompt, chosen, rejected, None, self._text.sampling.eos)
+        )
 
     def train_step(
         self, prompt: Rows, chosen: Rows, rejected: Rows, ref_log_probs: Any = None
@@ -209,7 +211,7 @@ class DPO(TextAlgorithm):
         Nothing is learned from a pair whose completions are the same: that is a warning, once, and a
         `ConfigError` where all pairs are such.
         """
-        pairs = self._pairs(prompt, chosen, rejected, ref_log_probs)
+        pairs = _pairs(prompt, chosen, rejected, ref_log_probs, self._text.sampling.eos)
         same = np.flatnonzero(_same(pairs))
         if len(same) == pairs.prompts:
             raise ConfigError(
@@ -227,14 +229,17 @@ class DPO(TextAlgorithm):
         own = pairs.rows(self._text.group.rows(pairs.prompts))
         return self._hand(lambda _: (own, Progress()), pairs.prompts)
 
-    def _pairs(self, prompt: Rows, chosen: Rows, rejected: Rows, ref_log_probs: Any) -> Pairs:
-        prompts, ends = rows_of(prompt), self._text.sampling.eos
-        sides = [answers_of(prompts, completions_of(rows, ends)) for rows in (chosen, rejected)]
-        if ref_log_probs is not None:
-            if any(map(is_masked, ref_log_probs)):
-                raise ConfigError(f"ref_log_probs: {MASKED}")
-            ref_log_probs = tuple(torch.as_tensor(part) for part in ref_log_probs)
-            if [tuple(part.shape) for part in ref_log_probs] != [(len(prompts),)] * 2:
-                told = [list(part.shape) for part in ref_log_probs]
-                raise ShapeError(f"ref_log_probs {told}: expected two of [{len(prompts)}]")
-        return Pairs(sides[0], sides[1], len(prompts), ref_log_probs)
+
+def _pairs(
+    prompt: Rows, chosen: Rows, rejected: Rows, ref_log_probs: Any, ends: Sequence[int]
+) -> Pairs:
+    prompts = rows_of(prompt)
+    sides = [answers_of(prompts, completions_of(rows, ends)) for rows in (chosen, rejected)]
+    if ref_log_probs is not None:
+        if any(map(is_masked, ref_log_probs)):
+            raise ConfigError(f"ref_log_probs: {MASKED}")
+        ref_log_probs = tuple(torch.as_tensor(part) for part in ref_log_probs)
+        if [tuple(part.shape) for part in ref_log_probs] != [(len(prompts),)] * 2:
+            told = [list(part.shape) for part in ref_log_probs]
+            raise ShapeError(f"ref_log_probs {told}: expected two of [{len(prompts)}]")
+    return Pairs(sides[0], sides[1], len(prompts), ref_log_probs)

@@ -118,7 +118,7 @@ class SFT(TextAlgorithm):
 
         Nothing is learned of the tokens behind the first end of a completion.
         """
-        batch = self._answers(prompt, completion)
+        batch = answers_of(rows_of(prompt), completions_of(completion, self._text.sampling.eos))
         own = batch.rows(self._text.group.rows(len(batch)))
         return self._hand(lambda _: (own, Progress()), len(batch))
 
@@ -128,9 +128,5 @@ class SFT(TextAlgorithm):
     ) -> float:
         """Cross-entropy of a token of these completions, in nats; tokens behind an end do not count."""
         learner = cast(SFTLearner, self.learner)
-        return float(learner.loss(self._answers(prompt, completion)))
-
-    def _answers(
-        self, prompt: Tensor | Sequence[Tensor], completion: Tensor | Sequence[Tensor]
-    ) -> Answers:
-        return answers_of(rows_of(prompt), completions_of(completion, self._text.sampling.eos))
+        completions = completions_of(completion, self._text.sampling.eos)
+        return float(learner.loss(answers_of(rows_of(prompt), completions)))
