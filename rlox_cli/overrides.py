@@ -50,12 +50,16 @@ def require_no_password(override: str) -> None:
 
 
 def require_one_list(given: Sequence[str]) -> None:
-    """`ConfigError` for a key with a list of values that is given again: jobs of that list would be lost."""
+    """`ConfigError` for a key with a list of values that is given again without all of them.
+
+    Jobs of that list would be lost; a longer list behind it is a sweep that grows.
+    """
     seen: dict[str, str] = {}
     for override in given:
-        key, equals, _ = override.lstrip("+").partition("=")
+        key, equals, values = override.lstrip("+").partition("=")
         before = seen.get(key, override)
-        if equals and before != override and is_several(before):
+        lost = set(before.partition("=")[2].split(",")) - set(values.split(","))
+        if equals and lost and is_several(before):
             raise ConfigError(
                 f"{before} and {override} both give values of {key}, and only the last would count; "
                 f"give one of them, or one list of all: {key}=A,B,..."

@@ -182,6 +182,10 @@ def test_a_value_behind_a_single_one_counts_and_a_package_that_is_there_is_shown
         "sweep", "seed=0", "seed=1,2", "dry_run=true"
     )  # a script's value, and a list that is typed
     assert listed.code == 0, listed.err
+    grown = cli(
+        "sweep", "seed=0,1", "seed=0,1,2", "dry_run=true"
+    )  # what was typed before, and more
+    assert grown.code == 0, grown.err
     assert cli("train", "--cfg", "hydra", "-p", "hydra.launcher").code == 0
 
 
