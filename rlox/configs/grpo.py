@@ -84,6 +84,9 @@ class GRPOConfig(GroupConfig):
             )
 
 
+LARGE = 1e300  # numbers that sums of floats have room for
+
+
 def _most(clip_eps: float, clip_eps_high: float | None) -> float:
     """The upper end of the range of ratios."""
     return 1.0 + (clip_eps if clip_eps_high is None else clip_eps_high)
@@ -91,8 +94,10 @@ def _most(clip_eps: float, clip_eps_high: float | None) -> float:
 
 def with_saved_delta(algo: Mapping[str, Any]) -> dict[str, Any]:
     """A saved `algo` whose delta, if it is below the range of ratios, is the end of that: it did the same."""
-    delta = algo.get("delta") if algo.get("name") == "grpo" else None
-    if delta is None:
-        return dict(algo)
-    end = _most(algo.get("clip_eps", GRPOConfig.clip_eps), algo.get("clip_eps_high"))
-    return {**algo, "delta": max(delta, end)}
+    delta: Any = algo.get("delta")
+    high: Any = algo.get("clip_eps_high")
+    high = algo.get("clip_eps", GRPOConfig.clip_eps) if high is None else high
+    numbers = all(type(of) in (int, float) and abs(of) < LARGE for of in (delta, high))
+    if algo.get("name") != "grpo" or not numbers:
+        return dict(algo)  # it is refused by its name later
+    return {**algo, "delta": max(delta, 1.0 + high)}

@@ -87,7 +87,7 @@ def read_run(folder: Path, label: str = "") -> Run:
     unit = text(result.get("unit") or _unit(config)) or "env_steps"
     rows, unread = _rows(folder / "metrics.jsonl")
     state, score = _state(folder, status), number(result.get("score"))
-    unscored = state != DONE or result.get("episodes") or result.get("score") is not None
+    unevaluated = not result.get("episodes") and result.get("score") is None
     final = number(result.get(unit))
     step = final if final is not None else number(status.get("step"))
     evaluations = _points(rows, unit, "eval/return_mean")
@@ -111,7 +111,7 @@ def read_run(folder: Path, label: str = "") -> Run:
             _flaw(folder, state, result) or status.get("reason") or result.get("reason"), MAX_REASON
         ),
         step=int(step or 0),
-        score=score if score is not None or unscored else training,
+        score=training if state == DONE and unevaluated else score,
         score_kind=FINAL if score is not None else TRAINING,
         episodes=len(result["episodes"]) if isinstance(result.get("episodes"), list) else 0,
         train_return=training,

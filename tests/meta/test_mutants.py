@@ -165,10 +165,17 @@ def test_a_mutant_that_only_a_slow_test_notices_is_caught_nightly(tree: Path):
 def test_a_slow_test_that_fails_without_the_mutant_catches_none(tree: Path):
     slow_test(tree, "rlox.inner.Y == 1")
     survived = mutants.judged(tree, INNER, NIGHTLY)
-    assert (survived.caught, survived.how.partition(": ")[2]) == (
-        False,
-        "the nightly tests fail without it too",
+    told = "survived: without it too, caught by tests/unit/test_outer.py::test_y"
+    assert (survived.caught, survived.how) == (False, told)
+
+
+def test_a_test_of_ci_that_fails_without_the_mutant_catches_none(tree: Path):
+    (tree / "tests/unit/test_outer.py").write_text(
+        "import rlox.inner\ndef test_x(): assert rlox.inner.Y == 1\n", encoding="utf-8"
     )
+    survived = mutants.judged(tree, INNER, CI)
+    told = "survived: without it too, caught by tests/unit/test_outer.py::test_x"
+    assert (survived.caught, survived.how) == (False, told)
 
 
 def test_the_tests_of_ci_do_not_see_that_the_tool_runs_nightly(
@@ -214,8 +221,8 @@ def test_the_command_tells_each_change_and_fails_below_the_least(tree: Path, cap
     told = capsys.readouterr().out
     assert told.count("--- rlox/kind/toy.py") == 1
     assert "of 1 caught" in told
-    (tree / "tests/unit/test_direct.py").write_text("import rlox.kind.toy\ndef test_x(): assert 0")
-    assert mutants.main(asked) == 2
-    assert "without any change the tests fail" in capsys.readouterr().err
+    (tree / "tests/unit/test_outer.py").write_text("import rlox.inner\ndef test_x(): assert 0")
+    assert mutants.main(["--root", str(tree), "--least", "1", "rlox/inner.py"]) == 1
+    assert "survived: without it too, caught by tests/unit/test_outer.py" in capsys.readouterr().out
     with pytest.raises(SystemExit, match="no such file or folder"):
         mutants.main(["--root", str(tree), "rlox/gone"])

@@ -342,6 +342,21 @@ def test_a_delta_below_the_range_of_ratios_is_refused_and_a_saved_one_becomes_it
     assert upgrade_saved(saved)["algo"] == saved["algo"]
 
 
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"delta": "x"},
+        {"delta": [1]},
+        {"delta": True},
+        {"delta": 1.1, "clip_eps": "x"},
+        {"delta": 1.1, "clip_eps_high": 10**400},
+    ],
+)
+def test_a_saved_delta_that_is_no_number_is_refused_by_its_name(forged: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"^algo\.(delta|clip_eps)"):
+        make_run(upgrade_saved({"algo": {"name": "grpo", **forged}, "env": {"id": "text"}}))
+
+
 HUGE = 10**400  # `float` takes 309 digits, `str` 4300
 
 
