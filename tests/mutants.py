@@ -25,6 +25,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import filterfalse
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +33,14 @@ TESTS = Path(__file__).resolve().parent
 sys.path.insert(0, str(TESTS))
 
 from helpers.mutation import Site, diff, draw, imports  # noqa: E402
+from helpers.selection import MEASURED, UNMEASURED  # noqa: E402
 
 CODE = ("rlox", "rlox_cli")
 CAUGHT = "caught by "  # with the name of the test
 NO_TESTS = 5  # pytest's exit code where all tests were left out
 NOT_INHERITED = ("RLOX_NIGHTLY", "RLOX_FULL", "PYTEST_ADDOPTS")  # they would choose other tests
 RINGS = 2  # of tests, by how far their imports are from the changed file
+QUICK = 10.0  # seconds of a test file
 # what tests do not need of a tree: hidden folders, environments, what was built
 UNREAD = shutil.ignore_patterns(".*", "__pycache__", "*.pyc", "target")
 # folders of tests that take minutes to learn or build, or read the tree itself
@@ -67,7 +70,8 @@ def module_of(path: Path) -> str:
 def importers(root: Path, changed: Path) -> list[list[Path]]:
     """Test files whose imports name the changed module or a package that re-exports it, and then
     those that name a module that imports it, or one that imports that, until some are found. Where no
-    import leads to it, as code names it by a text: those that have its name in their text.
+    import leads to it, as code names it by a text: those that have its name in their text. Of each of
+    these the quick ones first: most mutants are caught by one of them.
     """
     modules = {
         module_of(p.relative_to(root)): p for name in CODE for p in (root / name).rglob("*.py")
@@ -84,7 +88,15 @@ def importers(root: Path, changed: Path) -> list[list[Path]]:
         wanted = more
     if not rings and (named := direct(root, set(), re.compile(rf"\b{changed.stem}\b"))):
         rings.append(named)
-    return rings
+    seconds = json.loads(MEASURED.read_text(encoding="utf-8"))["seconds"]
+
+    def quick(file: Path) -> bool:
+        return seconds.get(file.as_posix(), UNMEASURED) < QUICK
+
+    parts = [
+        list(part) for ring in rings for part in (filter(quick, ring), filterfalse(quick, ring))
+    ]
+    return list(filter(None, parts))
 
 
 def names_of(path: Path, module: str) -> set[str]:
@@ -171,7 +183,7 @@ class Trial:
                 child.communicate()
         if child.returncode in (0, NO_TESTS):
             return "survived"
-        told = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
+        told = re.findall(r"^(?:FAILED|ERROR) tests/.*", output, re.M)
         name = told[0].partition(" - ")[0].split(" ", 1)[1] if told else ""
         return f"{CAUGHT}{name}" if told else f"caught: {output[-300:]}"
 

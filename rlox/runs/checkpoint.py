@@ -205,7 +205,7 @@ def resolve_checkpoint(run: Path, name: str = "last") -> Path:
         raise CheckpointError(f"{run} has no checkpoint '{name}'; it has {there}")
     if (run / "config.yaml").is_file():
         raise CheckpointError(
-            f"{run} has no checkpoint yet: one is saved every checkpoint.every steps and when the run "
+            f"{run} has no checkpoint: one is saved every checkpoint.every steps and when the run "
             "ends or is stopped"
         )
     raise CheckpointError(f"{run} has no checkpoint; is it a run folder or a checkpoint?")

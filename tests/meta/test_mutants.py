@@ -126,8 +126,25 @@ def test_the_tests_of_a_file_are_those_that_import_it_in_any_way(tree: Path):
     assert found("rlox/lonely.py") == []
 
 
+def test_quick_test_files_run_before_long_ones_of_the_same_distance(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+):
+    seconds = {
+        f"tests/unit/{name}.py": t for name, t in {"test_facade": 2.0, "test_direct": 30.0}.items()
+    }
+    (tree / "seconds.json").write_text(json.dumps({"seconds": seconds}), encoding="utf-8")
+    monkeypatch.setattr(mutants, "MEASURED", tree / "seconds.json")
+    found = mutants.importers(tree, Path("rlox/kind/toy.py"))
+    assert [[p.name for p in part] for part in found] == [
+        ["test_facade.py"],
+        ["test_direct.py", "test_helper.py"],  # a file that nobody measured may be long
+        ["test_user.py"],
+    ]
+
+
 CI = mutants.Trial(600.0)
 NIGHTLY = mutants.Trial(600.0, nightly=True)
+INNER = Site(Path("rlox/inner.py"), 4, 5, "3", "2 becomes 3")
 
 
 def test_a_mutant_is_caught_by_name_or_survives_and_the_file_is_as_before(tree: Path):
@@ -144,8 +161,15 @@ def test_a_mutant_is_caught_by_name_or_survives_and_the_file_is_as_before(tree: 
     assert (tree / path).read_text(encoding="utf-8") == TOY
 
 
+def test_a_line_of_a_log_is_not_taken_for_the_test_that_failed(tree: Path):
+    (tree / "tests/unit/test_outer.py").write_text(
+        "import rlox.inner\ndef test_x():\n    print('ERROR rlox: no')\n    assert rlox.inner.Y == 2\n",
+        encoding="utf-8",
+    )
+    assert mutants.judged(tree, INNER, CI).how == "caught by tests/unit/test_outer.py::test_x"
+
+
 SLOW = "import pytest\n@pytest.mark.slow\n"
-INNER = Site(Path("rlox/inner.py"), 4, 5, "3", "2 becomes 3")
 
 
 def slow_test(tree: Path, condition: str) -> None:
