@@ -99,10 +99,10 @@ def importers(root: Path, changed: Path) -> list[list[Path]]:
     return list(filter(None, parts))
 
 
-def names_of(path: Path, module: str) -> set[str]:
+def names_of(path: Path, module: str) -> frozenset[str]:
     """What a module of the library imports."""
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    return set(imports(path.read_text(encoding="utf-8"), package))
+    return imports(path.read_text(encoding="utf-8"), package)
 
 
 def direct(root: Path, wanted: set[str], text: re.Pattern[str] | None = None) -> list[Path]:
@@ -130,7 +130,7 @@ def facades(root: Path, module: str) -> set[str]:
     found = set()
     for package in packages:
         init = root.joinpath(*package.split("."), "__init__.py")
-        if init.exists() and module in set(imports(init.read_text(encoding="utf-8"), package)):
+        if init.exists() and module in imports(init.read_text(encoding="utf-8"), package):
             found.add(package)
     return found
 
@@ -144,7 +144,7 @@ def names(path: Path, tests: Path) -> set[str]:
     """What a file below `tests` imports; relative imports from the folder of the file."""
     package = ".".join(path.relative_to(tests).parts[:-1])
     own = {f"{package}.conftest"} if path.name.startswith("test_") else set()
-    return own | set(imports(path.read_text(encoding="utf-8"), package))
+    return own | imports(path.read_text(encoding="utf-8"), package)
 
 
 @dataclass(frozen=True)

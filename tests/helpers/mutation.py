@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 import difflib
+import functools
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -216,14 +217,16 @@ def diff(site: Site, source: str) -> str:
     return "".join(difflib.unified_diff(before, after, name, name, n=0))
 
 
-def imports(source: str, package: str) -> Iterator[str]:
+@functools.cache  # the same files are asked for again with each mutant
+def imports(source: str, package: str) -> frozenset[str]:
     """Dotted names of what a file of `package` imports: modules, and names that may be modules."""
+    found = set[str]()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             parents = package.split(".")[: len(package.split(".")) - node.level + 1]
             above = ".".join(parents) if node.level else ""
             module = ".".join(filter(None, [above, node.module]))
-            yield module
-            yield from (f"{module}.{alias.name}" for alias in node.names)
+            found.update([module, *(f"{module}.{alias.name}" for alias in node.names)])
+    return frozenset(found)
