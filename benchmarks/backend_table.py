@@ -20,22 +20,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from harness.machine import describe_machine, now
+from harness.machine import describe_machine, utc_now
 from harness.threads import ensure_single_threaded
 
 OUT = Path(__file__).parent / "results"
 WIDTHS = (64, 128, 256, 512, 1024)
 BATCHES = (64, 256, 1024)  # of replayed transitions
-ROUNDS, ENOUGH = 7, 20.0  # at most so many; no further one after so many seconds
+ROUNDS, MAX_SECONDS = 7, 20.0  # at most so many; no further one after so many seconds
 ENVS = {"ppo": "CartPole-v1", "a2c": "CartPole-v1", "dqn": "CartPole-v1"}
 # environments, steps of a rollout; of PPO with minibatches of so many rows
 PPO_SIZES = ((8, 128, 64), (8, 128, 256), (64, 64, 2_048), (1_024, 16, 16_384), (16_384, 4, 65_536))
-OFFLINE = ("bc", "td3_bc", "iql")
+OFFLINE_ALGOS = ("bc", "td3_bc", "iql")
 A2C_SIZES = ((8, 5), (64, 5), (1_024, 5), (16_384, 4))
 
 
 @dataclass(frozen=True)
-class Cell:
+class BenchmarkSize:
     """One size of one algorithm."""
 
     algo: str
@@ -45,113 +45,125 @@ class Cell:
     steps: int  # of environments, or updates from a dataset, in each of the turns
 
 
-def cells() -> Iterator[Cell]:
+def sizes() -> Iterator[BenchmarkSize]:
     """Every size, the widest last."""
     for width in WIDTHS:
         for n_envs, n_steps, batch_size in PPO_SIZES:
             run = {"n_envs": n_envs, "n_steps": n_steps, "n_epochs": 2, "batch_size": batch_size}
-            yield Cell("ppo", width, batch_size, run, n_envs * n_steps)
+            yield BenchmarkSize("ppo", width, batch_size, run, n_envs * n_steps)
         for n_envs, n_steps in A2C_SIZES:
             rows = n_envs * n_steps
             steps = rows * max(1, 4_000_000 // (rows * width))
-            yield Cell("a2c", width, rows, {"n_envs": n_envs, "n_steps": n_steps}, steps)
+            yield BenchmarkSize("a2c", width, rows, {"n_envs": n_envs, "n_steps": n_steps}, steps)
         for algo in ("dqn", "sac", "td3", "ddpg"):
             for rows in BATCHES:
                 updates = max(4, 2**21 // (rows * width))
                 each = 4 if algo == "dqn" else 1
                 options = {"batch_size": rows, "train_freq": each, "n_envs": 1}
                 buffer = {"learning_starts": 128, "buffer_size": 4_096}
-                yield Cell(algo, width, rows, options | buffer, each * updates)
-        for algo in OFFLINE:
+                yield BenchmarkSize(algo, width, rows, options | buffer, each * updates)
+        for algo in OFFLINE_ALGOS:
             for rows in BATCHES:
                 updates = 16 * max(1, 2**17 // (rows * width))
-                yield Cell(algo, width, rows, {"batch_size": rows}, updates)
+                yield BenchmarkSize(algo, width, rows, {"batch_size": rows}, updates)
 
 
-def measure(cell: Cell) -> dict[str, Any]:
+def measure(size: BenchmarkSize) -> dict[str, Any]:
     """Median CPU seconds of each, and how many times as long torch takes."""
     from rlox.algorithms import ALGORITHMS
 
-    make: Any = ALGORITHMS[cell.algo]
-    options = cell.options | {"net_arch": (cell.width, cell.width), "seed": 0}
-    source, warm = ENVS.get(cell.algo, "Pendulum-v1"), max(cell.steps, 256)
-    if cell.algo in OFFLINE:
-        source, warm = dataset(), cell.steps
+    make: Any = ALGORITHMS[size.algo]
+    options = size.options | {"net_arch": (size.width, size.width), "seed": 0}
+    env_or_dataset, warmup_steps = ENVS.get(size.algo, "Pendulum-v1"), max(size.steps, 256)
+    if size.algo in OFFLINE_ALGOS:
+        env_or_dataset, warmup_steps = make_dataset(), size.steps
         options |= {"obs_dim": 3, "act_dim": 1}
-    runs = {name: make(source, backend=name, **options) for name in ("torch", "native")}
+    runs = {name: make(env_or_dataset, backend=name, **options) for name in ("torch", "native")}
     for run in runs.values():
-        run.train(warm)
+        run.train(warmup_steps)
     seconds: dict[str, list[float]] = {name: [] for name in runs}
-    while len(seconds["torch"]) < ROUNDS and sum(map(sum, seconds.values())) < ENOUGH:
+    while len(seconds["torch"]) < ROUNDS and sum(map(sum, seconds.values())) < MAX_SECONDS:
         for name, run in runs.items():
-            begun = time.process_time()
-            run.train(run.clock.now + cell.steps)
-            seconds[name].append(time.process_time() - begun)
+            start = time.process_time()
+            run.train(run.clock.now + size.steps)
+            seconds[name].append(time.process_time() - start)
     for run in runs.values():
         run.close()
     torch, native = (float(np.median(seconds[name])) for name in ("torch", "native"))
-    each = {
-        "torch_us": round(1e6 * torch / cell.steps, 2),
-        "native_us": round(1e6 * native / cell.steps, 2),
+    microseconds = {
+        "torch_us": round(1e6 * torch / size.steps, 2),
+        "native_us": round(1e6 * native / size.steps, 2),
     }
-    return {"width": cell.width, "rows": cell.rows, "ratio": round(torch / native, 2), **each}
+    return {
+        "width": size.width,
+        "rows": size.rows,
+        "ratio": round(torch / native, 2),
+        **microseconds,
+    }
 
 
-def dataset() -> Any:
+def make_dataset() -> Any:
     """Transitions of a size with Pendulum-v1's."""
     from rlox import OfflineDatasetBuffer
 
     rng, n = np.random.default_rng(0), 4_096
     obs = rng.standard_normal((n + 1, 3), np.float32)
-    taken = rng.uniform(-1, 1, (n, 1)).astype(np.float32)
-    rewards, ends = rng.standard_normal(n, np.float32), np.arange(n) % 64 == 63
-    return OfflineDatasetBuffer(obs[:-1], obs[1:], taken, rewards, np.zeros(n, bool), ends)
+    actions = rng.uniform(-1, 1, (n, 1)).astype(np.float32)
+    rewards, truncated = rng.standard_normal(n, np.float32), np.arange(n) % 64 == 63
+    return OfflineDatasetBuffer(obs[:-1], obs[1:], actions, rewards, np.zeros(n, bool), truncated)
 
 
 def render(kinds: dict[str, Any]) -> str:
     """A table for each kind of CPU: times as long as native, microseconds of torch and native a step."""
     lines = ["# Measured: torch beside the native engine", ""]
-    for kind, known in kinds.items():
-        lines += [f"## {kind}", "", f"{known['date']}, {known['machine']}; one thread each.", ""]
+    for kind, results_of_kind in kinds.items():
+        lines += [
+            f"## {kind}",
+            "",
+            f"{results_of_kind['date']}, {results_of_kind['machine']}; one thread each.",
+            "",
+        ]
         lines += ["| algorithm | rows of an update | " + " | ".join(map(str, WIDTHS)) + " wide |"]
         lines += ["|---|---|" + "---|" * len(WIDTHS)]
-        for algo, measured in known["algorithms"].items():
-            for rows in sorted({cell["rows"] for cell in measured}):
-                of = {
-                    cell["width"]: f"{cell['ratio']:.2f}x"
-                    for cell in measured
-                    if cell["rows"] == rows
+        for algo, results in results_of_kind["algorithms"].items():
+            for rows in sorted({size_result["rows"] for size_result in results}):
+                ratios = {
+                    size_result["width"]: f"{size_result['ratio']:.2f}x"
+                    for size_result in results
+                    if size_result["rows"] == rows
                 }
-                lines += [
-                    f"| {algo} | {rows:,} | " + " | ".join(of.get(w, "") for w in WIDTHS) + " |"
-                ]
+                lines += [f"| {algo} | {rows:,} | " + " | ".join(ratios.get(w, "") for w in WIDTHS) + " |"]
         lines += [""]
     return "\n".join(lines)
 
 
 def main() -> int:
     """Measure, and put this kind of CPU into the table."""
-    known = sorted({cell.algo for cell in cells()})
+    algos = sorted({size.algo for size in sizes()})
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--algorithms", nargs="+", choices=known, default=known)
-    asked = parser.parse_args().algorithms
+    parser.add_argument("--algorithms", nargs="+", choices=algos, default=algos)
+    selected_algos = parser.parse_args().algorithms
     ensure_single_threaded()
     import torch
 
-    from rlox.training.backend import TABLE, cpu_kind
+    from rlox.training.backend import TABLE_FILE, cpu_kind
 
     torch.set_num_threads(1)
     algorithms: dict[str, list[dict[str, Any]]] = {}
-    for cell in (cell for cell in cells() if cell.algo in asked):
-        found = measure(cell)
-        algorithms.setdefault(cell.algo, []).append(found)
-        print(cell.algo, found, flush=True)
-    kinds = json.loads(TABLE.read_text("utf-8")) if TABLE.exists() else {}
+    for size in (size for size in sizes() if size.algo in selected_algos):
+        result = measure(size)
+        algorithms.setdefault(size.algo, []).append(result)
+        print(size.algo, result, flush=True)
+    kinds = json.loads(TABLE_FILE.read_text("utf-8")) if TABLE_FILE.exists() else {}
     machine, torch_version = describe_machine(), torch.__version__.partition("+")[0]
-    said = f"{machine['cpu']}, {machine['blas']}, torch {torch_version}"
+    machine_text = f"{machine['cpu']}, {machine['blas']}, torch {torch_version}"
     before = kinds.get(cpu_kind(), {}).get("algorithms", {})
-    kinds[cpu_kind()] = {"date": now(), "machine": said, "algorithms": before | algorithms}
-    TABLE.write_text(json.dumps(kinds, indent=1) + "\n", encoding="utf-8")
+    kinds[cpu_kind()] = {
+        "date": utc_now(),
+        "machine": machine_text,
+        "algorithms": before | algorithms,
+    }
+    TABLE_FILE.write_text(json.dumps(kinds, indent=1) + "\n", encoding="utf-8")
     (OUT / "backends.md").write_text(render(kinds), encoding="utf-8")
     return 0
 

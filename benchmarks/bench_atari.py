@@ -25,25 +25,40 @@ from typing import Any
 
 from harness import atari, machine, peers
 from harness.agreement import DisagreementError
-from harness.atari import Work
+from harness.atari import AtariWorkload
 from harness.case import Case, Goal, System, Tolerance
-from harness.cli import PASSED, RESULTS, UNUSABLE, announce
+from harness.cli import EXIT_PASSED, EXIT_UNUSABLE, RESULTS, announce
 from harness.measure import measure_case
 from harness.original import CACHE
 from harness.record import Report
-from harness.scores import wrong
+from harness.scores import score_problems
 from harness.table import render
-from harness.threads import SINGLE
+from harness.threads import SINGLE_THREAD_ENV
 from harness.timing import Protocol
-from harness.training import PartRunner, Recorded, Trained
+from harness.training import PartRunner, RunCache, RunTimes
 
 from rlox_cli.bench.intervals import RESAMPLES
 
 STEPS = 50_000  # of 4 frames
-BACKENDS = {"rlox": "auto", "rlox, ALE's engine": "ale", "rlox, EnvPool": "envpool", "SB3": None}
-PACKAGES = {"rlox": "ale", "rlox, ALE's engine": "ale", "rlox, EnvPool": "envpool", "SB3": "sb3"}
-PARTS = {"total": "training", "collect": "collection", "update": "updates", "cpu": "training, CPU"}
-GOAL = 1.5  # of the whole, by the clock
+BACKEND_BY_SYSTEM = {
+    "rlox": "auto",
+    "rlox, ALE's engine": "ale",
+    "rlox, EnvPool": "envpool",
+    "SB3": None,
+}
+PACKAGE_BY_SYSTEM = {
+    "rlox": "ale",
+    "rlox, ALE's engine": "ale",
+    "rlox, EnvPool": "envpool",
+    "SB3": "sb3",
+}
+PART_TITLES = {
+    "total": "training",
+    "collect": "collection",
+    "update": "updates",
+    "cpu": "training, CPU",
+}
+MIN_RATIO = 1.5  # of the whole, by the clock
 
 
 @dataclass(frozen=True)
@@ -53,8 +68,8 @@ class Task:
     row: str
     algo: str
     env: str
-    lowest: int
-    highest: int
+    min_score: int
+    max_score: int
 
     @property
     def name(self) -> str:
@@ -74,39 +89,37 @@ class Plan:
 
     steps: int = STEPS
     torch_threads: int = 1
-    fresh: bool = False
+    is_fresh: bool = False
     folder: Path = CACHE / "atari"
 
     def path(self, task: Task, system: str, number: int) -> Path:
         """The result of a training."""
-        of = f"{self.steps}_t{self.torch_threads}_s{number}"
-        return self.folder / f"{task.algo}_{BACKENDS[system] or 'sb3'}_{of}.json"
+        name = f"{self.steps}_t{self.torch_threads}_s{number}"
+        return self.folder / f"{task.algo}_{BACKEND_BY_SYSTEM[system] or 'sb3'}_{name}.json"
 
     def run(self, task: Task, system: str, number: int) -> dict[str, Any]:
         """A training with its number as seed, in a process, unless its result is there."""
         path = self.path(task, system, number)
-        if self.fresh or not path.exists():
+        if self.is_fresh or not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             threads = str(self.torch_threads)
-            more = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+            thread_variables = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
             options = ["--steps", str(self.steps), "--torch-threads", threads]
-            one = ["--one", task.algo, system, str(number), str(path)]
-            done = subprocess.run(
-                [sys.executable, __file__, *options, *one],
-                env={**os.environ, **SINGLE, **more},
+            child_arguments = ["--one", task.algo, system, str(number), str(path)]
+            result = subprocess.run(
+                [sys.executable, __file__, *options, *child_arguments],
+                env={**os.environ, **SINGLE_THREAD_ENV, **thread_variables},
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 text=True,
             )
-            if done.returncode:
-                raise SystemExit(
-                    f"{task.name}, {system}: ended with {done.returncode}\n{done.stderr}"
-                )
+            if result.returncode:
+                raise SystemExit(f"{task.name}, {system}: ended with {result.returncode}\n{result.stderr}")
         else:
             print(f"{path.name} is kept; --fresh makes it anew", flush=True)
-        return self.kept(task, system, number)
+        return self.read_result(task, system, number)
 
-    def kept(self, task: Task, system: str, number: int) -> dict[str, Any]:
+    def read_result(self, task: Task, system: str, number: int) -> dict[str, Any]:
         """What is there of a training."""
         run: dict[str, Any] = json.loads(self.path(task, system, number).read_text())
         return run
@@ -115,23 +128,23 @@ class Plan:
 def cases(plan: Plan, task: Task, systems: Sequence[str]) -> Iterator[Case]:
     """The whole of the trainings with its goal, then their parts."""
 
-    def train(system: str, number: int) -> Trained:
+    def train(system: str, number: int) -> RunTimes:
         run = plan.run(task, system, number)
-        return Trained(run["seconds"], run["counts"])
+        return RunTimes(run["seconds"], run["counts"])
 
-    recorded = {system: Recorded(partial(train, system)) for system in systems}
-    for part, what in PARTS.items():
-        goals = (Goal(GOAL, "SB3"),) if part == "total" and "SB3" in systems else ()
-        made = {
-            name: System(name, PACKAGES[name], partial(PartRunner, runs, part), goals)
-            for name, runs in recorded.items()
+    run_caches = {system: RunCache(partial(train, system)) for system in systems}
+    for part, title in PART_TITLES.items():
+        goals = (Goal(MIN_RATIO, "SB3"),) if part == "total" and "SB3" in systems else ()
+        systems_by_name = {
+            name: System(name, PACKAGE_BY_SYSTEM[name], partial(PartRunner, runs, part), goals)
+            for name, runs in run_caches.items()
         }
         yield Case(
             row=task.row,
-            work=f"{task.name}: {what}",
+            work=f"{task.name}: {title}",
             size=f"{plan.steps:,} steps",
-            ours=tuple(made[name] for name in systems if name != "SB3"),
-            peers=tuple(made[name] for name in systems if name == "SB3"),
+            ours=tuple(systems_by_name[name] for name in systems if name != "SB3"),
+            peers=tuple(systems_by_name[name] for name in systems if name == "SB3"),
             tolerance=Tolerance(0.0),  # as many steps and updates
             elements=plan.steps,
         )
@@ -140,7 +153,7 @@ def cases(plan: Plan, task: Task, systems: Sequence[str]) -> Iterator[Case]:
 def measure(plan: Plan, tasks: Sequence[Task], systems: Sequence[str], repeats: int) -> Report:
     """Times every case, printing each as it is done."""
     protocol = Protocol(repeats, 0.0)
-    date, host, records = machine.now(), machine.describe_machine(), []
+    date, host, records = machine.utc_now(), machine.describe_machine(), []
     for case in (case for task in tasks for case in cases(plan, task, systems)):
         records.append(measure_case(case, protocol))
         announce(f"[{case.row}]", records[-1])
@@ -151,7 +164,11 @@ def measure(plan: Plan, tasks: Sequence[Task], systems: Sequence[str], repeats: 
         commit=machine.describe_commit(),
         machine=host,
         versions=machine.installed_versions(None),
-        threads={**SINGLE, "torch": str(plan.torch_threads), "engines": "all CPUs, by default"},
+        threads={
+            **SINGLE_THREAD_ENV,
+            "torch": str(plan.torch_threads),
+            "engines": "all CPUs, by default",
+        },
         protocol={**asdict(protocol), "resamples": RESAMPLES},
         cases=tuple(records),
     )
@@ -160,13 +177,13 @@ def measure(plan: Plan, tasks: Sequence[Task], systems: Sequence[str], repeats: 
 def write(report: Report, runs: dict[tuple[str, str], list[dict[str, Any]]], folder: Path) -> None:
     """The JSON, with every run, and the tables."""
     folder.mkdir(parents=True, exist_ok=True)
-    told = [{"work": w, "system": s, "runs": of} for (w, s), of in runs.items()]
-    text = json.dumps(asdict(report) | {"runs": told}, indent=1)
+    all_runs = [{"work": w, "system": s, "runs": system_runs} for (w, s), system_runs in runs.items()]
+    text = json.dumps(asdict(report) | {"runs": all_runs}, indent=1)
     (folder / "atari.json").write_text(text + "\n", encoding="utf-8")
-    more = atari.render({key: of[0] for key, of in runs.items()})
-    page = f"{render(report)}\n## Speed, memory and scores\n\n{more}"
+    runs_table = atari.render({key: system_runs[0] for key, system_runs in runs.items()})
+    page = f"{render(report)}\n## Speed, memory and scores\n\n{runs_table}"
     (folder / "atari.md").write_text(page, encoding="utf-8")
-    print(f"{more}wrote {folder / 'atari.json'} and .md")
+    print(f"{runs_table}wrote {folder / 'atari.json'} and .md")
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -176,7 +193,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     add = parser.add_argument
     add("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
-    add("--systems", nargs="+", choices=list(BACKENDS), default=list(BACKENDS))
+    add("--systems", nargs="+", choices=list(BACKEND_BY_SYSTEM), default=list(BACKEND_BY_SYSTEM))
     add("--steps", type=int, default=STEPS, help="environment steps, of 4 frames: %(default)s")
     add("--repeats", type=int, default=1, help="trainings of each system, with seeds 0, 1, ...")
     add("--torch-threads", type=int, default=1, help="of every system: %(default)s")
@@ -194,42 +211,42 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
     if args.one:
         algo, system, number, path = args.one
-        work = Work(algo, TASKS[algo].env, args.steps, int(number), args.torch_threads)
-        Path(path).write_text(json.dumps(atari.measured(work, BACKENDS[system])) + "\n")
-        return PASSED
-    needed = {"ale", *(PACKAGES[system] for system in args.systems)}
+        work = AtariWorkload(algo, TASKS[algo].env, args.steps, int(number), args.torch_threads)
+        Path(path).write_text(json.dumps(atari.measure_training(work, BACKEND_BY_SYSTEM[system])) + "\n")
+        return EXIT_PASSED
+    needed = {"ale", *(PACKAGE_BY_SYSTEM[system] for system in args.systems)}
     needed |= {"opencv"} if "SB3" in args.systems else set()
     if absent := sorted(name for name in needed if not peers.is_importable(name)):
-        told = peers.explain_missing(absent, "--systems with those that are here")
-        print(f"atari: {told}", file=sys.stderr)
-        return UNUSABLE
+        message = peers.explain_missing(absent, "--systems with those that are here")
+        print(f"atari: {message}", file=sys.stderr)
+        return EXIT_UNUSABLE
     plan = Plan(args.steps, args.torch_threads, args.fresh)
     tasks = [TASKS[name] for name in args.tasks]
     try:
         report = measure(plan, tasks, args.systems, args.repeats)
     except DisagreementError as error:
         print(f"atari: {error}", file=sys.stderr)
-        return UNUSABLE
+        return EXIT_UNUSABLE
     runs = {
-        (task.name, system): [plan.kept(task, system, number) for number in range(args.repeats)]
+        (task.name, system): [plan.read_result(task, system, number) for number in range(args.repeats)]
         for task in tasks
         for system in args.systems
     }
     write(report, runs, args.out or (RESULTS if not report.quick else CACHE / "results"))
-    return told_truly(runs)
+    return check_scores(runs)
 
 
-def told_truly(runs: dict[tuple[str, str], list[dict[str, Any]]]) -> int:
+def check_scores(runs: dict[tuple[str, str], list[dict[str, Any]]]) -> int:
     """Prints what is wrong with scores; the exit status."""
-    ends = {task.name: (task.lowest, task.highest) for task in TASKS.values()}
-    found = [
+    bounds = {task.name: (task.min_score, task.max_score) for task in TASKS.values()}
+    problems = [
         f"WRONG  {work}, {system}: {sentence}"
-        for (work, system), of in runs.items()
-        for run in of
-        for sentence in wrong(run, *ends[work])
+        for (work, system), system_runs in runs.items()
+        for run in system_runs
+        for sentence in score_problems(run, *bounds[work])
     ]
-    print(*found, sep="\n", end="\n" if found else "")
-    return UNUSABLE if found else PASSED
+    print(*problems, sep="\n", end="\n" if problems else "")
+    return EXIT_UNUSABLE if problems else EXIT_PASSED
 
 
 if __name__ == "__main__":

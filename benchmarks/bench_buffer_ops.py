@@ -19,8 +19,8 @@ import numpy as np
 from harness import replay_systems as systems
 from harness.case import Case, Goal, System, Tolerance
 from harness.cli import Context, run
-from harness.replay import Array, Replay, Trajectory, answer, fill, one
-from harness.systems import ORIGINAL, Make, local
+from harness.replay import Array, ReplaySystem, Trajectory, fill, sample_check, single_transition
+from harness.systems import ORIGINAL, RunnerFactory, local_system
 
 VECTORS, BATCH, IMAGES, POOL = 100_000, 10_000, 1_024, 64
 OBS_DIMS = {4: 1, 17: 6}  # and the size of actions
@@ -28,28 +28,30 @@ SAMPLE_SIZES, IMAGE_SIZES, PRIORITIZED = (32, 256, 1_024), (32, 256), 256
 COPY, GATHER = "NumPy copy", "NumPy gather"
 # No row that was never pushed; means of 4,096 uniform places lie within six standard errors.
 UNIFORM = Tolerance(0.0, 0.03)
-SINGLY = "a loop over single rows: it has no other way"
+SINGLY_NOTE = "a loop over single rows: it has no other way"
 
 
-def prepared(
-    make: Callable[[systems.Shape], Replay],
+def make_operation(
+    make: Callable[[systems.BufferShape], ReplaySystem],
     trajectory: Trajectory,
     capacity: int,
     task: str,
     size: int,
-) -> Make:
+) -> RunnerFactory:
     """A full buffer and one operation on it."""
 
     def prepare() -> Any:
-        replay = make(systems.Shape.of(trajectory, capacity))
-        fill(replay, trajectory, capacity, singly=task.startswith("push one"))
-        checked = answer(replay, trajectory, capacity)
-        return operation(replay, trajectory, task, size), checked
+        replay = make(systems.BufferShape.of(trajectory, capacity))
+        fill(replay, trajectory, capacity, one_by_one=task.startswith("push one"))
+        check_answer = sample_check(replay, trajectory, capacity)
+        return make_timed_call(replay, trajectory, task, size), check_answer
 
     return prepare
 
 
-def operation(replay: Replay, trajectory: Trajectory, task: str, size: int) -> Callable[[], object]:
+def make_timed_call(
+    replay: ReplaySystem, trajectory: Trajectory, task: str, size: int
+) -> Callable[[], object]:
     """What is timed."""
     if task == "sample":
         return replay.sample(size)
@@ -57,27 +59,30 @@ def operation(replay: Replay, trajectory: Trajectory, task: str, size: int) -> C
         return replay.push_batch(trajectory.rows(0, size))
     if task == "push one of a chain":
         turns = itertools.cycle(
-            [replay.push(one(trajectory, i)) for i in range(len(trajectory.pool))]
+            [replay.push(single_transition(trajectory, i)) for i in range(len(trajectory.pool))]
         )
         return lambda: next(turns)()
-    return replay.push(one(trajectory, 0))
+    return replay.push(single_transition(trajectory, 0))
 
 
-def original(
-    context: Context, trajectory: Trajectory, capacity: int, task: str, size: int, *more: Array
+def original_system(
+    context: Context,
+    trajectory: Trajectory,
+    capacity: int,
+    task: str,
+    size: int,
+    *extra_arrays: Array,
 ) -> System:
     """The original's buffer, whose observations are flat float32."""
-    arrays = [trajectory.pool.reshape(len(trajectory.pool), -1), trajectory.actions, *more]
+    arrays = [trajectory.pool.reshape(len(trajectory.pool), -1), trajectory.actions, *extra_arrays]
     return System(
         name=ORIGINAL,
         package="original",
-        prepare=lambda: context.original.runner(
-            "replay", arrays, task=task, capacity=capacity, size=size
-        ),
+        prepare=lambda: context.original.runner("replay", arrays, task=task, capacity=capacity, size=size),
     )
 
 
-def case(
+def make_case(
     context: Context,
     row: str,
     work: str,
@@ -87,36 +92,46 @@ def case(
     task: str,
     size: int = 1,
     goals: tuple[Goal, ...] = (),
-    reused: tuple[Goal, ...] | None = None,
+    reuse_goals: tuple[Goal, ...] | None = None,
     bounds: tuple[System, ...] = (),
 ) -> Case:
-    """One size of one task, for every buffer that can do it; `reused`: also into arrays of the caller."""
-    make = partial(prepared, trajectory=trajectory, capacity=capacity, task=task, size=size)
-    ours = [local("rlox", "rlox", make(systems.Ours), *goals)]
-    if reused is not None:
-        into = make(partial(systems.Ours, reused=True))
+    """One size of one task, for every buffer that does it; `reuse_goals`: also into arrays of the caller."""
+    prepare_with = partial(make_operation, trajectory=trajectory, capacity=capacity, task=task, size=size)
+    ours = [local_system("rlox", "rlox", prepare_with(systems.RloxBuffer), *goals)]
+    if reuse_goals is not None:
+        make_into = prepare_with(partial(systems.RloxBuffer, reuse_arrays=True))
         ours.insert(
-            0, local("rlox into", "rlox", into, *reused, note="`out=` arrays of the caller")
+            0,
+            local_system("rlox into", "rlox", make_into, *reuse_goals, note="`out=` arrays of the caller"),
         )
     image, dtype = len(trajectory.pool.shape) > 2, trajectory.pool.dtype
     if image and task != "push one":
-        stacked = make(partial(systems.Ours, frame_stack=True, reused=reused is not None))
+        make_stacked = prepare_with(
+            partial(systems.RloxBuffer, frame_stack=True, reuse_arrays=reuse_goals is not None)
+        )
         note = "frame_stack=(4, 'first'): each frame is stored once"
-        ours.append(local("rlox frame stack", "rlox", stacked, gated=False, note=note))
-    peers = [local("SB3", "sb3", make(systems.SB3), note=SINGLY if task == "push_batch" else "")]
-    peers.append(local("TorchRL", "torchrl", make(systems.TorchRL)))
+        ours.append(local_system("rlox frame stack", "rlox", make_stacked, is_gated=False, note=note))
+    peers = [
+        local_system(
+            "SB3",
+            "sb3",
+            prepare_with(systems.SB3Buffer),
+            note=SINGLY_NOTE if task == "push_batch" else "",
+        )
+    ]
+    peers.append(local_system("TorchRL", "torchrl", prepare_with(systems.TorchRLBuffer)))
     if dtype == np.float32:
-        peers.insert(0, original(context, trajectory, capacity, task, size))
+        peers.insert(0, original_system(context, trajectory, capacity, task, size))
     return Case(row, work, label, tuple(ours), (*peers, *bounds), UNIFORM, size)
 
 
 def p4(context: Context) -> Iterator[Case]:
     """One transition, and ten thousand."""
     data = Trajectory.vectors(BATCH, 4, OBS_DIMS[4])
-    build = partial(case, context, "P4")
+    make_p4_case = partial(make_case, context, "P4")
     goal = (Goal(1.2),)
-    yield build("push of one transition, obs 4", "1", data, BATCH, "push one", goals=goal)
-    yield build("push of many, obs 4", f"{BATCH:,}", data, VECTORS, "push_batch", BATCH)
+    yield make_p4_case("push of one transition, obs 4", "1", data, BATCH, "push one", goals=goal)
+    yield make_p4_case("push of many, obs 4", f"{BATCH:,}", data, VECTORS, "push_batch", BATCH)
 
 
 def p5(context: Context) -> Iterator[Case]:
@@ -125,7 +140,7 @@ def p5(context: Context) -> Iterator[Case]:
         data = Trajectory.images(POOL, dtype)
         goals = (Goal(4.0, "TorchRL"), Goal(0.5, COPY))
         for label, task in (("unrelated", "push one"), ("chain", "push one of a chain")):
-            yield case(
+            yield make_case(
                 context,
                 "P5",
                 f"push of one transition, 2 x 28,224 {dtype}",
@@ -134,21 +149,21 @@ def p5(context: Context) -> Iterator[Case]:
                 IMAGES,
                 task,
                 goals=goals,
-                bounds=(local(COPY, "numpy", numpy_copy(data), bound=True, compared=False),),
+                bounds=(local_system(COPY, "numpy", numpy_copy(data), is_bound=True, is_compared=False),),
             )
 
 
-def numpy_copy(trajectory: Trajectory) -> Make:
+def numpy_copy(trajectory: Trajectory) -> RunnerFactory:
     """The two observations of a transition into the next rows of two arrays."""
 
     def make() -> Any:
-        row = one(trajectory, 0)
+        row = single_transition(trajectory, 0)
         # written to, so that no page is fetched from the system while it is timed
         ring = np.ones((2, IMAGES, *row.obs.shape), row.obs.dtype)
-        places = itertools.cycle(list(zip(*ring, strict=True)))
+        rows = itertools.cycle(list(zip(*ring, strict=True)))
 
         def copy() -> None:
-            now, after = next(places)
+            now, after = next(rows)
             np.copyto(now, row.obs)
             np.copyto(after, row.next_obs)
 
@@ -163,8 +178,17 @@ def p6(context: Context) -> Iterator[Case]:
         data = Trajectory.vectors(BATCH, obs_dim, act_dim)
         for size in SAMPLE_SIZES:
             work, goals = f"sample, obs {obs_dim}", (Goal(1.3),)
-            yield case(
-                context, "P6", work, f"{size:,}", data, VECTORS, "sample", size, goals, reused=()
+            yield make_case(
+                context,
+                "P6",
+                work,
+                f"{size:,}",
+                data,
+                VECTORS,
+                "sample",
+                size,
+                goals,
+                reuse_goals=(),
             )
 
 
@@ -176,8 +200,8 @@ def p7(context: Context) -> Iterator[Case]:
             goals = (Goal(1 / 1.2, GATHER),)
             if size > IMAGE_SIZES[0]:
                 goals = (Goal(3.0),) if dtype == "float32" else ()
-            gather = local(GATHER, "numpy", numpy_gather(data, size), bound=True, compared=False)
-            yield case(
+            gather = local_system(GATHER, "numpy", numpy_gather(data, size), is_bound=True, is_compared=False)
+            yield make_case(
                 context,
                 "P7",
                 f"sample of 28,224 {dtype}",
@@ -186,12 +210,12 @@ def p7(context: Context) -> Iterator[Case]:
                 IMAGES,
                 "sample",
                 size,
-                reused=goals,
+                reuse_goals=goals,
                 bounds=(gather,),
             )
 
 
-def numpy_gather(trajectory: Trajectory, size: int) -> Make:
+def numpy_gather(trajectory: Trajectory, size: int) -> RunnerFactory:
     """Observations and the ones behind them into two arrays, with indices drawn before."""
 
     def make() -> Any:
@@ -215,11 +239,11 @@ def p8(context: Context) -> Iterator[Case]:
     data = Trajectory.vectors(BATCH, 4, OBS_DIMS[4])
     priorities = np.random.default_rng(8).uniform(0.1, 1.1, PRIORITIZED)
 
-    def make(kind: Callable[[systems.Shape], Any]) -> Make:
+    def make(kind: Callable[[systems.BufferShape], Any]) -> RunnerFactory:
         def prepare() -> Any:
-            replay = kind(systems.Shape.of(data, VECTORS))
-            fill(replay, data, VECTORS, singly=False)
-            return replay.cycle(priorities), answer(replay, data, VECTORS)
+            replay = kind(systems.BufferShape.of(data, VECTORS))
+            fill(replay, data, VECTORS, one_by_one=False)
+            return replay.sample_and_update(priorities), sample_check(replay, data, VECTORS)
 
         return prepare
 
@@ -227,10 +251,10 @@ def p8(context: Context) -> Iterator[Case]:
         row="P8",
         work="prioritized sample and update, capacity 100,000",
         size=str(PRIORITIZED),
-        ours=(local("rlox", "rlox", make(systems.OursPrioritized), Goal(2.5)),),
+        ours=(local_system("rlox", "rlox", make(systems.RloxPrioritizedBuffer), Goal(2.5)),),
         peers=(
-            original(context, data, VECTORS, "prioritized", PRIORITIZED, priorities),
-            local("TorchRL", "torchrl", make(systems.TorchRLPrioritized)),
+            original_system(context, data, VECTORS, "prioritized", PRIORITIZED, priorities),
+            local_system("TorchRL", "torchrl", make(systems.TorchRLPrioritizedBuffer)),
         ),
         tolerance=UNIFORM,
         elements=PRIORITIZED,

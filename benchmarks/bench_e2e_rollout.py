@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from harness.case import Case, Goal, Results, System, Tolerance
 from harness.cli import Context, run
-from harness.systems import ORIGINAL, local
+from harness.systems import ORIGINAL, local_system
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
@@ -35,7 +35,7 @@ def p12(context: Context) -> Iterator[Case]:
         work="rollout of CartPole-v1 with GAE, random policy",
         size=f"{N_ENVS} x {N_STEPS:,}",
         ours=(
-            local(
+            local_system(
                 "rlox",
                 "rlox",
                 lambda: our_rollout(actions, values),
@@ -57,7 +57,7 @@ def p12(context: Context) -> Iterator[Case]:
                     lam=LAM,
                 ),
             ),
-            local(
+            local_system(
                 "SB3",
                 "sb3",
                 lambda: sb3_rollout(actions[:SB3_STEPS], values[: SB3_STEPS + 1]),
@@ -80,15 +80,15 @@ def our_rollout(actions: Array, values: Array) -> Any:
     obs = np.zeros((n_steps + 1, n_envs, env.obs_dim), np.float32)
     rewards = np.zeros((n_steps, n_envs))
     terminated, truncated = (np.zeros((n_steps, n_envs), np.bool_) for _ in range(2))
-    single, advantages, returns = (np.zeros((n_steps, n_envs), np.float32) for _ in range(3))
+    rewards_f32, advantages, returns = (np.zeros((n_steps, n_envs), np.float32) for _ in range(3))
     obs[0] = env.reset_all()
 
     def operation() -> None:
         for t in range(n_steps):
             env.step_into(actions[t], obs[t + 1], rewards[t], terminated[t], truncated[t])
-        np.copyto(single, rewards)
+        np.copyto(rewards_f32, rewards)
         rlox.compute_gae_time_major(
-            single,
+            rewards_f32,
             values[:-1],
             values[1:],
             terminated,
@@ -114,9 +114,7 @@ def sb3_rollout(actions: Array, values: Array) -> Any:
 
     n_steps, n_envs = actions.shape
     env = make_vec_env(ENV, n_envs, seed=1)
-    buffer = RolloutBuffer(
-        n_steps, env.observation_space, env.action_space, "cpu", LAM, GAMMA, n_envs
-    )
+    buffer = RolloutBuffer(n_steps, env.observation_space, env.action_space, "cpu", LAM, GAMMA, n_envs)
     tensors, log_prob = torch.from_numpy(values), torch.zeros(n_envs)
     state = {"obs": env.reset(), "dones": np.ones(n_envs, np.bool_)}
 
@@ -124,9 +122,9 @@ def sb3_rollout(actions: Array, values: Array) -> Any:
         buffer.reset()
         obs, dones = state["obs"], state["dones"]
         for t in range(n_steps):
-            after, rewards, ended, _ = env.step(actions[t])
+            new_obs, rewards, new_dones, _ = env.step(actions[t])
             buffer.add(obs, actions[t], rewards, dones, tensors[t], log_prob)
-            obs, dones = after, ended
+            obs, dones = new_obs, new_dones
         buffer.compute_returns_and_advantage(tensors[-1], dones)
         state.update(obs=obs, dones=dones)
 

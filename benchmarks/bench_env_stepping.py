@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from harness.case import Case, Goal, Results, System, Tolerance
 from harness.cli import Context, run
-from harness.systems import ORIGINAL, local
+from harness.systems import ORIGINAL, local_system
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
@@ -35,9 +35,9 @@ POOL = 64  # steps of actions, taken in turn
 LARGE = (16_384, 262_144, 1_048_576)
 LARGE_POOL = 4
 SMALL = 2_048  # environments whose cost per step the large ones are held against
-AT_A_TIME = "2,048 at a time"
+SMALL_BATCHES_NAME = "2,048 at a time"
 COPY = "bare copy"
-WITHIN = 1.5  # times that cost, at most
+MAX_COST_RATIO = 1.5  # times that cost, at most
 CHECKED_STEPS = 20_000  # environment steps whose rewards and ends are compared
 NEXT_STEP = "an episode's end is followed by a call that only resets, which is no transition"
 
@@ -73,47 +73,47 @@ def p20(context: Context) -> Iterator[Case]:
     """An environment whose episodes end often, and one where none ends for 200 steps."""
     for env_id in ("CartPole-v1", "MountainCar-v0"):
         for n in LARGE:
-            yield large(env_id, n)
+            yield large_case(env_id, n)
 
 
-def large(env_id: str, n: int) -> Case:
+def large_case(env_id: str, n: int) -> Case:
     """One step of a large batch, beside n / 2,048 steps of a small one."""
-    actions, few = draw_actions(env_id, n, LARGE_POOL), draw_actions(env_id, SMALL)
+    actions, small_actions = draw_actions(env_id, n, LARGE_POOL), draw_actions(env_id, SMALL)
     return Case(
         row="P20",
         work=f"one step of many x {env_id}",
         size=f"{n:,}",
         ours=(
-            local(
+            local_system(
                 "rlox",
                 "rlox",
                 lambda: our_step(env_id, n, actions),
-                Goal(1 / WITHIN, against=AT_A_TIME),
+                Goal(1 / MAX_COST_RATIO, against=SMALL_BATCHES_NAME),
             ),
-            local(
+            local_system(
                 "rlox step_into",
                 "rlox",
                 lambda: our_step_into(env_id, n, actions),
-                gated=False,
+                is_gated=False,
                 note="writes into arrays of the caller",
             ),
         ),
         peers=(
-            local(
-                AT_A_TIME,
+            local_system(
+                SMALL_BATCHES_NAME,
                 "rlox",
-                lambda: our_step(env_id, SMALL, few),
+                lambda: our_step(env_id, SMALL, small_actions),
                 scale=n / SMALL,
-                compared=False,
-                bound=True,
+                is_compared=False,
+                is_bound=True,
                 note="as many steps of 2,048 environments, which the caches hold",
             ),
-            local(
+            local_system(
                 COPY,
                 "numpy",
                 lambda: copy_step(env_id, n),
-                compared=False,
-                bound=True,
+                is_compared=False,
+                is_bound=True,
                 note="moves as many bytes as a step reads and writes, and computes nothing",
             ),
         ),
@@ -129,40 +129,45 @@ def copy_step(env_id: str, n: int) -> Any:
     env = rlox.VecEnv(n=1, env_id=env_id)
     state, obs, action = 8 * env.state_dim, 4 * env.obs_dim, 8
     rewards, flags = 8, 3
-    read, written = state + action, state + 2 * obs + rewards + flags
-    source, target = (np.zeros(n * (read + written) // 2, np.uint8) for _ in range(2))
+    bytes_read, bytes_written = state + action, state + 2 * obs + rewards + flags
+    source, target = (np.zeros(n * (bytes_read + bytes_written) // 2, np.uint8) for _ in range(2))
     return lambda: np.copyto(target, source), dict
 
 
 def our_systems(env_id: str, n: int, actions: Array) -> tuple[System, ...]:
     """`step_all` and `step_into`, with float64 and with float32 state."""
-    few = Goal(1.5)
+    small_goal = Goal(1.5)
     return (
-        local("rlox", "rlox", lambda: our_step(env_id, n, actions), few if n == 1 else Goal(5.0)),
-        local(
+        local_system(
+            "rlox",
+            "rlox",
+            lambda: our_step(env_id, n, actions),
+            small_goal if n == 1 else Goal(5.0),
+        ),
+        local_system(
             "rlox f32",
             "rlox",
             lambda: our_step(env_id, n, actions, precision="f32"),
-            few if n == 1 else Goal(8.0),
+            small_goal if n == 1 else Goal(8.0),
             note="precision='f32': float32 state",
         ),
-        local(
+        local_system(
             "rlox step_into",
             "rlox",
             lambda: our_step_into(env_id, n, actions),
-            gated=False,
+            is_gated=False,
             note="writes into arrays of the caller",
         ),
-        local(
+        local_system(
             "rlox f32 step_into",
             "rlox",
             lambda: our_step_into(env_id, n, actions, precision="f32"),
-            gated=False,
+            is_gated=False,
         ),
     )
 
 
-def stepping(step: Callable[[Any], Any], actions: Any, outcome: Outcome, n: int) -> Any:
+def make_stepping_operation(step: Callable[[Any], Any], actions: Any, outcome: Outcome, n: int) -> Any:
     """A timed `step(next actions)`, and the means of its rewards and episode ends."""
     turns = itertools.cycle(actions)
 
@@ -187,10 +192,14 @@ def our_step(env_id: str, n: int, actions: Array, **options: str) -> Any:
 
     env = rlox.VecEnv(n=n, seed=1, env_id=env_id, **options)
     env.reset_all()
-    return stepping(
+    return make_stepping_operation(
         env.step_all,
         list(actions),
-        lambda got: (got["rewards"], got["terminated"], got["truncated"]),
+        lambda step_result: (
+            step_result["rewards"],
+            step_result["terminated"],
+            step_result["truncated"],
+        ),
         n,
     )
 
@@ -202,8 +211,8 @@ def our_step_into(env_id: str, n: int, actions: Array, **options: str) -> Any:
     env = rlox.VecEnv(n=n, seed=1, env_id=env_id, **options)
     obs, rewards = env.reset_all(), np.empty(n)
     terminated, truncated = np.empty(n, np.bool_), np.empty(n, np.bool_)
-    return stepping(
-        lambda chosen: env.step_into(chosen, obs, rewards, terminated, truncated),
+    return make_stepping_operation(
+        lambda step_actions: env.step_into(step_actions, obs, rewards, terminated, truncated),
         list(actions),
         lambda _: (rewards, terminated, truncated),
         n,
@@ -213,23 +222,23 @@ def our_step_into(env_id: str, n: int, actions: Array, **options: str) -> Any:
 def peer_systems(context: Context, env_id: str, n: int, actions: Array) -> Iterator[System]:
     """Everyone who has the environment."""
     if env_id in IN_THE_ORIGINAL:
-        given = actions.astype(np.uint32) if env_id in DISCRETE else actions
+        peer_actions = actions.astype(np.uint32) if env_id in DISCRETE else actions
         yield System(
             name=ORIGINAL,
             package="original",
             prepare=lambda: context.original.runner(
-                "vec_env", [given, np.array(CHECKED_STEPS)], env_id=env_id, n=n, seed=1
+                "vec_env", [peer_actions, np.array(CHECKED_STEPS)], env_id=env_id, n=n, seed=1
             ),
         )
-    yield local("EnvPool", "envpool", lambda: envpool_step(env_id, n, actions), note=NEXT_STEP)
-    yield local(
+    yield local_system("EnvPool", "envpool", lambda: envpool_step(env_id, n, actions), note=NEXT_STEP)
+    yield local_system(
         "Gymnasium sync",
         "gymnasium",
         lambda: gymnasium_step(env_id, n, actions, "sync"),
         note=NEXT_STEP,
     )
     if env_id in WITH_VECTOR_ENTRY_POINT:
-        yield local(
+        yield local_system(
             "Gymnasium NumPy",
             "gymnasium",
             lambda: gymnasium_step(env_id, n, actions, "vector_entry_point"),
@@ -243,8 +252,8 @@ def envpool_step(env_id: str, n: int, actions: Array) -> Any:
 
     env = envpool.make(env_id, env_type="gymnasium", num_envs=n, num_threads=1, seed=1)
     env.reset()
-    given = actions.astype(np.int32) if env_id in DISCRETE else actions
-    return stepping(env.step, list(given), lambda got: got[1:4], n)
+    peer_actions = actions.astype(np.int32) if env_id in DISCRETE else actions
+    return make_stepping_operation(env.step, list(peer_actions), lambda step_result: step_result[1:4], n)
 
 
 def gymnasium_step(env_id: str, n: int, actions: Array, mode: str) -> Any:
@@ -254,7 +263,7 @@ def gymnasium_step(env_id: str, n: int, actions: Array, mode: str) -> Any:
     options = {"disable_env_checker": True} if mode == "sync" else {}
     env = gymnasium.make_vec(env_id, num_envs=n, vectorization_mode=mode, **options)
     env.reset(seed=1)
-    return stepping(env.step, list(actions), lambda got: got[1:4], n)
+    return make_stepping_operation(env.step, list(actions), lambda step_result: step_result[1:4], n)
 
 
 ROWS = {"P9": p9, "P20": p20}

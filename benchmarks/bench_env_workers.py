@@ -18,18 +18,18 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from bench_env_stepping import draw_actions, stepping
+from bench_env_stepping import draw_actions, make_stepping_operation
 from gymnasium import spaces
 from harness.case import Case, Goal, Tolerance
 from harness.cli import Context, run
-from harness.systems import local
+from harness.systems import local_system
 
 SIZES = (8, 64)
 FRAMES = 4 * 84 * 84  # bytes of an observation
 LENGTH = 100  # steps of an episode of images
 VECTORS, IMAGES = "CartPole-v1", "4 x 84 x 84 images"
 # What EnvPool has that shows the same, and how that is not the same work.
-POOLS = {
+ENVPOOL_ENVS = {
     VECTORS: ("CartPole-v1", "the same environment in C++; it takes none of Python"),
     IMAGES: ("Pong-v5", "images of that size from Pong, four emulated frames a step"),
 }
@@ -63,36 +63,40 @@ def cart_pole() -> gym.Env[Any, Any]:
     return gym.make(VECTORS, disable_env_checker=True)
 
 
-MAKE: dict[str, Callable[[], gym.Env[Any, Any]]] = {VECTORS: cart_pole, IMAGES: Frames}
+ENV_FACTORIES: dict[str, Callable[[], gym.Env[Any, Any]]] = {VECTORS: cart_pole, IMAGES: Frames}
 
 
 def p26(context: Context) -> Iterator[Case]:
     """Both kinds in both sizes."""
-    for kind in MAKE:
+    for kind in ENV_FACTORIES:
         for n in SIZES:
             yield Case(
                 row="P26",
                 work=f"one step of n x {kind} in subprocesses",
                 size=str(n),
                 ours=(
-                    local("rlox", "rlox", lambda kind=kind, n=n: ours(kind, n), Goal(1.0)),
-                    local(
+                    local_system("rlox", "rlox", lambda kind=kind, n=n: rlox_workers(kind, n), Goal(1.0)),
+                    local_system(
                         "rlox one each",
                         "rlox",
-                        lambda kind=kind, n=n: ours(kind, n, worker_envs=1),
-                        gated=False,
+                        lambda kind=kind, n=n: rlox_workers(kind, n, worker_envs=1),
+                        is_gated=False,
                         note="worker_envs=1",
                     ),
                 ),
                 peers=(
-                    local("Gymnasium async", "gymnasium", lambda kind=kind, n=n: theirs(kind, n)),
-                    local(
+                    local_system(
+                        "Gymnasium async",
+                        "gymnasium",
+                        lambda kind=kind, n=n: gymnasium_workers(kind, n),
+                    ),
+                    local_system(
                         "EnvPool",
                         "envpool",
-                        lambda kind=kind, n=n: pooled(kind, n),
-                        compared=False,
-                        bound=True,
-                        note=POOLS[kind][1],
+                        lambda kind=kind, n=n: envpool_threads(kind, n),
+                        is_compared=False,
+                        is_bound=True,
+                        note=ENVPOOL_ENVS[kind][1],
                     ),
                 ),
                 tolerance=Tolerance(0.25, 0.004),
@@ -100,43 +104,49 @@ def p26(context: Context) -> Iterator[Case]:
             )
 
 
-def ours(kind: str, n: int, **options: Any) -> Any:
+def rlox_workers(kind: str, n: int, **options: Any) -> Any:
     """`step_into` arrays that are made once."""
-    from rlox.envs.workers.pool import SupervisedVecEnv
+    from rlox.envs.workers.vec_env import SupervisedVecEnv
 
-    env = SupervisedVecEnv([MAKE[kind]] * n, 1, kind, 60.0, **options)
+    env = SupervisedVecEnv([ENV_FACTORIES[kind]] * n, 1, kind, 60.0, **options)
     obs, rewards = np.empty((n, env.observations.dim), np.float32), np.empty(n)
     terminated, truncated = np.empty(n, np.bool_), np.empty(n, np.bool_)
     env.reset_into(obs)
-    return stepping(
-        lambda chosen: env.step_into(chosen, obs, rewards, terminated, truncated),
+    return make_stepping_operation(
+        lambda step_actions: env.step_into(step_actions, obs, rewards, terminated, truncated),
         list(draw_actions(VECTORS, n)),
         lambda _: (rewards, terminated, truncated),
         n,
     )
 
 
-def theirs(kind: str, n: int) -> Any:
+def gymnasium_workers(kind: str, n: int) -> Any:
     """Gymnasium's, with shared memory, which is its default."""
     from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 
-    env = AsyncVectorEnv([MAKE[kind]] * n, autoreset_mode=AutoresetMode.SAME_STEP)
+    env = AsyncVectorEnv([ENV_FACTORIES[kind]] * n, autoreset_mode=AutoresetMode.SAME_STEP)
     env.reset(seed=1)
-    return stepping(env.step, list(draw_actions(VECTORS, n)), lambda got: got[1:4], n)
+    return make_stepping_operation(
+        env.step, list(draw_actions(VECTORS, n)), lambda step_result: step_result[1:4], n
+    )
 
 
-def pooled(kind: str, n: int) -> Any:
+def envpool_threads(kind: str, n: int) -> Any:
     """EnvPool with a thread for each CPU."""
     import envpool
 
-    from rlox.envs.workers.crew import cpus
+    from rlox.envs.workers.worker_pool import cpu_count
 
     env = envpool.make(
-        POOLS[kind][0], env_type="gymnasium", num_envs=n, num_threads=min(n, cpus()), seed=1
+        ENVPOOL_ENVS[kind][0],
+        env_type="gymnasium",
+        num_envs=n,
+        num_threads=min(n, cpu_count()),
+        seed=1,
     )
     env.reset()
     actions = list(draw_actions(VECTORS, n).astype(np.int32))
-    return stepping(env.step, actions, lambda got: got[1:4], n)
+    return make_stepping_operation(env.step, actions, lambda step_result: step_result[1:4], n)
 
 
 ROWS = {"P26": p26}

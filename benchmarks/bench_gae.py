@@ -14,7 +14,12 @@ from typing import Any
 import numpy as np
 from harness.case import Case, Goal, Results, System, Tolerance
 from harness.cli import Context, run
-from harness.systems import function, local, original_function, our_function
+from harness.systems import (
+    function_make,
+    local_system,
+    original_function_system,
+    rlox_function_make,
+)
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
@@ -53,22 +58,22 @@ def p1(context: Context) -> Iterator[Case]:
     for n_steps in P1_SIZES:
         data = Rollout.draw(n_steps, 1, np.float64)
         arrays = [data.rewards[:, 0].copy(), data.values[:-1, 0].copy(), data.dones[:, 0].copy()]
-        last = float(data.values[-1, 0])
-        arguments = (*arrays, last, GAMMA, LAM)
+        last_value = float(data.values[-1, 0])
+        arguments = (*arrays, last_value, GAMMA, LAM)
         yield Case(
             row="P1",
             work="GAE of one trajectory, float64",
             size=f"{n_steps:,}",
             ours=(
-                local("rlox", "rlox", our_function("compute_gae", arguments, *NAMES), Goal(1.3)),
+                local_system("rlox", "rlox", rlox_function_make("compute_gae", arguments, *NAMES), Goal(1.3)),
             ),
             peers=(
-                original_function(
-                    context.original, "compute_gae", arrays, (last, GAMMA, LAM), *NAMES
+                original_function_system(
+                    context.original, "compute_gae", arrays, (last_value, GAMMA, LAM), *NAMES
                 ),
-                local("TorchRL", "torchrl", lambda d=data: torchrl_gae(d)),
-                local("SB3", "sb3", lambda d=data: sb3_gae(d)),
-                local("NumPy loop", "numpy", function(lambda a=arguments: numpy_gae(*a), *NAMES)),
+                local_system("TorchRL", "torchrl", lambda d=data: torchrl_gae(d)),
+                local_system("SB3", "sb3", lambda d=data: sb3_gae(d)),
+                local_system("NumPy loop", "numpy", function_make(lambda a=arguments: numpy_gae(*a), *NAMES)),
             ),
             tolerance=Tolerance(1e-5, 1e-5),  # TorchRL cuts off the tail of its filter
             elements=n_steps,
@@ -136,10 +141,10 @@ def sb3_gae(data: Rollout) -> Any:
 def p2(context: Context) -> Iterator[Case]:
     """GAE of 256 environments in float32."""
     for n_steps in P2_STEPS:
-        yield batched(context, n_steps)
+        yield batched_case(context, n_steps)
 
 
-def batched(context: Context, n_steps: int) -> Case:
+def batched_case(context: Context, n_steps: int) -> Case:
     """So many steps of them at once."""
     data = Rollout.draw(n_steps, P2_ENVS, np.float32)
     flat = [env_major(a) for a in (data.rewards, data.values[:-1], data.dones)]
@@ -150,16 +155,16 @@ def batched(context: Context, n_steps: int) -> Case:
         size=f"{P2_ENVS} x {n_steps:,}",
         ours=our_batched_gae(data, flat),
         peers=(
-            original_function(
+            original_function_system(
                 context.original,
                 "compute_gae_batched_f32",
                 [*single, data.values[-1]],
                 (n_steps, GAMMA, LAM),
                 *NAMES,
             ),
-            local("TorchRL", "torchrl", lambda: torchrl_gae(data)),
-            local("TorchRL loop", "torchrl", lambda: torchrl_gae(data, loop=True)),
-            local("SB3", "sb3", lambda: sb3_gae(data)),
+            local_system("TorchRL", "torchrl", lambda: torchrl_gae(data)),
+            local_system("TorchRL loop", "torchrl", lambda: torchrl_gae(data, loop=True)),
+            local_system("SB3", "sb3", lambda: sb3_gae(data)),
         ),
         tolerance=Tolerance(1e-4, 1e-4),
         elements=P2_ENVS * n_steps,
@@ -168,46 +173,51 @@ def batched(context: Context, n_steps: int) -> Case:
 
 def our_batched_gae(data: Rollout, flat: list[Array]) -> tuple[System, ...]:
     """Time-major into arrays of the caller and into fresh ones, exact at time limits, env-major."""
-    given = (data.rewards, data.values[:-1])
-    ends = {"dones": data.dones, "last_values": data.values[-1]}
-    exact = {
+    rewards_and_values = (data.rewards, data.values[:-1])
+    done_arguments = {"dones": data.dones, "last_values": data.values[-1]}
+    truncation_arguments = {
         "next_values": data.values[1:].copy(),
         "terminated": data.dones,
         "truncated": np.zeros_like(data.dones),
     }
     out = {name: np.empty_like(data.rewards) for name in NAMES}
     n_steps = len(data.rewards)
-    together = (*flat, data.values[-1], n_steps, GAMMA, LAM)
-    fast, good = ((Goal(20.0),), (Goal(6.0),)) if n_steps == P2_STEPS[-1] else ((), ())
+    env_major_arguments = (*flat, data.values[-1], n_steps, GAMMA, LAM)
+    time_major_goals, env_major_goals = ((Goal(20.0),), (Goal(6.0),)) if n_steps == P2_STEPS[-1] else ((), ())
     return (
-        local("rlox time-major, into", "rlox", time_major(*given, **ends, **out), *fast),
-        local(
+        local_system(
+            "rlox time-major, into",
+            "rlox",
+            time_major(*rewards_and_values, **done_arguments, **out),
+            *time_major_goals,
+        ),
+        local_system(
             "rlox time-major, fresh",
             "rlox",
-            time_major(*given, **ends),
+            time_major(*rewards_and_values, **done_arguments),
             note="allocates its results",
         ),
-        local(
+        local_system(
             "rlox time-major, truncation",
             "rlox",
-            time_major(*given, **exact, **out),
+            time_major(*rewards_and_values, **truncation_arguments, **out),
             note="reads next_values and two kinds of flags, exact at time limits; into",
         ),
-        local(
+        local_system(
             "rlox env-major",
             "rlox",
-            our_function("compute_gae_batched_f32", together, *NAMES),
-            *good,
+            rlox_function_make("compute_gae_batched_f32", env_major_arguments, *NAMES),
+            *env_major_goals,
         ),
     )
 
 
-def time_major(*arguments: Array, **named: Array) -> Any:
+def time_major(*arguments: Array, **keyword_arguments: Array) -> Any:
     """`compute_gae_time_major`, answering in env-major order."""
     import rlox
 
     def call() -> Any:
-        return rlox.compute_gae_time_major(*arguments, gamma=GAMMA, lam=LAM, **named)
+        return rlox.compute_gae_time_major(*arguments, gamma=GAMMA, lam=LAM, **keyword_arguments)
 
     def answer() -> Results:
         return {name: env_major(part) for name, part in zip(NAMES, call(), strict=True)}
@@ -221,26 +231,26 @@ def p3(context: Context) -> Iterator[Case]:
     log_rhos = np.random.default_rng(3).normal(scale=0.3, size=P3_STEPS).astype(np.float32)
     rewards, values = data.rewards[:, 0].copy(), data.values[:-1, 0].copy()
     dones = data.dones[:, 0].astype(np.float32)
-    last, names = float(data.values[-1, 0]), ("targets", "advantages")
+    last_value, names = float(data.values[-1, 0]), ("targets", "advantages")
     arrays = [log_rhos, rewards, values, dones]
-    arguments = (*arrays[:3], data.dones[:, 0].copy(), last, GAMMA, 1.0, 1.0)
+    arguments = (*arrays[:3], data.dones[:, 0].copy(), last_value, GAMMA, 1.0, 1.0)
     yield Case(
         row="P3",
         work="V-trace of one trajectory, float32",
         size=f"{P3_STEPS:,}",
         ours=(
-            local(
+            local_system(
                 "rlox",
                 "rlox",
-                our_function("compute_vtrace", arguments, *names),
+                rlox_function_make("compute_vtrace", arguments, *names),
                 Goal(2.0),
             ),
         ),
         peers=(
-            original_function(
-                context.original, "compute_vtrace", arrays, (last, GAMMA, 1.0, 1.0), *names
+            original_function_system(
+                context.original, "compute_vtrace", arrays, (last_value, GAMMA, 1.0, 1.0), *names
             ),
-            local("TorchRL", "torchrl", lambda: torchrl_vtrace(data, log_rhos)),
+            local_system("TorchRL", "torchrl", lambda: torchrl_vtrace(data, log_rhos)),
         ),
         tolerance=Tolerance(1e-4, 1e-4),
         elements=P3_STEPS,
@@ -255,8 +265,7 @@ def torchrl_vtrace(data: Rollout, log_rhos: Array) -> Any:
     log_pi = torch.from_numpy(log_rhos[:, None])
     log_mu = torch.zeros_like(log_pi)
     tensors = [
-        torch.from_numpy(a.copy())
-        for a in (data.values[:-1], data.values[1:], data.rewards, data.dones)
+        torch.from_numpy(a.copy()) for a in (data.values[:-1], data.values[1:], data.rewards, data.dones)
     ]
 
     def call() -> Any:

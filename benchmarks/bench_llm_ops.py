@@ -15,7 +15,12 @@ from typing import Any
 import numpy as np
 from harness.case import Case, Goal, System, Tolerance
 from harness.cli import Context, run
-from harness.systems import function, local, original_function, our_function
+from harness.systems import (
+    function_make,
+    local_system,
+    original_function_system,
+    rlox_function_make,
+)
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
@@ -48,16 +53,16 @@ def p10(context: Context) -> Iterator[Case]:
     for (groups, completions), goal in P10_SIZES.items():
         rewards = draw_rewards(groups, completions)
         name = "compute_batch_group_advantages"
-        call = our_function(name, (rewards, completions), "advantages")
+        call = rlox_function_make(name, (rewards, completions), "advantages")
         yield Case(
             row="P10",
             work="group advantages, float64",
             size=f"{groups:,} x {completions}",
-            ours=(local("rlox", "rlox", call, Goal(goal)),),
+            ours=(local_system("rlox", "rlox", call, Goal(goal)),),
             peers=(
-                original_function(context.original, name, [rewards], (completions,), "advantages"),
-                local("NumPy", "numpy", numpy_advantages(rewards, completions)),
-                local("torch", "torch", partial(torch_advantages, rewards, completions)),
+                original_function_system(context.original, name, [rewards], (completions,), "advantages"),
+                local_system("NumPy", "numpy", numpy_advantages(rewards, completions)),
+                local_system("torch", "torch", partial(torch_advantages, rewards, completions)),
             ),
             tolerance=Tolerance(1e-9, 1e-9),
             elements=rewards.size,
@@ -72,7 +77,7 @@ def numpy_advantages(rewards: Array, completions: int) -> Any:
         centred = grouped - grouped.mean(axis=1, keepdims=True)
         return (centred / grouped.std(axis=1, keepdims=True)).ravel()
 
-    return function(call, "advantages")
+    return function_make(call, "advantages")
 
 
 def torch_advantages(rewards: Array, completions: int) -> Any:
@@ -86,7 +91,7 @@ def torch_advantages(rewards: Array, completions: int) -> Any:
         std, mean = torch.std_mean(grouped, dim=1, correction=0, keepdim=True)
         return ((grouped - mean) / std).view(-1)
 
-    return function(call, "advantages")()
+    return function_make(call, "advantages")()
 
 
 def p11(context: Context) -> Iterator[Case]:
@@ -102,8 +107,8 @@ def p11(context: Context) -> Iterator[Case]:
                 ours=tuple(our_kl(policy, reference, tokens, goal if single else P11_FLOAT64_GOAL)),
                 peers=(
                     original_kl(context, policy, reference, tokens),
-                    local("NumPy", "numpy", numpy_kl(policy, reference, tokens)),
-                    local("torch", "torch", partial(torch_kl, policy, reference, tokens)),
+                    local_system("NumPy", "numpy", numpy_kl(policy, reference, tokens)),
+                    local_system("torch", "torch", partial(torch_kl, policy, reference, tokens)),
                 ),
                 tolerance=Tolerance(1e-3, 1e-3) if single else Tolerance(1e-9, 1e-9),
                 elements=policy.size,
@@ -112,24 +117,24 @@ def p11(context: Context) -> Iterator[Case]:
 
 def our_kl(policy: Array, reference: Array, tokens: int, goal: float) -> Iterator[System]:
     """The call for one sequence where there is one, and the batch call."""
-    batch = our_function("compute_batch_token_kl_schulman", (policy, reference, tokens), "kl")
+    batch_call = rlox_function_make("compute_batch_token_kl_schulman", (policy, reference, tokens), "kl")
     if policy.size != tokens:
-        yield local("rlox", "rlox", batch, Goal(goal))
+        yield local_system("rlox", "rlox", batch_call, Goal(goal))
         return
-    one = our_function("compute_token_kl_schulman", (policy, reference), "kl")
-    yield local("rlox", "rlox", one, Goal(goal))
-    yield local("rlox, batch of one", "rlox", batch)
+    single_call = rlox_function_make("compute_token_kl_schulman", (policy, reference), "kl")
+    yield local_system("rlox", "rlox", single_call, Goal(goal))
+    yield local_system("rlox, batch of one", "rlox", batch_call)
 
 
 def original_kl(context: Context, policy: Array, reference: Array, tokens: int) -> System:
     """The original's fastest call for the size."""
     suffix = "_f32" if policy.dtype == np.float32 else ""
-    one = policy.size == tokens
-    return original_function(
+    is_single = policy.size == tokens
+    return original_function_system(
         context.original,
-        f"compute_token_kl_schulman{suffix}" if one else f"compute_batch_token_kl_schulman{suffix}",
+        f"compute_token_kl_schulman{suffix}" if is_single else f"compute_batch_token_kl_schulman{suffix}",
         [reference, policy],
-        () if one else (tokens,),
+        () if is_single else (tokens,),
         "kl",
         note="takes the two arrays in the opposite sense, so they are exchanged here",
     )
@@ -143,7 +148,7 @@ def numpy_kl(policy: Array, reference: Array, tokens: int) -> Any:
         result: Array = (np.exp(d) - d - 1.0).reshape(-1, tokens).sum(axis=1)
         return result
 
-    return function(call, "kl")
+    return function_make(call, "kl")
 
 
 def torch_kl(policy: Array, reference: Array, tokens: int) -> Any:
@@ -156,7 +161,7 @@ def torch_kl(policy: Array, reference: Array, tokens: int) -> Any:
         d = q - p
         return (torch.exp(d) - d - 1.0).view(-1, tokens).sum(dim=1)
 
-    return function(call, "kl")()
+    return function_make(call, "kl")()
 
 
 def p19(context: Context) -> Iterator[Case]:
@@ -164,17 +169,17 @@ def p19(context: Context) -> Iterator[Case]:
     for tokens in P19_SIZES:
         policy, reference = draw_log_probs(1, tokens, np.float64)
         peers = (
-            original_function(context.original, "compute_token_kl", [policy, reference], (), "kl"),
-            local("NumPy", "numpy", numpy_exact_kl(policy, reference)),
-            local("torch", "torch", partial(torch_exact_kl, policy, reference)),
+            original_function_system(context.original, "compute_token_kl", [policy, reference], (), "kl"),
+            local_system("NumPy", "numpy", numpy_exact_kl(policy, reference)),
+            local_system("torch", "torch", partial(torch_exact_kl, policy, reference)),
         )
         yield p19_case("exact token KL", "compute_token_kl", (policy, reference), peers)
     for tokens in P19_SIZES:
         policy, reference = draw_log_probs(1, tokens, np.float64)
         peers = (
             original_kl(context, policy, reference, tokens),
-            local("NumPy", "numpy", numpy_kl(policy, reference, tokens)),
-            local("torch", "torch", partial(torch_kl, policy, reference, tokens)),
+            local_system("NumPy", "numpy", numpy_kl(policy, reference, tokens)),
+            local_system("torch", "torch", partial(torch_kl, policy, reference, tokens)),
         )
         yield p19_case("k3 token KL", "compute_token_kl_schulman", (policy, reference), peers)
 
@@ -185,7 +190,7 @@ def p19_case(work: str, name: str, pair: tuple[Array, ...], peers: tuple[System,
         row="P19",
         work=f"{work} of one sequence, float64",
         size=f"{pair[0].size:,}",
-        ours=(local("rlox", "rlox", our_function(name, pair, "kl"), Goal(P19_GOAL)),),
+        ours=(local_system("rlox", "rlox", rlox_function_make(name, pair, "kl"), Goal(P19_GOAL)),),
         peers=peers,
         tolerance=Tolerance(1e-9, 1e-9),
         elements=pair[0].size,
@@ -194,7 +199,7 @@ def p19_case(work: str, name: str, pair: tuple[Array, ...], peers: tuple[System,
 
 def numpy_exact_kl(policy: Array, reference: Array) -> Any:
     """The formula over whole arrays."""
-    return function(lambda: (np.exp(policy) * (policy - reference)).sum(), "kl")
+    return function_make(lambda: (np.exp(policy) * (policy - reference)).sum(), "kl")
 
 
 def torch_exact_kl(policy: Array, reference: Array) -> Any:
@@ -202,7 +207,7 @@ def torch_exact_kl(policy: Array, reference: Array) -> Any:
     import torch
 
     p, q = torch.from_numpy(policy), torch.from_numpy(reference)
-    return function(lambda: (torch.exp(p) * (p - q)).sum(), "kl")()
+    return function_make(lambda: (torch.exp(p) * (p - q)).sum(), "kl")()
 
 
 ROWS = {"P10": p10, "P11": p11, "P19": p19}

@@ -19,13 +19,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from apart import install, measured
+from measurement_process import install_venv, run_measurement
 
-PROMPTS, GROUP, PROMPT, NEW, LEARNING_RATE = 2, 8, 8, 16, 1e-5
+PROMPTS, GROUP_SIZE, PROMPT_LENGTH, NEW_TOKENS, LEARNING_RATE = 2, 8, 8, 16, 1e-5
 PAD, END = 0, 1
-TRL = ("trl==1.16.0", "transformers==5.23.0", "peft==0.21.2", "torch==2.15.0")
+TRL_PACKAGES = ("trl==1.16.0", "transformers==5.23.0", "peft==0.21.2", "torch==2.15.0")
 SYSTEMS = ("trl", "rlox")
-PHASES = ("write", "score", "update")
+PHASE_KEYS = ("write", "score", "update")
 # The second is one whose products take most of the time.
 MODELS: dict[str, dict[str, int]] = {
     "tiny": {"vocab_size": 357, "hidden_size": 64, "num_hidden_layers": 2},
@@ -34,7 +34,7 @@ MODELS: dict[str, dict[str, int]] = {
 STEPS = {"tiny": 60, "wide": 8}
 
 
-def make(name: str, folder: Path) -> None:
+def make_model(name: str, folder: Path) -> None:
     """The model's folder, which both load, and prompts."""
     import numpy as np
     import torch
@@ -51,21 +51,21 @@ def make(name: str, folder: Path) -> None:
         )
     )  # fmt: skip
     save_llama(model, folder, eos=END, pad=PAD)
-    rows = np.random.default_rng(0).integers(2, size["vocab_size"], (200, PROMPT))
+    rows = np.random.default_rng(0).integers(2, size["vocab_size"], (200, PROMPT_LENGTH))
     (folder / "prompts.json").write_text(json.dumps(rows.tolist()))
 
 
-def timed(spent: dict[str, float], phase: str, call: Callable[..., Any]) -> Callable[..., Any]:
+def add_seconds_to(seconds: dict[str, float], phase: str, call: Callable[..., Any]) -> Callable[..., Any]:
     """`call`, whose seconds are added to a phase."""
 
-    def measured(*args: Any, **kwargs: Any) -> Any:
-        begun = time.perf_counter()
+    def timed_call(*args: Any, **kwargs: Any) -> Any:
+        start = time.perf_counter()
         try:
             return call(*args, **kwargs)
         finally:
-            spent[phase] = spent.get(phase, 0.0) + time.perf_counter() - begun
+            seconds[phase] = seconds.get(phase, 0.0) + time.perf_counter() - start
 
-    return measured
+    return timed_call
 
 
 def run_rlox(folder: Path, steps: int) -> dict[str, float]:
@@ -83,20 +83,20 @@ def run_rlox(folder: Path, steps: int) -> dict[str, float]:
         return [float((tokens < half).float().mean()) for tokens in completions]
 
     grpo = GRPO(
-        load_llama(folder), reward_fn=reward, group_size=GROUP, kl_coef=0.0, max_new_tokens=NEW,
+        load_llama(folder), reward_fn=reward, group_size=GROUP_SIZE, kl_coef=0.0, max_new_tokens=NEW_TOKENS,
         learning_rate=LEARNING_RATE, batch_size=PROMPTS, eos_token_id=(END,), pad_token_id=PAD,
     )  # fmt: skip
-    spent: dict[str, float] = {}
+    seconds: dict[str, float] = {}
     source = grpo.source
-    source._write = timed(spent, "write", source._write)
-    source._judge = timed(spent, "score", source._judge)
-    warm = max(steps // 5, 1)
-    grpo.train(prompts[: warm * PROMPTS])
-    spent.clear()
-    begun = time.perf_counter()
-    grpo.train(prompts[warm * PROMPTS : (warm + steps) * PROMPTS])
-    whole = time.perf_counter() - begun
-    return phases(spent, whole, steps)
+    source._generator = add_seconds_to(seconds, "write", source._generator)
+    source._reward_function = add_seconds_to(seconds, "score", source._reward_function)
+    warmup_steps = max(steps // 5, 1)
+    grpo.train(prompts[: warmup_steps * PROMPTS])
+    seconds.clear()
+    start = time.perf_counter()
+    grpo.train(prompts[warmup_steps * PROMPTS : (warmup_steps + steps) * PROMPTS])
+    total_seconds = time.perf_counter() - start
+    return phase_milliseconds(seconds, total_seconds, steps)
 
 
 def run_trl(folder: Path, steps: int) -> dict[str, float]:
@@ -112,10 +112,10 @@ def run_trl(folder: Path, steps: int) -> dict[str, float]:
     torch.set_num_threads(1)
     model = AutoModelForCausalLM.from_pretrained(folder)
     # in brackets: the end and padding are looked for inside of words, and `t1` is in `t12`
-    words = {f"<{number}>": number for number in range(model.config.vocab_size)}
-    tokenizer = Tokenizer(WordLevel(words, unk_token="<2>"))
+    vocabulary = {f"<{number}>": number for number in range(model.config.vocab_size)}
+    tokenizer = Tokenizer(WordLevel(vocabulary, unk_token="<2>"))
     tokenizer.pre_tokenizer = WhitespaceSplit()
-    fast = PreTrainedTokenizerFast(
+    hf_tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, eos_token=f"<{END}>", pad_token=f"<{PAD}>", padding_side="left"
     )
     half = model.config.vocab_size // 2
@@ -125,40 +125,40 @@ def run_trl(folder: Path, steps: int) -> dict[str, float]:
 
     rows = json.loads((folder / "prompts.json").read_text())
     data = Dataset.from_list([{"prompt": " ".join(f"<{token}>" for token in row)} for row in rows])
-    warm = max(steps // 5, 1)
+    warmup_steps = max(steps // 5, 1)
     config = GRPOConfig(
-        output_dir=str(folder / "trl"), per_device_train_batch_size=PROMPTS * GROUP,
-        num_generations=GROUP, max_completion_length=NEW, beta=0.0, learning_rate=LEARNING_RATE,
+        output_dir=str(folder / "trl"), per_device_train_batch_size=PROMPTS * GROUP_SIZE,
+        num_generations=GROUP_SIZE, max_completion_length=NEW_TOKENS, beta=0.0, learning_rate=LEARNING_RATE,
         lr_scheduler_type="constant", use_cpu=True, bf16=False, gradient_checkpointing=False,
         report_to=[], logging_steps=10**6, save_strategy="no", disable_tqdm=True,
-        max_steps=warm + steps, seed=0,
+        max_steps=warmup_steps + steps, seed=0,
     )  # fmt: skip
-    spent: dict[str, float] = {}
-    clock = {"begun": 0.0, "ended": 0.0}
+    seconds: dict[str, float] = {}
+    step_times = {"begun": 0.0, "ended": 0.0}
 
-    class Watch(TrainerCallback):  # type: ignore[misc]  # of a package that is not here
+    class StepTimer(TrainerCallback):  # type: ignore[misc]  # of a package that is not here
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            clock["ended"] = time.perf_counter()
-            if state.global_step == warm:
-                spent.clear()
-                clock["begun"] = clock["ended"]
+            step_times["ended"] = time.perf_counter()
+            if state.global_step == warmup_steps:
+                seconds.clear()
+                step_times["begun"] = step_times["ended"]
 
     trainer = GRPOTrainer(
-        model=model, reward_funcs=reward, args=config, train_dataset=data, processing_class=fast,
-        callbacks=[Watch()],
+        model=model, reward_funcs=reward, args=config, train_dataset=data, processing_class=hf_tokenizer,
+        callbacks=[StepTimer()],
     )  # fmt: skip
-    trainer._generate = timed(spent, "write", trainer._generate)
-    both = timed(spent, "both", trainer._generate_and_score_completions)
-    trainer._generate_and_score_completions = both
+    trainer._generate = add_seconds_to(seconds, "write", trainer._generate)
+    timed_generation = add_seconds_to(seconds, "both", trainer._generate_and_score_completions)
+    trainer._generate_and_score_completions = timed_generation
     trainer.train()
-    spent["score"] = spent.pop("both") - spent["write"]
-    return phases(spent, clock["ended"] - clock["begun"], steps)
+    seconds["score"] = seconds.pop("both") - seconds["write"]
+    return phase_milliseconds(seconds, step_times["ended"] - step_times["begun"], steps)
 
 
-def phases(spent: dict[str, float], whole: float, steps: int) -> dict[str, float]:
+def phase_milliseconds(seconds: dict[str, float], total_seconds: float, steps: int) -> dict[str, float]:
     """Milliseconds of a step; what is neither written nor scored is learning. Peak memory in MB."""
-    update = whole - spent["write"] - spent["score"]
-    parts = {"write": spent["write"], "score": spent["score"], "update": update}
+    update = total_seconds - seconds["write"] - seconds["score"]
+    parts = {"write": seconds["write"], "score": seconds["score"], "update": update}
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {**{name: 1e3 * part / steps for name, part in parts.items()}, "memory": peak}
 
@@ -168,25 +168,26 @@ def compare(python: Path | None, names: list[str], repeats: int) -> None:
     print("| model | system | write ms | score ms | update ms | a step | times TRL | peak MB |")
     print("|---|---|---|---|---|---|---|---|")
     for name in names:
-        used = [system for system in SYSTEMS if system != "trl" or python]
-        runs: dict[str, list[dict[str, float]]] = {system: [] for system in used}
+        systems = [system for system in SYSTEMS if system != "trl" or python]
+        runs: dict[str, list[dict[str, float]]] = {system: [] for system in systems}
         with tempfile.TemporaryDirectory() as folder:
-            make(name, Path(folder))
+            make_model(name, Path(folder))
             for _ in range(repeats):
-                for system in used:
-                    by = python if system == "trl" else None
-                    given = ("--child", system, folder, "--steps", str(STEPS[name]))
-                    runs[system].append(measured(by, __file__, *given))
-        told = {
-            system: {part: statistics.median(run[part] for run in found) for part in found[0]}
-            for system, found in runs.items()
+                for system in systems:
+                    interpreter = python if system == "trl" else None
+                    child_arguments = ("--child", system, folder, "--steps", str(STEPS[name]))
+                    runs[system].append(run_measurement(interpreter, __file__, *child_arguments))
+        medians = {
+            system: {part: statistics.median(run[part] for run in system_runs) for part in system_runs[0]}
+            for system, system_runs in runs.items()
         }
-        for system, parts in told.items():
-            step = sum(parts[phase] for phase in PHASES)
-            peer = sum(told["trl"][phase] for phase in PHASES) if python else float("nan")
-            each = " | ".join(f"{parts[phase]:.1f}" for phase in PHASES)
+        for system, parts in medians.items():
+            step = sum(parts[phase] for phase in PHASE_KEYS)
+            peer_step = sum(medians["trl"][phase] for phase in PHASE_KEYS) if python else float("nan")
+            phase_cells = " | ".join(f"{parts[phase]:.1f}" for phase in PHASE_KEYS)
             print(
-                f"| {name} | {system} | {each} | {step:.1f} | {peer / step:.2f} | {parts['memory']:.0f} |",
+                f"| {name} | {system} | {phase_cells} | {step:.1f} | {peer_step / step:.2f} "
+                f"| {parts['memory']:.0f} |",
                 flush=True,
             )
 
@@ -197,22 +198,20 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--install-trl", action="store_true")
-    parser.add_argument(
-        "--trl-python", type=Path, help="the interpreter of an environment that has it"
-    )
+    parser.add_argument("--trl-python", type=Path, help="the interpreter of an environment that has it")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--steps", type=int, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.child:
-        system, folder = given.child
+    args = parser.parse_args()
+    if args.child:
+        system, folder = args.child
         run = run_trl if system == "trl" else run_rlox
-        print(json.dumps(run(Path(folder), given.steps)))
+        print(json.dumps(run(Path(folder), args.steps)))
         return
-    python = given.trl_python or (install("trl", *TRL) if given.install_trl else None)
+    python = args.trl_python or (install_venv("trl", *TRL_PACKAGES) if args.install_trl else None)
     from rlox_cli.provenance import cpu_model
 
-    print(f"{cpu_model()}; {PROMPTS} prompts of {GROUP} completions, {NEW} tokens")
-    compare(python, given.models, given.repeats)
+    print(f"{cpu_model()}; {PROMPTS} prompts of {GROUP_SIZE} completions, {NEW_TOKENS} tokens")
+    compare(python, args.models, args.repeats)
 
 
 if __name__ == "__main__":

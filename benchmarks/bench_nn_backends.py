@@ -27,18 +27,18 @@ from typing import Any
 import numpy as np
 from harness.case import Case, Goal, Results, Runner, System, Tolerance
 from harness.cli import Context, run
-from harness.network_work import Sizes, arrays, products
-from harness.programs import ProgramRunner, example, over
+from harness.network_work import Sizes, arrays, product_flops
+from harness.programs import ProgramRunner, example_path, math_library
 from harness.timing import LocalRunner
-from harness.updates import made, prepared, steps_of_an_update
+from harness.updates import make_run_with_batches, second_update, steps_per_update
 
-WIDE = 256
+WIDTH = 256
 LIMIT, BLAS_LIMIT = "limit", "limit of torch's BLAS"
-SHARE = 0.75  # of the limit, where a step is bound by its products
+LIMIT_SHARE = 0.75  # of the limit, where a step is bound by its products
 # rows and widths of a hidden layer
 LAYERS = ((256, 256), (64, 256), (40, 256), (256, 64), (64, 64), (40, 64))
 # those of the original's page of results, which leaves sizes open but for the batches
-ROWS_OF_SEED = (
+ORIGINAL_ROWS = (
     ("DQN TD step", "dqn", Sizes(4, 2, 64, 64)),
     ("PPO step", "ppo", Sizes(4, 2, 64, 64)),
     ("sample of a squashed Gaussian", "act", Sizes(17, 6, 256, 1)),
@@ -52,8 +52,8 @@ ALGORITHMS = (
     ("sac", "Pendulum-v1", 3, 1, 256),
     ("td3", "Pendulum-v1", 3, 1, 256),
 )
-BEHIND_TRAITS = ("ppo", "dqn")  # steps of algorithms that the traits have
-OTHER_NUMBERS = "a batch of drawn numbers"
+TRAIT_ALGOS = ("ppo", "dqn")  # steps of algorithms that the traits have
+OTHER_BATCH_NOTE = "a batch of drawn numbers"
 
 
 def n0(context: Context) -> Iterator[Case]:
@@ -63,24 +63,28 @@ def n0(context: Context) -> Iterator[Case]:
         yield Case(
             row="N0",
             work="products of a hidden layer: forward, back to its inputs, to its weights",
-            size=f"{rows} x {width} x {width}, {work_of(6 * rows * width**2)}",
-            ours=(program("native", "cpu", "products", sizes, gated=False),),
-            peers=(System("torch's BLAS", "torch", lambda s=sizes: blas(s)),),
+            size=f"{rows} x {width} x {width}, {flop_text(6 * rows * width**2)}",
+            ours=(program_system("native", "cpu", "products", sizes, is_gated=False),),
+            peers=(System("torch's BLAS", "torch", lambda s=sizes: blas_runner(s)),),
             tolerance=Tolerance(1e-5),
         )
 
 
 def n1(context: Context) -> Iterator[Case]:
     """The four rows of the original's page, by engines behind the same traits."""
-    for name, work, sizes in ROWS_OF_SEED:
-        flops = products(work, sizes)
-        goals = goals_of(flops)
+    for name, work, sizes in ORIGINAL_ROWS:
+        flops = product_flops(work, sizes)
+        goals = limit_goals(flops)
         yield Case(
             row="N1",
             work="a step behind the traits",
-            size=f"{name}, {described(sizes)}, {work_of(flops)}",
-            ours=(program("native", "cpu", work, sizes, goals, note=f"over {over('cpu')}"),),
-            peers=(*torch_systems(work, sizes), *libraries(work, sizes), *limits(flops)),
+            size=f"{name}, {sizes_text(sizes)}, {flop_text(flops)}",
+            ours=(program_system("native", "cpu", work, sizes, goals, note=f"over {math_library('cpu')}"),),
+            peers=(
+                *torch_systems(work, sizes),
+                *library_systems(work, sizes),
+                *limit_systems(flops),
+            ),
             tolerance=Tolerance(1e-4, 2e-6),
         )
 
@@ -88,64 +92,71 @@ def n1(context: Context) -> Iterator[Case]:
 def n2(context: Context) -> Iterator[Case]:
     """A gradient step of each algorithm, 64 and 256 wide."""
     for algo, env, obs, outputs, rows in ALGORITHMS:
-        for width in (64, WIDE):
+        for width in (64, WIDTH):
             sizes = Sizes(obs, outputs, width, rows)
-            flops, case = products(algo, sizes), (algo, env, width, rows)
-            scale = 1 / steps_of_an_update(algo)
-            peers = [System("torch", "torch", lambda c=case: learner(*c, "torch"), scale=scale)]
+            flops, case = product_flops(algo, sizes), (algo, env, width, rows)
+            scale = 1 / steps_per_update(algo)
+            peers = [System("torch", "torch", lambda c=case: learner_runner(*c, "torch"), scale=scale)]
             peers += torch_systems(algo, sizes, compared=False)
-            if algo in BEHIND_TRAITS:
-                peers += libraries(algo, sizes, compared=False)
+            if algo in TRAIT_ALGOS:
+                peers += library_systems(algo, sizes, compared=False)
             yield Case(
                 row="N2",
                 work="a gradient step",
-                size=f"{algo.upper()}, {described(sizes)}, {work_of(flops)}",
+                size=f"{algo.upper()}, {sizes_text(sizes)}, {flop_text(flops)}",
                 ours=(
                     System(
                         "native",
                         "rlox",
-                        lambda c=case: learner(*c, "native"),
-                        goals=goals_of(flops),
+                        lambda c=case: learner_runner(*c, "native"),
+                        goals=limit_goals(flops),
                         scale=scale,
                     ),
                 ),
-                peers=(*peers, *limits(flops)),
+                peers=(*peers, *limit_systems(flops)),
                 tolerance=Tolerance(1e-3, 1e-4),
             )
 
 
-def goals_of(flops: float) -> tuple[Goal, ...]:
+def limit_goals(flops: float) -> tuple[Goal, ...]:
     """What products take most of has a share of the limit to reach."""
-    return (Goal(SHARE, LIMIT),) if flops > 5e7 else ()
+    return (Goal(LIMIT_SHARE, LIMIT),) if flops > 5e7 else ()
 
 
-def described(sizes: Sizes) -> str:
+def sizes_text(sizes: Sizes) -> str:
     """Widths and rows."""
     return f"{sizes.width}x{sizes.width}, batch {sizes.rows}"
 
 
-def work_of(flops: float) -> str:
+def flop_text(flops: float) -> str:
     """Multiplications and additions."""
     return f"{flops / 1e6:.3g} MFLOP"
 
 
-def program(
+def program_system(
     name: str, engine: str, work: str, sizes: Sizes, goals: tuple[Goal, ...] = (), **options: Any
 ) -> System:
     """A process of one of the examples in Rust."""
     package = f"engine {engine}" if engine == "cpu" else engine
 
     def prepare() -> Runner:
-        given = arrays(work, sizes) if work != "products" else {}
-        return ProgramRunner(example(engine), (work, *astuple(sizes)), given)
+        input_arrays = arrays(work, sizes) if work != "products" else {}
+        return ProgramRunner(example_path(engine), (work, *astuple(sizes)), input_arrays)
 
     return System(name, package, prepare, goals, **options)
 
 
-def libraries(work: str, sizes: Sizes, compared: bool = True) -> list[System]:
+def library_systems(work: str, sizes: Sizes, compared: bool = True) -> list[System]:
     """The tensor libraries in Rust."""
     return [
-        program(name, engine, work, sizes, compared=compared, note=noted(over(engine), compared))
+        program_system(
+            name,
+            engine,
+            work,
+            sizes,
+            is_compared=compared,
+            note=note_text(math_library(engine), compared),
+        )
         for name, engine in (("Candle", "candle"), ("Burn", "burn"))
     ]
 
@@ -163,52 +174,50 @@ def torch_systems(work: str, sizes: Sizes, compared: bool = True) -> list[System
             "torch eager",
             "torch",
             lambda: prepare(False),
-            compared=compared,
-            note=noted("autograd, fused Adam", compared),
+            is_compared=compared,
+            note=note_text("autograd, fused Adam", compared),
         ),
         System(
             "torch compiled",
             "inductor",
             lambda: prepare(True),
-            compared=compared,
-            note=noted("losses through torch.compile, fused Adam", compared),
+            is_compared=compared,
+            note=note_text("losses through torch.compile, fused Adam", compared),
         ),
     ]
 
 
-def noted(text: str, compared: bool) -> str:
+def note_text(text: str, compared: bool) -> str:
     """With what differs, where it does."""
-    return text if compared else f"{text}; {OTHER_NUMBERS}"
+    return text if compared else f"{text}; {OTHER_BATCH_NOTE}"
 
 
-def limits(flops: float) -> list[System]:
+def limit_systems(flops: float) -> list[System]:
     """So many operations at the rates of products of 256 x 256 by 256 x 256."""
-    square = Sizes(1, 1, WIDE, WIDE)
-    scale = flops / (6 * WIDE**3)
-    both: dict[str, Any] = {"bound": True, "compared": False, "scale": scale}
+    square = Sizes(1, 1, WIDTH, WIDTH)
+    scale = flops / (6 * WIDTH**3)
+    limit_options: dict[str, Any] = {"bound": True, "compared": False, "scale": scale}
     return [
-        program(LIMIT, "cpu", "products", square, note="through the native engine", **both),
-        System(BLAS_LIMIT, "torch", lambda: blas(square), **both),
+        program_system(LIMIT, "cpu", "products", square, note="through the native engine", **limit_options),
+        System(BLAS_LIMIT, "torch", lambda: blas_runner(square), **limit_options),
     ]
 
 
-def blas(sizes: Sizes) -> Runner:
+def blas_runner(sizes: Sizes) -> Runner:
     """Torch's products."""
-    from harness.torch_steps import plain_products
+    from harness.torch_steps import products_runner
 
-    return plain_products(sizes.rows, sizes.width)
+    return products_runner(sizes.rows, sizes.width)
 
 
-class Updates(LocalRunner):
+class UpdateRunner(LocalRunner):
     """Updates of a learner, each sample from the same weights: what has learned a batch by heart has numbers
     too small to be normal.
     """
 
     def __init__(self, run: Any, learner: Any, batch: Any, clock: Any) -> None:
         self.learner, self.state = learner, deepcopy(learner.state())
-        super().__init__(
-            lambda: learner.update(batch, clock), self.weights, time.process_time, run.close
-        )
+        super().__init__(lambda: learner.update(batch, clock), self.weights, time.process_time, run.close)
 
     def sample(self, loops: int) -> float:
         """As any, from the state that it was made with."""
@@ -226,18 +235,18 @@ class Updates(LocalRunner):
 @lru_cache(1)
 def torch_run(algo: str, env: str, width: int, rows: int) -> tuple[Any, Any, Any]:
     """The run whose second batch both of rlox's engines learn from, and its learner's state."""
-    run, batch, clock = prepared(algo, env, width, rows)
+    run, batch, clock = second_update(algo, env, width, rows)
     return run, batch, clock
 
 
-def learner(algo: str, env: str, width: int, rows: int, backend: str) -> Runner:
+def learner_runner(algo: str, env: str, width: int, rows: int, backend: str) -> Runner:
     """The learner of that engine on that batch, from the state of torch's."""
-    run, batch, clock = torch_run(algo, env, width, rows)
-    own = run
+    source_run, batch, clock = torch_run(algo, env, width, rows)
+    learner_run = source_run
     if backend != "torch":
-        own = made(algo, env, width, rows, backend)
-        own.learner.restore(deepcopy(run.learner.state()))
-    return Updates(own, own.learner, batch, clock)
+        learner_run = make_run_with_batches(algo, env, width, rows, backend)
+        learner_run.learner.restore(deepcopy(source_run.learner.state()))
+    return UpdateRunner(learner_run, learner_run.learner, batch, clock)
 
 
 ROWS = {"N0": n0, "N1": n1, "N2": n2}

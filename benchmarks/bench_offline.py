@@ -17,26 +17,26 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from apart import install, measured
+from measurement_process import install_venv, run_measurement
 
-OBS, ACT, ROWS, EPISODE = 17, 6, 100_000, 1000
+OBS_DIM, ACT_DIM, ROWS, EPISODE_LENGTH = 17, 6, 100_000, 1000
 WIDTHS, BATCH = (256, 256), 256
 D3RLPY = "2.8.1"
 SYSTEMS = ("d3rlpy", "torch", "native")
 ALGORITHMS = {"td3_bc": SYSTEMS, "iql": SYSTEMS, "cql": ("d3rlpy", "torch")}
 
 
-def columns() -> dict[str, Any]:
+def make_columns() -> dict[str, Any]:
     """Rows in episodes of 1,000 steps, as large as HalfCheetah's."""
     rng = np.random.default_rng(0)
-    seen = rng.standard_normal((ROWS + 1, OBS), np.float32)
+    observations = rng.standard_normal((ROWS + 1, OBS_DIM), np.float32)
     return {
-        "obs": seen[:-1],
-        "next_obs": seen[1:],
-        "actions": rng.uniform(-1, 1, (ROWS, ACT)).astype(np.float32),
+        "obs": observations[:-1],
+        "next_obs": observations[1:],
+        "actions": rng.uniform(-1, 1, (ROWS, ACT_DIM)).astype(np.float32),
         "rewards": rng.standard_normal(ROWS, np.float32),
         "terminated": np.zeros(ROWS, np.bool_),
-        "truncated": np.arange(ROWS) % EPISODE == EPISODE - 1,
+        "truncated": np.arange(ROWS) % EPISODE_LENGTH == EPISODE_LENGTH - 1,
     }
 
 
@@ -49,8 +49,8 @@ def run_rlox(algo: str, backend: str, updates: int) -> dict[str, float]:
         {"cql_alpha": 5.0, "auto_alpha": False} if algo == "cql" else {"backend": backend}
     )
     algorithm = KINDS[algo](
-        OfflineDatasetBuffer(**columns()), obs_dim=OBS, act_dim=ACT, act_high=1.0, batch_size=BATCH,
-        net_arch=WIDTHS, **options,
+        OfflineDatasetBuffer(**make_columns()), obs_dim=OBS_DIM, act_dim=ACT_DIM, act_high=1.0,
+        batch_size=BATCH, net_arch=WIDTHS, **options,
     )  # fmt: skip
     algorithm.train(updates // 10)
     before = algorithm.timings.collect, algorithm.timings.update
@@ -68,29 +68,29 @@ def run_d3rlpy(algo: str, updates: int) -> dict[str, float]:
     import torch
 
     torch.set_num_threads(1)
-    rows = columns()
+    rows = make_columns()
     dataset = d3rlpy.dataset.MDPDataset(
         rows["obs"], rows["actions"], rows["rewards"], rows["terminated"], rows["truncated"]
     )
     kind = {"td3_bc": "TD3PlusBCConfig", "iql": "IQLConfig", "cql": "CQLConfig"}[algo]
-    wide = d3rlpy.models.VectorEncoderFactory(list(WIDTHS))
-    options: dict[str, Any] = {"actor_encoder_factory": wide, "critic_encoder_factory": wide}
+    encoder = d3rlpy.models.VectorEncoderFactory(list(WIDTHS))
+    options: dict[str, Any] = {"actor_encoder_factory": encoder, "critic_encoder_factory": encoder}
     if algo == "iql":
-        options["value_encoder_factory"] = wide
+        options["value_encoder_factory"] = encoder
     if algo == "cql":
         options |= {"conservative_weight": 5.0, "alpha_learning_rate": 0.0}
-    made = getattr(d3rlpy.algos, kind)(batch_size=BATCH, **options).create(device=False)
-    made.build_with_dataset(dataset)
+    learner = getattr(d3rlpy.algos, kind)(batch_size=BATCH, **options).create(device=False)
+    learner.build_with_dataset(dataset)
     seconds = {"draw": 0.0, "update": 0.0}
     for number in range(updates + updates // 10):
-        begun = time.perf_counter()
+        start = time.perf_counter()
         batch = dataset.sample_transition_batch(BATCH)
-        drawn = time.perf_counter()
-        made.update(batch)
+        after_draw = time.perf_counter()
+        learner.update(batch)
         if number >= updates // 10:
-            seconds["draw"] += drawn - begun
-            seconds["update"] += time.perf_counter() - drawn
-    return {part: spent * 1e3 / updates for part, spent in seconds.items()}
+            seconds["draw"] += after_draw - start
+            seconds["update"] += time.perf_counter() - after_draw
+    return {part: part_seconds * 1e3 / updates for part, part_seconds in seconds.items()}
 
 
 def compare(python: Path | None, updates: int, repeats: int) -> None:
@@ -98,27 +98,28 @@ def compare(python: Path | None, updates: int, repeats: int) -> None:
     print("| algorithm | system | draw ms | update ms | both | times d3rlpy | update alone |")
     print("|---|---|---|---|---|---|---|")
     for algo, systems in ALGORITHMS.items():
-        used = [system for system in systems if system != "d3rlpy" or python]
+        systems_measured = [system for system in systems if system != "d3rlpy" or python]
         count = updates // 10 if algo == "cql" else updates
-        runs: dict[str, list[dict[str, float]]] = {system: [] for system in used}
+        runs: dict[str, list[dict[str, float]]] = {system: [] for system in systems_measured}
         for _ in range(repeats):
-            for system in used:
-                by = python if system == "d3rlpy" else None
-                given = ("--child", algo, system, "--updates", str(count))
-                runs[system].append(measured(by, __file__, *given))
-        told = {
-            system: {part: statistics.median(run[part] for run in found) for part in found[0]}
-            for system, found in runs.items()
+            for system in systems_measured:
+                interpreter = python if system == "d3rlpy" else None
+                child_arguments = ("--child", algo, system, "--updates", str(count))
+                runs[system].append(run_measurement(interpreter, __file__, *child_arguments))
+        medians = {
+            system: {part: statistics.median(run[part] for run in system_runs) for part in system_runs[0]}
+            for system, system_runs in runs.items()
         }
-        peer = told.get("d3rlpy")
-        for system, parts in told.items():
-            both = parts["draw"] + parts["update"]
+        peer = medians.get("d3rlpy")
+        for system, parts in medians.items():
+            batch_ms = parts["draw"] + parts["update"]
             ratios = "| - | - |"
             if peer:
-                whole = (peer["draw"] + peer["update"]) / both
-                ratios = f"| {whole:.1f} | {peer['update'] / parts['update']:.1f} |"
+                total_ratio = (peer["draw"] + peer["update"]) / batch_ms
+                ratios = f"| {total_ratio:.1f} | {peer['update'] / parts['update']:.1f} |"
             print(
-                f"| {algo} | {system} | {parts['draw']:.2f} | {parts['update']:.2f} | {both:.2f} {ratios}",
+                f"| {algo} | {system} | {parts['draw']:.2f} | {parts['update']:.2f} "
+                f"| {batch_ms:.2f} {ratios}",
                 flush=True,
             )
 
@@ -129,29 +130,25 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=1000, help="of which CQL makes a tenth")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--install-d3rlpy", action="store_true")
-    parser.add_argument(
-        "--d3rlpy-python", type=Path, help="the interpreter of an environment that has it"
-    )
+    parser.add_argument("--d3rlpy-python", type=Path, help="the interpreter of an environment that has it")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.child:
-        algo, system = given.child
-        found = (
-            run_d3rlpy(algo, given.updates)
-            if system == "d3rlpy"
-            else run_rlox(algo, system, given.updates)
+    args = parser.parse_args()
+    if args.child:
+        algo, system = args.child
+        milliseconds = (
+            run_d3rlpy(algo, args.updates) if system == "d3rlpy" else run_rlox(algo, system, args.updates)
         )
-        print(json.dumps(found))
+        print(json.dumps(milliseconds))
         return
-    python = given.d3rlpy_python or (
-        install("d3rlpy", f"d3rlpy=={D3RLPY}") if given.install_d3rlpy else None
+    python = args.d3rlpy_python or (
+        install_venv("d3rlpy", f"d3rlpy=={D3RLPY}") if args.install_d3rlpy else None
     )
     from rlox_cli.provenance import cpu_model
 
     print(
-        f"{cpu_model()}; rows of {OBS} numbers, actions of {ACT}, networks {WIDTHS}, batches {BATCH}"
+        f"{cpu_model()}; rows of {OBS_DIM} numbers, actions of {ACT_DIM}, networks {WIDTHS}, batches {BATCH}"
     )
-    compare(python, given.updates, given.repeats)
+    compare(python, args.updates, args.repeats)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from harness.machine import describe_commit, now
+from harness.machine import describe_commit, utc_now
 
 from rlox_cli.provenance import cpu_model
 
@@ -34,7 +34,7 @@ def run_rlox(steps: int, seed: int, backend: str) -> dict[str, Any]:
     """One training run of rlox with the settings of conf/tuned/ppo/CartPole-v1.yaml."""
     from rlox.algorithms import PPO
 
-    begun = time.perf_counter()
+    start = time.perf_counter()
     ppo = PPO(
         "CartPole-v1",
         n_envs=8,
@@ -52,13 +52,13 @@ def run_rlox(steps: int, seed: int, backend: str) -> dict[str, Any]:
         backend=backend,
     )
     ppo.train(steps)
-    trained = time.perf_counter()
+    train_end = time.perf_counter()
     score = ppo.evaluate(EPISODES, EVAL_SEED).mean
     return {
-        "total": time.perf_counter() - begun,
+        "total": time.perf_counter() - start,
         "collect": ppo.timings.collect,
         "update": ppo.timings.update,
-        "evaluate": time.perf_counter() - trained,
+        "evaluate": time.perf_counter() - train_end,
         "score": score,
         "env_steps": ppo.clock.env_steps,
     }
@@ -74,20 +74,20 @@ def run_sb3(steps: int, seed: int) -> dict[str, Any]:
     torch.set_num_threads(1)
     seconds = {"collect": 0.0, "update": 0.0}
 
-    class Timed(PPO):
+    class TimedPPO(PPO):
         def collect_rollouts(self, *args: Any, **kwargs: Any) -> bool:
-            begun = time.perf_counter()
+            start = time.perf_counter()
             result = super().collect_rollouts(*args, **kwargs)
-            seconds["collect"] += time.perf_counter() - begun
+            seconds["collect"] += time.perf_counter() - start
             return result
 
         def train(self) -> None:
-            begun = time.perf_counter()
+            start = time.perf_counter()
             super().train()
-            seconds["update"] += time.perf_counter() - begun
+            seconds["update"] += time.perf_counter() - start
 
-    begun = time.perf_counter()
-    model = Timed(
+    start = time.perf_counter()
+    model = TimedPPO(
         "MlpPolicy",
         make_vec_env("CartPole-v1", 8, seed=seed),
         seed=seed,
@@ -102,13 +102,13 @@ def run_sb3(steps: int, seed: int) -> dict[str, Any]:
         device="cpu",
     )
     model.learn(steps)
-    trained = time.perf_counter()
+    train_end = time.perf_counter()
     env = make_vec_env("CartPole-v1", EPISODES, seed=EVAL_SEED)
     score, _ = evaluate_policy(model, env, EPISODES, deterministic=True)
     return {
-        "total": time.perf_counter() - begun,
+        "total": time.perf_counter() - start,
         **seconds,
-        "evaluate": time.perf_counter() - trained,
+        "evaluate": time.perf_counter() - train_end,
         "score": float(score),
         "env_steps": model.num_timesteps,
     }
@@ -136,7 +136,7 @@ def measure(system: str, steps: int, seed: int) -> dict[str, Any]:
 
 def compare(steps: int, repeats: int) -> dict[str, Any]:
     """Alternate the systems and put medians and paired ratios together."""
-    begun = now()
+    date = utc_now()
     runs: dict[str, list[dict[str, Any]]] = {s: [] for s in SYSTEMS}
     for seed in range(repeats):
         for system in SYSTEMS:
@@ -146,20 +146,18 @@ def compare(steps: int, repeats: int) -> dict[str, Any]:
             print(f"seed {seed}  {system:6}  {parts}  score {row['score']:.1f}", flush=True)
     ratios = {
         system: {
-            part: float(
-                np.median([b[part] / a[part] for a, b in zip(own, runs["sb3"], strict=True)])
-            )
+            part: float(np.median([b[part] / a[part] for a, b in zip(system_runs, runs["sb3"], strict=True)]))
             for part in PARTS
         }
         for system in SYSTEMS[:-1]
-        for own in [runs[system]]
+        for system_runs in [runs[system]]
     }
     return {
         "schema_version": 2,
         "benchmark": "ppo_training",
         "env": "CartPole-v1",
         "steps": steps,
-        "date": begun,
+        "date": date,
         "commit": describe_commit(),
         "command": f"python benchmarks/{Path(__file__).name} --steps {steps} --repeats {repeats}",
         "machine": {"cpu": cpu_model(), "cores": os.cpu_count()},

@@ -19,17 +19,17 @@ from typing import Any
 
 from harness.case import Case, Goal, System, Tolerance
 from harness.cli import Context, run
-from harness.training import PartRunner, Recorded, Stopwatch, Trained
+from harness.training import PartRunner, RunCache, RunTimes, Stopwatch
 from omegaconf import OmegaConf
 
 PRESETS = Path(__file__).resolve().parents[1] / "conf" / "tuned"
-PARTS = {"total": "training", "collect": "collection", "update": "updates"}
+PART_TITLES = {"total": "training", "collect": "collection", "update": "updates"}
 
 
 @dataclass(frozen=True)
-class Work:
-    """A run with its preset, but for the settings given; `goals` of torch with native and with Gymnasium's
-    steps, and of the native engine with native ones.
+class TrainingWorkload:
+    """A run with its preset, but for the settings given; `ratio_goals` of torch with native and with
+    Gymnasium's steps, and of the native engine with native ones.
     """
 
     row: str
@@ -38,7 +38,7 @@ class Work:
     steps: int
     settings: dict[str, Any] = field(default_factory=dict)
     n_envs: int | None = None
-    goals: tuple[float, float, float] | None = None
+    ratio_goals: tuple[float, float, float] | None = None
 
     @property
     def preset(self) -> dict[str, Any]:
@@ -58,27 +58,25 @@ class Work:
         for key, name in names.items():
             if key in self.settings:
                 value = self.settings[key]
-                parts.append(
-                    name + ("x".join(map(str, value)) if key == "net_arch" else str(value))
-                )
+                parts.append(name + ("x".join(map(str, value)) if key == "net_arch" else str(value)))
         return ", ".join([*parts, *([f"{self.n_envs} envs"] if self.n_envs else [])])
 
 
 def p13(context: Context) -> Iterator[Case]:
     """PPO: minibatches of 256 transitions, 20 epochs, 8 environments."""
-    pole = ("P13", "ppo", "CartPole-v1")
-    yield from cases(Work(*pole, 4_096, goals=(2.5, 2.5, 10.0)))
-    yield from cases(Work(*pole, 2_048, {"net_arch": [256, 256]}))
-    yield from cases(Work(*pole, 2_048, {"batch_size": 64}))
-    yield from cases(Work(*pole, 2_048, {"n_steps": 256}, n_envs=1))
+    cartpole = ("P13", "ppo", "CartPole-v1")
+    yield from make_cases(TrainingWorkload(*cartpole, 4_096, ratio_goals=(2.5, 2.5, 10.0)))
+    yield from make_cases(TrainingWorkload(*cartpole, 2_048, {"net_arch": [256, 256]}))
+    yield from make_cases(TrainingWorkload(*cartpole, 2_048, {"batch_size": 64}))
+    yield from make_cases(TrainingWorkload(*cartpole, 2_048, {"n_steps": 256}, n_envs=1))
 
 
 def p14(context: Context) -> Iterator[Case]:
     """A2C: an update for every 40 transitions."""
-    pole = ("P14", "a2c", "CartPole-v1")
-    yield from cases(Work(*pole, 10_000, goals=(4.5, 3.0, 35.0)))
-    yield from cases(Work(*pole, 10_000, {"net_arch": [256, 256]}))
-    yield from cases(Work(*pole, 10_000, {"n_steps": 40}, n_envs=1))
+    cartpole = ("P14", "a2c", "CartPole-v1")
+    yield from make_cases(TrainingWorkload(*cartpole, 10_000, ratio_goals=(4.5, 3.0, 35.0)))
+    yield from make_cases(TrainingWorkload(*cartpole, 10_000, {"net_arch": [256, 256]}))
+    yield from make_cases(TrainingWorkload(*cartpole, 10_000, {"n_steps": 40}, n_envs=1))
 
 
 def p15(context: Context) -> Iterator[Case]:
@@ -86,26 +84,34 @@ def p15(context: Context) -> Iterator[Case]:
     goals = {
         ("sac", 256): (2.0, 3.0), ("td3", 256): (1.8, 2.6), ("sac", 64): (2.0, 7.0), ("td3", 64): (2.0, 7.0),
     }  # fmt: skip
-    for (algo, width), (goal, of_native) in goals.items():
+    for (algo, width), (goal, native_goal) in goals.items():
         for batch, n_envs in ((256, 1), (64, 1), (256, 8)):
-            each = {"train_freq": n_envs, "gradient_steps": n_envs, "learning_starts": 96}
-            settings = {**each, "net_arch": [width, width], "batch_size": batch}
-            asked = (goal, goal, of_native) if (batch, n_envs) == (256, 1) else None
+            update_settings = {
+                "train_freq": n_envs,
+                "gradient_steps": n_envs,
+                "learning_starts": 96,
+            }
+            settings = {**update_settings, "net_arch": [width, width], "batch_size": batch}
+            workload_goals = (goal, goal, native_goal) if (batch, n_envs) == (256, 1) else None
             steps = 96 + 160 * (512 // width)
-            yield from cases(Work("P15", algo, "Pendulum-v1", steps, settings, n_envs, asked))
+            yield from make_cases(
+                TrainingWorkload("P15", algo, "Pendulum-v1", steps, settings, n_envs, workload_goals)
+            )
 
 
 def p16(context: Context) -> Iterator[Case]:
     """DQN: two hidden layers of 256; the warm-up of 1,000 steps, then trainings of 128 batches."""
-    pole = ("P16", "dqn", "CartPole-v1")
-    yield from cases(Work(*pole, 4_096, goals=(2.0, 2.0, 4.2)))
-    yield from cases(Work(*pole, 2_048, {"batch_size": 256}, goals=(1.5, 1.5, 2.7)))
-    yield from cases(Work(*pole, 4_096, {"net_arch": [64, 64]}))
-    yield from cases(Work(*pole, 4_096, n_envs=8))
+    cartpole = ("P16", "dqn", "CartPole-v1")
+    yield from make_cases(TrainingWorkload(*cartpole, 4_096, ratio_goals=(2.0, 2.0, 4.2)))
+    yield from make_cases(
+        TrainingWorkload(*cartpole, 2_048, {"batch_size": 256}, ratio_goals=(1.5, 1.5, 2.7))
+    )
+    yield from make_cases(TrainingWorkload(*cartpole, 4_096, {"net_arch": [64, 64]}))
+    yield from make_cases(TrainingWorkload(*cartpole, 4_096, n_envs=8))
 
 
 # Who learns, and in what steps: the engine and the environments.
-OURS = {
+RLOX_SYSTEMS = {
     "rlox": ("torch", "native"),
     "rlox, Gymnasium": ("torch", "gymnasium"),
     "native": ("native", "native"),
@@ -113,77 +119,80 @@ OURS = {
 }
 
 
-def cases(work: Work) -> Iterator[Case]:
+def make_cases(workload: TrainingWorkload) -> Iterator[Case]:
     """The whole of the runs with its goals, then their parts."""
-    goals = dict(zip(OURS, work.goals or (), strict=False))
-    ours = {
-        name: Recorded(lambda seed, of=of: train_rlox(work, *of, seed)) for name, of in OURS.items()
+    goals = dict(zip(RLOX_SYSTEMS, workload.ratio_goals or (), strict=False))
+    run_caches = {
+        name: RunCache(
+            lambda seed, engine_and_envs=engine_and_envs: train_rlox(workload, *engine_and_envs, seed)
+        )
+        for name, engine_and_envs in RLOX_SYSTEMS.items()
     }
-    peer = Recorded(lambda seed: train_sb3(work, seed))
-    for part, what in PARTS.items():
-        asked = goals if part == "total" else {}
+    peer = RunCache(lambda seed: train_sb3(workload, seed))
+    for part, title in PART_TITLES.items():
+        part_goals = goals if part == "total" else {}
         systems = (
-            system(name, "rlox", runs, part, *([Goal(asked[name])] if name in asked else []))
-            for name, runs in ours.items()
+            system(name, "rlox", runs, part, *([Goal(part_goals[name])] if name in part_goals else []))
+            for name, runs in run_caches.items()
         )
         yield Case(
-            row=work.row,
-            work=f"{work.algo.upper()} on {work.env}: {what}",
-            size=work.size,
+            row=workload.row,
+            work=f"{workload.algo.upper()} on {workload.env}: {title}",
+            size=workload.size,
             ours=tuple(systems),
             peers=(system("SB3", "sb3", peer, part),),
             tolerance=Tolerance(0.0),  # as many steps and updates
-            elements=work.steps,
+            elements=workload.steps,
         )
 
 
-def system(name: str, package: str, runs: Recorded, part: str, *goals: Goal) -> System:
+def system(name: str, package: str, runs: RunCache, part: str, *goals: Goal) -> System:
     """One part of one system's runs."""
     return System(name, package, lambda: PartRunner(runs, part), goals)
 
 
-def train_rlox(work: Work, engine: str, steps: str, seed: int) -> Trained:
+def train_rlox(workload: TrainingWorkload, engine: str, steps: str, seed: int) -> RunTimes:
     """One run of rlox: the engine that learns, and whose environments it steps."""
     from rlox.build import build
     from rlox.configs import make_run
-    from rlox.types import Iterated
+    from rlox.types import FusedUpdate
 
-    preset = work.preset
+    preset = workload.preset
     tree = {
-        "algo": {"name": work.algo, **preset["algo"], "backend": engine},
-        "env": {"id": work.env, **preset["env"], "backend": steps},
+        "algo": {"name": workload.algo, **preset["algo"], "backend": engine},
+        "env": {"id": workload.env, **preset["env"], "backend": steps},
         "seed": seed,
-        "total_steps": work.steps,
+        "total_steps": workload.steps,
     }
     if "buffer" in preset:
         tree["buffer"] = {"name": "uniform", **preset["buffer"]}
     algorithm = build(make_run(tree))
     watch = Stopwatch()
 
-    def learned(told: tuple[Any, Any]) -> float:
-        return told[0].seconds if isinstance(told[0], Iterated) else 0.0
+    def update_seconds(source_result: tuple[Any, Any]) -> float:
+        return source_result[0].seconds if isinstance(source_result[0], FusedUpdate) else 0.0
 
-    algorithm.source.next = watch.parted("collect", algorithm.source.next, "update", learned)
-    algorithm.learner.update = watch.timed("update", algorithm.learner.update)
-    clock = watch.timed("total", algorithm.fit)()
+    algorithm.source.next = watch.time_split_call("collect", algorithm.source.next, "update", update_seconds)
+    algorithm.learner.update = watch.time_call("update", algorithm.learner.update)
+    clock = watch.time_call("total", algorithm.fit)()
     algorithm.close()
-    return Trained(watch.seconds, {"env_steps": clock.env_steps, "updates": clock.updates})
+    return RunTimes(watch.seconds, {"env_steps": clock.env_steps, "updates": clock.updates})
 
 
-def train_sb3(work: Work, seed: int) -> Trained:
+def train_sb3(workload: TrainingWorkload, seed: int) -> RunTimes:
     """The same in Stable-Baselines3, which counts `train_freq` in steps of all its environments at once."""
     from learning import sb3
 
-    preset = work.preset
-    if "train_freq" in preset["algo"] and work.n_envs:
-        preset["algo"]["train_freq"] = max(1, preset["algo"]["train_freq"] // work.n_envs)
-    model, watch = sb3.make(work.algo, work.env, preset, seed), Stopwatch()
-    model.collect_rollouts = watch.timed("collect", model.collect_rollouts)
-    model.train = watch.timed("update", model.train)
-    watch.timed("total", model.learn)(work.steps)
-    each = getattr(model, "n_epochs", 1)  # which it counts one by one
-    counts = {"env_steps": model.num_timesteps, "updates": model._n_updates // each}
-    return Trained(watch.seconds, counts)
+    preset = workload.preset
+    if "train_freq" in preset["algo"] and workload.n_envs:
+        preset["algo"]["train_freq"] = max(1, preset["algo"]["train_freq"] // workload.n_envs)
+    model, watch = sb3.make(workload.algo, workload.env, preset, seed), Stopwatch()
+    model.collect_rollouts = watch.time_call("collect", model.collect_rollouts)
+    model.train = watch.time_call("update", model.train)
+    watch.time_call("total", model.learn)(workload.steps)
+    n_epochs = getattr(model, "n_epochs", 1)  # which it counts one by one
+    counts = {"env_steps": model.num_timesteps, "updates": model._n_updates // n_epochs}
+    return RunTimes(watch.seconds, counts)
 
 
 ROWS = {"P13": p13, "P14": p14, "P15": p15, "P16": p16}

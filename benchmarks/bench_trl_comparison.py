@@ -24,7 +24,7 @@ from bench_llm_ops import (
 )
 from harness.case import Case, Tolerance
 from harness.cli import Context, run
-from harness.systems import function, local, our_function
+from harness.systems import function_make, local_system, rlox_function_make
 
 
 def advantages(context: Context) -> Iterator[Case]:
@@ -36,16 +36,16 @@ def advantages(context: Context) -> Iterator[Case]:
             row="T1",
             work="group advantages beside TRL's formula, float32",
             size=f"{groups:,} x {completions}",
-            ours=(local("rlox", "rlox", our_function(name, arguments, "advantages")),),
+            ours=(local_system("rlox", "rlox", rlox_function_make(name, arguments, "advantages")),),
             peers=(
-                local(
+                local_system(
                     "TRL-style torch",
                     "torch",
                     lambda r=rewards, c=completions: trl_advantages(r, c)(),
-                    compared=False,
+                    is_compared=False,
                     note="divides by the sample standard deviation + 1e-4, so its numbers differ",
                 ),
-                local("NumPy", "numpy", numpy_advantages(rewards, completions)),
+                local_system("NumPy", "numpy", numpy_advantages(rewards, completions)),
             ),
             tolerance=Tolerance(1e-3, 1e-4),
             elements=rewards.size,
@@ -68,7 +68,7 @@ def trl_advantages(rewards: Array, completions: int) -> Any:
         std = std.repeat_interleave(completions, dim=0)
         return (tensor - mean) / (std + 1e-4)
 
-    return function(call, "advantages")
+    return function_make(call, "advantages")
 
 
 def token_kl(context: Context) -> Iterator[Case]:
@@ -80,15 +80,15 @@ def token_kl(context: Context) -> Iterator[Case]:
             row="T2",
             work="k3 token KL beside TRL's formula, float32",
             size=f"{sequences} x {tokens:,}",
-            ours=(local("rlox", "rlox", our_function(name, arguments, "kl")),),
+            ours=(local_system("rlox", "rlox", rlox_function_make(name, arguments, "kl")),),
             peers=(
-                local(
+                local_system(
                     "TRL-style torch",
                     "torch",
                     lambda p=policy, q=reference, t=tokens: trl_kl(p, q, t)(),
                     note="with a completion mask of ones, as TRL always multiplies by it",
                 ),
-                local("NumPy", "numpy", numpy_kl(policy, reference, tokens)),
+                local_system("NumPy", "numpy", numpy_kl(policy, reference, tokens)),
             ),
             tolerance=Tolerance(1e-3, 1e-3),
             elements=policy.size,
@@ -106,7 +106,7 @@ def trl_kl(policy: Array, reference: Array, tokens: int) -> Any:
         per_token = torch.exp(q - p) - (q - p) - 1
         return (per_token * mask).sum(-1)
 
-    return function(call, "kl")
+    return function_make(call, "kl")
 
 
 ROWS = {"T1": advantages, "T2": token_kl}

@@ -25,12 +25,15 @@ from harness import machine
 from harness.cli import RESULTS
 
 ROOT = Path(__file__).resolve().parents[1]
-BUILD = "cargo build --release --locked -p rlox-bench --bin kernels"
-COUNT = "valgrind --tool=callgrind --callgrind-out-file=/dev/null"
+BUILD_COMMAND = "cargo build --release --locked -p rlox-bench --bin kernels"
+VALGRIND_COMMAND = "valgrind --tool=callgrind --callgrind-out-file=/dev/null"
 BINARY = "target/release/kernels"
 SCHEMA_VERSION = 1
-FEWER, WORK = 2, 1_000_000  # runs at first; elements of the runs that are counted, about
-HOTTEST = (
+BASE_RUNS, TARGET_ELEMENTS = (
+    2,
+    1_000_000,
+)  # runs at first; elements of the runs that are counted, about
+DEFAULT_KERNELS = (
     "env/CartPole-v1/f64/2048",
     "env/CartPole-v1/f32/2048",
     "env/Pendulum-v1/f64/2048",
@@ -74,7 +77,7 @@ class Count:
     command: str
 
 
-def shell(command: str) -> subprocess.CompletedProcess[str]:
+def run_command(command: str) -> subprocess.CompletedProcess[str]:
     """Runs a command in the checkout.
 
     Raises:
@@ -91,31 +94,38 @@ def shell(command: str) -> subprocess.CompletedProcess[str]:
 
 def kernel_sizes() -> dict[str, int]:
     """Every kernel of the binary and its elements."""
-    lines = shell(BINARY).stdout.splitlines()
+    lines = run_command(BINARY).stdout.splitlines()
     return {name: int(elements) for name, elements in (line.split() for line in lines)}
 
 
-def collected(valgrind: str) -> int:
+def parse_instructions(output: str) -> int:
     """Instructions that callgrind reports.
 
     Raises:
         CountError: there is no such line.
     """
-    found = re.search(r"Collected : (\d+)", valgrind)
-    if found is None:
-        raise CountError(f"callgrind reported no count:\n{valgrind[-2000:]}")
-    return int(found[1])
+    match = re.search(r"Collected : (\d+)", output)
+    if match is None:
+        raise CountError(f"callgrind reported no count:\n{output[-2000:]}")
+    return int(match[1])
 
 
 def count(kernel: str, elements: int) -> Count:
-    """Instructions between `FEWER` runs and more of them."""
-    runs = max(1, WORK // elements)
-    few, many = (
-        collected(shell(f"{COUNT} {BINARY} {kernel} {times}").stderr)
-        for times in (FEWER, FEWER + runs)
+    """Instructions between `BASE_RUNS` runs and more of them."""
+    runs = max(1, TARGET_ELEMENTS // elements)
+    base_count, full_count = (
+        parse_instructions(run_command(f"{VALGRIND_COMMAND} {BINARY} {kernel} {times}").stderr)
+        for times in (BASE_RUNS, BASE_RUNS + runs)
     )
-    command = f"{COUNT} {BINARY} {kernel} {FEWER + runs}"
-    return Count(kernel, elements, runs, many - few, (many - few) / (runs * elements), command)
+    command = f"{VALGRIND_COMMAND} {BINARY} {kernel} {BASE_RUNS + runs}"
+    return Count(
+        kernel,
+        elements,
+        runs,
+        full_count - base_count,
+        (full_count - base_count) / (runs * elements),
+        command,
+    )
 
 
 def render(report: dict[str, object], counts: list[Count]) -> str:
@@ -124,12 +134,12 @@ def render(report: dict[str, object], counts: list[Count]) -> str:
     lines = [
         "# Instructions per element",
         "",
-        f"{report['date']}, commit {commit}, {report['compiler']}. The difference between {FEWER} runs "
+        f"{report['date']}, commit {commit}, {report['compiler']}. The difference between {BASE_RUNS} runs "
         f"and more of them:",
         "",
         "```sh",
-        BUILD,
-        f"{COUNT} {BINARY} KERNEL TIMES",
+        BUILD_COMMAND,
+        f"{VALGRIND_COMMAND} {BINARY} KERNEL TIMES",
         "```",
         "",
         "| kernel | elements of a run | runs counted | instructions per element |",
@@ -141,7 +151,7 @@ def render(report: dict[str, object], counts: list[Count]) -> str:
 
 def measure(kernels: list[str], out: Path) -> None:
     """Counts the kernels and writes instructions.json and .md."""
-    shell(BUILD)
+    run_command(BUILD_COMMAND)
     sizes = kernel_sizes()
     unknown = [name for name in kernels if name not in sizes]
     if unknown:
@@ -152,12 +162,12 @@ def measure(kernels: list[str], out: Path) -> None:
         print(f"{name:32} {counts[-1].per_element:10.2f} instructions per element", flush=True)
     report: dict[str, object] = {
         "schema_version": SCHEMA_VERSION,
-        "date": machine.now(),
+        "date": machine.utc_now(),
         "commit": machine.describe_commit()["id"],
         "machine": machine.describe_machine(),
-        "compiler": shell("rustc --version").stdout.strip(),
-        "valgrind": shell("valgrind --version").stdout.strip(),
-        "build": BUILD,
+        "compiler": run_command("rustc --version").stdout.strip(),
+        "valgrind": run_command("valgrind --version").stdout.strip(),
+        "build": BUILD_COMMAND,
         "kernels": [asdict(c) for c in counts],
     }
     out.mkdir(parents=True, exist_ok=True)
@@ -170,7 +180,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--kernels", default=",".join(HOTTEST), help="names, comma-separated")
+    parser.add_argument("--kernels", default=",".join(DEFAULT_KERNELS), help="names, comma-separated")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
     args = parser.parse_args()
     try:

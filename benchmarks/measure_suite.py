@@ -31,12 +31,12 @@ from harness.timing import Protocol, interleave
 from harness.yardsticks import yardstick
 
 YARDSTICK = "yardstick"
-COUNTED = 1_000_000  # instructions of the calls that are counted, about
-MOST_COUNTED = 100  # calls
+TARGET_INSTRUCTIONS = 1_000_000  # instructions of the calls that are counted, about
+MAX_COUNTED_CALLS = 100  # calls
 
 
 @dataclass
-class Metered:
+class MeteredRunner:
     """A runner whose samples are also taken by the clocks of this process: CPU and wall."""
 
     runner: Runner
@@ -60,30 +60,32 @@ class Metered:
         self.runner.close()
 
 
-def main(given: Mapping[str, Any], say: Any) -> int:
+def main(request: Mapping[str, Any], send_event: Any) -> int:
     """Do what is asked; 0, or 1 with an event `failed`."""
     try:
         python = find_python(None)
         original = Original(python)
-        known = list(SUITES[given["suite"]](Context(original, quick=True)))
-        text, names = (given["only"] or "").lower(), given["names"]
-        chosen = [e for e in known if text in e.name.lower() and (names is None or e.name in names)]
-        cases = [entry.case for entry in chosen]
+        all_entries = list(SUITES[request["suite"]](Context(original, is_quick=True)))
+        text, names = (request["only"] or "").lower(), request["names"]
+        selected_entries = [
+            e for e in all_entries if text in e.name.lower() and (names is None or e.name in names)
+        ]
+        cases = [entry.case for entry in selected_entries]
         absent = peers.missing_packages(
             cases, lambda p: python is not None if p == "original" else peers.is_importable(p)
         )
-        say(
+        send_event(
             event="cases",
-            names=[entry.name for entry in chosen],
-            known=[entry.name for entry in known],
+            names=[entry.name for entry in selected_entries],
+            known=[entry.name for entry in all_entries],
             absent=describe_absent(absent),
         )
-        if given["mode"] == "count":
-            count(chosen, Path(given["counts"]), say)
-        elif given["mode"] == "measure":
-            measure(chosen, given, absent, say)
+        if request["mode"] == "count":
+            count_instructions(selected_entries, Path(request["counts"]), send_event)
+        elif request["mode"] == "measure":
+            measure(selected_entries, request, absent, send_event)
     except (OriginalError, DisagreementError, CountError) as error:
-        say(event="failed", reason=str(error))
+        send_event(event="failed", reason=str(error))
         return 1
     return 0
 
@@ -94,85 +96,88 @@ def describe_absent(absent: Iterable[str]) -> dict[str, str]:
 
 
 def measure(
-    chosen: Iterable[Entry], given: Mapping[str, Any], absent: Collection[str], say: Any
+    selected_entries: Iterable[Entry],
+    request: Mapping[str, Any],
+    absent: Collection[str],
+    send_event: Any,
 ) -> None:
     """Every case in turn."""
-    protocol = Protocol(given["rounds"], given["sample_seconds"])
-    if given["first"]:
-        say(
+    protocol = Protocol(request["rounds"], request["sample_seconds"])
+    if request["first"]:
+        send_event(
             event="about",
             machine=machine.describe_machine(),
             versions=machine.installed_versions(None),
         )
-    for entry in chosen:
-        say(event="case", name=entry.name, **measured(entry, protocol, absent, given))
+    for entry in selected_entries:
+        send_event(event="case", name=entry.name, **measure_entry(entry, protocol, absent, request))
 
 
-def measured(
-    entry: Entry, protocol: Protocol, absent: Collection[str], given: Mapping[str, Any]
+def measure_entry(
+    entry: Entry, protocol: Protocol, absent: Collection[str], request: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Samples of ours, of its yardstick and of the peers, taken in turn."""
-    beside = [p for p in entry.case.peers if p.package not in absent and given["peers"]]
+    peers_measured = [p for p in entry.case.peers if p.package not in absent and request["peers"]]
     with ExitStack() as stack:
-        runners: dict[str, Metered] = {}
-        for system in (entry.system, *beside):
-            runners[system.name] = Metered(system.prepare())
+        runners: dict[str, MeteredRunner] = {}
+        for system in (entry.system, *peers_measured):
+            runners[system.name] = MeteredRunner(system.prepare())
             stack.callback(runners[system.name].close)
-        if given["first"]:
-            compared = [s for s in (entry.system, *beside) if s.compared]
-            results = {s.name: runners[s.name].result() for s in compared}
+        if request["first"]:
+            compared_systems = [s for s in (entry.system, *peers_measured) if s.is_compared]
+            results = {s.name: runners[s.name].result() for s in compared_systems}
             check_agreement(entry.system.name, results, entry.case.tolerance, entry.name)
-        runners[YARDSTICK] = Metered(yardstick(entry.yardstick))
+        runners[YARDSTICK] = MeteredRunner(yardstick(entry.yardstick))
         samples = interleave(runners, protocol)
-    last = -protocol.repeats  # what came before sought the number of loops
+    n_kept = -protocol.repeats  # what came before sought the number of loops
     return {
         "yardstick": entry.yardstick,
-        "ours": {c: getattr(runners[entry.system.name], c)[last:] for c in ("cpu", "wall")},
-        "beside": {c: getattr(runners[YARDSTICK], c)[last:] for c in ("cpu", "wall")},
+        "ours": {c: getattr(runners[entry.system.name], c)[n_kept:] for c in ("cpu", "wall")},
+        "beside": {c: getattr(runners[YARDSTICK], c)[n_kept:] for c in ("cpu", "wall")},
         "seconds": list(samples[entry.system.name].seconds),
         "peers": [
             {
                 "name": peer.name,
-                "bound": peer.bound,
+                "bound": peer.is_bound,
                 "seconds": [s * peer.scale for s in samples[peer.name].seconds],
             }
-            for peer in beside
+            for peer in peers_measured
         ],
     }
 
 
-def count(chosen: Iterable[Entry], counts: Path, say: Any) -> None:
+def count_instructions(selected_entries: Iterable[Entry], dump_path: Path, send_event: Any) -> None:
     """Instructions of one call, between some calls and twice as many, under callgrind with
     `--dump-before=getppid`: it writes what it has counted whenever `getppid` is called.
     """
     dumps = itertools.count(1)
 
-    def counted(runner: Runner, loops: int) -> int:
+    def count_calls(runner: Runner, loops: int) -> int:
         os.getppid()
         runner.sample(loops)
         os.getppid()
         next(dumps)  # what came before
-        return instructions(counts.with_name(f"{counts.name}.{next(dumps)}"))
+        return read_total(dump_path.with_name(f"{dump_path.name}.{next(dumps)}"))
 
-    for entry in chosen:
-        if not entry.counted:
+    for entry in selected_entries:
+        if not entry.is_counted:
             continue
         runner = entry.system.prepare()
         try:
             runner.sample(2)
-            loops = min(MOST_COUNTED, max(1, COUNTED // counted(runner, 1)))
-            few, many = counted(runner, loops), counted(runner, 2 * loops)
+            loops = min(MAX_COUNTED_CALLS, max(1, TARGET_INSTRUCTIONS // count_calls(runner, 1)))
+            base_count, double_count = count_calls(runner, loops), count_calls(runner, 2 * loops)
         finally:
             runner.close()
-        say(event="count", name=entry.name, instructions=(many - few) / loops)
+        send_event(event="count", name=entry.name, instructions=(double_count - base_count) / loops)
 
 
-def instructions(dump: Path) -> int:
+def read_total(dump: Path) -> int:
     """The total of one file of callgrind's."""
-    found = re.search(r"^totals: (\d+)", dump.read_text(encoding="utf-8"), re.MULTILINE)
-    if found is None:
+    match = re.search(r"^totals: (\d+)", dump.read_text(encoding="utf-8"), re.MULTILINE)
+    if match is None:
         raise CountError(f"{dump.name} of callgrind has no total")
-    return int(found[1])
+    return int(match[1])
 
 
 class CountError(Exception):
@@ -181,8 +186,8 @@ class CountError(Exception):
 
 if __name__ == "__main__":
 
-    def tell(**event: Any) -> None:
+    def print_event(**event: Any) -> None:
         """Print an event."""
         print(json.dumps(event), flush=True)
 
-    sys.exit(main(json.loads(sys.stdin.readline()), tell))
+    sys.exit(main(json.loads(sys.stdin.readline()), print_event))

@@ -46,14 +46,14 @@ def frame(step: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
 def fill(buffer: rlox.MmapReplayBuffer | rlox.ReplayBuffer, rows: int) -> dict[str, float]:
     """Push the rows; microseconds per push and the largest resident memory."""
     stack = np.stack([frame(k) for k in range(4)])
-    pushing = 0.0
+    push_seconds = 0.0
     for step in range(rows):
-        following = np.concatenate([stack[1:], frame(step + 4)[None]])
+        next_stack = np.concatenate([stack[1:], frame(step + 4)[None]])
         start = time.perf_counter()
-        buffer.push(stack, step % 6, float(step), step % 1000 == 999, False, following)
-        pushing += time.perf_counter() - start
-        stack = following
-    return {"push_us": 1e6 * pushing / rows, "peak_bytes": peak()}
+        buffer.push(stack, step % 6, float(step), step % 1000 == 999, False, next_stack)
+        push_seconds += time.perf_counter() - start
+        stack = next_stack
+    return {"push_us": 1e6 * push_seconds / rows, "peak_bytes": peak_bytes()}
 
 
 def write(path: str, hot: int, rows: int) -> None:
@@ -65,7 +65,7 @@ def write(path: str, hot: int, rows: int) -> None:
     signal.pause()
 
 
-def hold(rows: int) -> None:
+def fill_in_memory(rows: int) -> None:
     """Fill a buffer in memory and check rows of it."""
     buffer = rlox.ReplayBuffer(
         rows, obs_shape=(4, 84, 84), obs_dtype="uint8", act_dim=1, frame_stack=(4, "first")
@@ -74,18 +74,18 @@ def hold(rows: int) -> None:
     print(json.dumps(figures | check(buffer, BATCHES)), flush=True)
 
 
-def peak() -> int:
+def peak_bytes() -> int:
     """Largest resident memory of this process so far, bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def check(buffer: rlox.MmapReplayBuffer | rlox.ReplayBuffer, batches: int) -> dict[str, float]:
     """Compare sampled rows with what was pushed; microseconds per batch of 32."""
-    spent = []
+    durations = []
     for seed in range(batches):
         start = time.perf_counter()
         batch = buffer.sample(32, seed=seed)
-        spent.append(time.perf_counter() - start)
+        durations.append(time.perf_counter() - start)
         for row, index in enumerate(batch["indices"].astype(int)):
             expected = np.stack([frame(k) for k in range(index, index + 5)])
             if not (
@@ -94,10 +94,10 @@ def check(buffer: rlox.MmapReplayBuffer | rlox.ReplayBuffer, batches: int) -> di
                 and batch["rewards"][row] == index
             ):
                 raise SystemExit(f"row {index} is not what was pushed")
-    return {"batches_checked": batches, "sample_32_us": 1e6 * float(np.median(spent))}
+    return {"batches_checked": batches, "sample_32_us": 1e6 * float(np.median(durations))}
 
 
-def on_disk(path: str, hot: int, rows: int) -> dict[str, Any]:
+def measure_on_disk(path: str, hot: int, rows: int) -> dict[str, Any]:
     """Run the writer, kill it, reopen what it left."""
     sizes = ["--rows", str(rows), "--hot", str(hot), "--path", path]
     writer = child("disk", sizes)
@@ -113,7 +113,7 @@ def on_disk(path: str, hot: int, rows: int) -> dict[str, Any]:
     figures["verify_s"] = time.perf_counter() - start
     figures["rows_after_kill"] = len(buffer)
     figures |= check(buffer, BATCHES)
-    figures["reader_peak_bytes"] = peak()
+    figures["reader_peak_bytes"] = peak_bytes()
     buffer.close()
     return figures
 
@@ -127,15 +127,15 @@ def child(mode: str, sizes: list[str]) -> subprocess.Popen[str]:
 def report(args: argparse.Namespace) -> None:
     """Write and print the figures."""
     output, _ = child("memory", ["--rows", str(args.rows)]).communicate()
-    found = {
+    figures_document = {
         "schema_version": SCHEMA_VERSION,
-        "date": machine.now(),
+        "date": machine.utc_now(),
         "commit": machine.describe_commit(),
         "machine": machine.describe_machine(),
         "in_memory": json.loads(output),
-        "on_disk": on_disk(args.path, args.hot, args.rows),
+        "on_disk": measure_on_disk(args.path, args.hot, args.rows),
     }
-    text = json.dumps(found, indent=1)
+    text = json.dumps(figures_document, indent=1)
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "memory_atari.json").write_text(text + "\n", "utf-8")
     print(text)
@@ -153,7 +153,7 @@ def main() -> None:
     if args.child == "disk":
         write(args.path, args.hot, args.rows)
     elif args.child == "memory":
-        hold(args.rows)
+        fill_in_memory(args.rows)
     else:
         report(args)
 

@@ -26,20 +26,20 @@ from harness import machine
 from harness import replay_systems as systems
 from harness.cli import RESULTS
 from harness.original import Original, find_python, install
-from harness.replay import FRAME, Trajectory, fill
+from harness.replay import FRAME_SHAPE, Trajectory, fill
 from harness.systems import ORIGINAL
 
 SCHEMA_VERSION = 1
-LOCAL = {
-    "rlox": systems.Ours,
-    "rlox frame stack": partial(systems.Ours, frame_stack=True),
-    "SB3": systems.SB3,
-    "TorchRL": systems.TorchRL,
+LOCAL_BUFFERS = {
+    "rlox": systems.RloxBuffer,
+    "rlox frame stack": partial(systems.RloxBuffer, frame_stack=True),
+    "SB3": systems.SB3Buffer,
+    "TorchRL": systems.TorchRLBuffer,
 }
 
 
 @dataclass(frozen=True)
-class Work:
+class BufferWorkload:
     """What the buffers are filled with."""
 
     rows: int
@@ -55,22 +55,22 @@ class Work:
     def minimum(self, system: str) -> int:
         """Bytes without any bookkeeping."""
         data = self.trajectory()
-        each = data.pool[0].nbytes
+        bytes_per_row = data.pool[0].nbytes
         if system == "rlox frame stack":
-            each = math.prod(FRAME) * data.pool.itemsize
-        return self.rows * (each + data.actions[0].nbytes + 4 + 1)
+            bytes_per_row = math.prod(FRAME_SHAPE) * data.pool.itemsize
+        return self.rows * (bytes_per_row + data.actions[0].nbytes + 4 + 1)
 
     def systems(self) -> list[str]:
         """Who can hold it in this type."""
         image = self.kind.startswith("image")
-        names = [name for name in LOCAL if image or name != "rlox frame stack"]
+        names = [name for name in LOCAL_BUFFERS if image or name != "rlox frame stack"]
         return names if self.kind == "image uint8" else [*names, ORIGINAL]
 
 
-WORKS = (
-    Work(1_000_000, "obs 17"),
-    Work(4_096, "image float32"),
-    Work(4_096, "image uint8"),
+WORKLOADS = (
+    BufferWorkload(1_000_000, "obs 17"),
+    BufferWorkload(4_096, "image float32"),
+    BufferWorkload(4_096, "image uint8"),
 )
 
 
@@ -85,73 +85,80 @@ def peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def fill_here(system: str, work: Work) -> int:
+def fill_here(system: str, workload: BufferWorkload) -> int:
     """Fills a buffer in this process; returns the bytes it took."""
-    data = work.trajectory()
-    shape = systems.Shape.of(data, 64)
-    fill(LOCAL[system](shape), data, 64, singly=False)  # what a first use loads
+    data = workload.trajectory()
+    shape = systems.BufferShape.of(data, 64)
+    fill(LOCAL_BUFFERS[system](shape), data, 64, one_by_one=False)  # what a first use loads
     before = resident_bytes()
-    replay = LOCAL[system](systems.Shape.of(data, work.rows))
-    fill(replay, data, work.rows, singly=False)
+    replay = LOCAL_BUFFERS[system](systems.BufferShape.of(data, workload.rows))
+    fill(replay, data, workload.rows, one_by_one=False)
     return peak_bytes() - before
 
 
-def fill_in_a_child(system: str, work: Work) -> int:
+def fill_in_a_child(system: str, workload: BufferWorkload) -> int:
     """`fill_here` in a process of its own."""
-    command = [sys.executable, __file__, "--child", system, str(work.rows), work.kind]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return int(done.stdout.split()[-1])
+    command = [sys.executable, __file__, "--child", system, str(workload.rows), workload.kind]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    return int(result.stdout.split()[-1])
 
 
-def fill_the_original(python: Path, work: Work) -> int:
+def fill_the_original(python: Path, workload: BufferWorkload) -> int:
     """The same in a process of the original."""
-    data = work.trajectory()
+    data = workload.trajectory()
     arrays = [data.pool.reshape(len(data.pool), -1), data.actions]
     with closing(Original(python)) as original:
-        runner = original.runner("memory", arrays, capacity=work.rows)
+        runner = original.runner("memory", arrays, capacity=workload.rows)
         return int(runner.result()["bytes"])
 
 
 def measure(python: Path) -> list[dict[str, Any]]:
     """Every system with every work."""
-    found = []
-    for work in WORKS:
-        for system in work.systems():
-            taken = (
-                fill_the_original(python, work)
+    entries = []
+    for workload in WORKLOADS:
+        for system in workload.systems():
+            n_bytes = (
+                fill_the_original(python, workload)
                 if system == ORIGINAL
-                else fill_in_a_child(system, work)
+                else fill_in_a_child(system, workload)
             )
-            least = work.minimum(system)
-            found.append({"system": system, **vars(work), "bytes": taken, "minimum_bytes": least})
-            print(line(found[-1]), flush=True)
-    return found
+            minimum_bytes = workload.minimum(system)
+            entries.append(
+                {
+                    "system": system,
+                    **vars(workload),
+                    "bytes": n_bytes,
+                    "minimum_bytes": minimum_bytes,
+                }
+            )
+            print(table_row(entries[-1]), flush=True)
+    return entries
 
 
-def line(entry: dict[str, Any]) -> str:
+def table_row(entry: dict[str, Any]) -> str:
     """One row of the table."""
-    taken, least = entry["bytes"], entry["minimum_bytes"]
-    work = f"{entry['rows']:,} x {entry['kind']}"
+    n_bytes, minimum_bytes = entry["bytes"], entry["minimum_bytes"]
+    workload_text = f"{entry['rows']:,} x {entry['kind']}"
     return (
-        f"| {work} | {entry['system']} | {taken / 1e6:,.0f} MB | {least / 1e6:,.0f} MB "
-        f"| {taken / least:.2f} |"
+        f"| {workload_text} | {entry['system']} | {n_bytes / 1e6:,.0f} MB | {minimum_bytes / 1e6:,.0f} MB "
+        f"| {n_bytes / minimum_bytes:.2f} |"
     )
 
 
-def write(found: list[dict[str, Any]], folder: Path) -> None:
+def write(entries: list[dict[str, Any]], folder: Path) -> None:
     """buffer_memory.json and .md."""
     report = {
         "schema_version": SCHEMA_VERSION,
-        "date": machine.now(),
+        "date": machine.utc_now(),
         "commit": machine.describe_commit(),
         "machine": machine.describe_machine(),
-        "memory": found,
+        "memory": entries,
     }
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "buffer_memory.json").write_text(json.dumps(report, indent=1) + "\n", "utf-8")
     head = "| transitions | system | taken | arithmetic minimum | ratio |\n|---|---|---|---|---|"
     about = (__doc__ or "").split("\n\n")[:2]
-    text = ["# Memory of replay buffers", *about, "\n".join([head, *map(line, found)])]
+    text = ["# Memory of replay buffers", *about, "\n".join([head, *map(table_row, entries)])]
     (folder / "buffer_memory.md").write_text("\n\n".join(text) + "\n", "utf-8")
 
 
@@ -167,7 +174,7 @@ def main() -> int:
     args = parser.parse_args()
     if args.child:
         system, rows, kind = args.child
-        print(fill_here(system, Work(int(rows), kind)))
+        print(fill_here(system, BufferWorkload(int(rows), kind)))
         return 0
     python = install() if args.install_original else find_python(args.original)
     if python is None:

@@ -20,46 +20,46 @@ from pathlib import Path
 import numpy as np
 from harness import machine
 
-OBS, ACT, EPISODE = 17, 6, 1000
-WAYS = {"in memory": "64GB", "from disk": "1"}
+OBS_DIM, ACT_DIM, EPISODE_LENGTH = 17, 6, 1000
+MEMORY_SETTINGS = {"in memory": "64GB", "from disk": "1"}
 
 
-def written(folder: Path, transitions: int) -> int:
+def make_dataset(folder: Path, transitions: int) -> int:
     """Write a dataset in episodes of 1,000 steps; its bytes."""
-    from rlox.runs.record import dataset_of, write_dataset
+    from rlox.runs.record import make_dataset, write_dataset
 
     rng = np.random.default_rng(0)
-    after = rng.standard_normal((transitions, OBS), np.float32)
-    step = np.arange(transitions) % EPISODE
+    next_obs = rng.standard_normal((transitions, OBS_DIM), np.float32)
+    step = np.arange(transitions) % EPISODE_LENGTH
     columns = {
-        "obs": np.concatenate([after[:1], after[:-1]]),
-        "next_obs": after,
-        "actions": rng.uniform(-1, 1, (transitions, ACT)).astype(np.float32),
+        "obs": np.concatenate([next_obs[:1], next_obs[:-1]]),
+        "next_obs": next_obs,
+        "actions": rng.uniform(-1, 1, (transitions, ACT_DIM)).astype(np.float32),
         "rewards": rng.standard_normal(transitions, np.float32),
         "terminated": np.zeros(transitions, np.bool_),
-        "truncated": step == EPISODE - 1,
+        "truncated": step == EPISODE_LENGTH - 1,
     }
-    write_dataset(dataset_of(columns, {}), folder)
+    write_dataset(make_dataset(columns, {}), folder)
     return sum(column.nbytes for column in columns.values())
 
 
-def child(folder: str, memory: str, updates: int) -> None:
+def run_child(folder: str, memory: str, updates: int) -> None:
     """Learn, and print what it took."""
     from rlox.algorithms import TD3BC
 
-    before, begin = resident("VmRSS"), time.perf_counter()
-    algorithm = TD3BC(folder, obs_dim=OBS, act_dim=ACT, act_high=1.0, memory=memory)
+    before, start = memory_bytes("VmRSS"), time.perf_counter()
+    algorithm = TD3BC(folder, obs_dim=OBS_DIM, act_dim=ACT_DIM, act_high=1.0, memory=memory)
     algorithm.train(1)
     loaded = time.perf_counter()
     algorithm.train(updates)
-    told = {
-        "before": before, "most": resident("VmHWM"), "loading_s": loaded - begin,
+    figures = {
+        "before": before, "most": memory_bytes("VmHWM"), "loading_s": loaded - start,
         "update_ms": (time.perf_counter() - loaded) / updates * 1e3,
     }  # fmt: skip
-    print(json.dumps(told))
+    print(json.dumps(figures))
 
 
-def resident(key: str) -> int:
+def memory_bytes(key: str) -> int:
     """Bytes of this process, as Linux counts them."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith(f"{key}:"))
@@ -71,31 +71,33 @@ def main() -> None:
     parser.add_argument("--transitions", type=int, default=5_000_000)
     parser.add_argument("--updates", type=int, default=300)
     parser.add_argument("--child", nargs=2, metavar=("FOLDER", "MEMORY"), help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.child:
-        return child(*given.child, given.updates)
-    with tempfile.TemporaryDirectory() as name:
-        make = (
+    args = parser.parse_args()
+    if args.child:
+        return run_child(*args.child, args.updates)
+    with tempfile.TemporaryDirectory() as dataset_dir:
+        make_command = (
             "import memory_offline as m, pathlib; "
-            f"print(m.written(pathlib.Path({name!r}), {given.transitions}))"
+            f"print(m.written(pathlib.Path({dataset_dir!r}), {args.transitions}))"
         )
-        here = Path(__file__).parent
-        made = subprocess.run(
-            [sys.executable, "-c", make], cwd=here, capture_output=True, text=True, check=True
+        script_dir = Path(__file__).parent
+        dataset_process = subprocess.run(
+            [sys.executable, "-c", make_command],
+            cwd=script_dir,
+            capture_output=True,
+            text=True,
+            check=True,
         )
-        size = int(made.stdout)
-        print(
-            f"{machine.describe_machine()['cpu']}\n{given.transitions:,} transitions, {size / 1e6:,.0f} MB"
-        )
-        for way, memory in WAYS.items():
-            command = [sys.executable, __file__, "--child", name, memory]
-            command += ["--updates", str(given.updates)]
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
-            found = json.loads(done.stdout)
+        size = int(dataset_process.stdout)
+        print(f"{machine.describe_machine()['cpu']}\n{args.transitions:,} transitions, {size / 1e6:,.0f} MB")
+        for name, memory in MEMORY_SETTINGS.items():
+            command = [sys.executable, __file__, "--child", dataset_dir, memory]
+            command += ["--updates", str(args.updates)]
+            measured_process = subprocess.run(command, capture_output=True, text=True, check=True)
+            figures = json.loads(measured_process.stdout)
             print(
-                f"{way:<10} {found['most'] / 1e6:,.0f} MB resident at most "
-                f"({found['before'] / 1e6:,.0f} before), loaded in {found['loading_s']:.1f} s, "
-                f"{found['update_ms']:.2f} ms an update"
+                f"{name:<10} {figures['most'] / 1e6:,.0f} MB resident at most "
+                f"({figures['before'] / 1e6:,.0f} before), loaded in {figures['loading_s']:.1f} s, "
+                f"{figures['update_ms']:.2f} ms an update"
             )
     return None
 

@@ -21,7 +21,7 @@ from harness.timing import LocalRunner
 
 N_ENVS, N_STEPS = 8, 256
 BATCHES = (64, 256)
-WORTH = 1.25  # what a second way to a gradient has to bring
+MIN_SPEEDUP = 1.25  # what a second way to a gradient has to bring
 
 
 def p22(context: Context) -> Iterator[Case]:
@@ -31,7 +31,7 @@ def p22(context: Context) -> Iterator[Case]:
             row="P22",
             work="epoch of PPO on CartPole-v1",
             size=f"{N_ENVS * N_STEPS:,} rows by {batch}",
-            ours=(system("written out", batch, False, Goal(WORTH)),),
+            ours=(system("written out", batch, False, Goal(MIN_SPEEDUP)),),
             peers=(system("autograd", batch, True),),
             tolerance=Tolerance(1e-3, 1e-5),
             elements=N_ENVS * N_STEPS,
@@ -65,11 +65,11 @@ def epoch(batch_size: int, autograd: bool) -> Any:
     rollout = ppo.collector.collect(ppo.policy, N_STEPS)
     learner = ppo.learner
     if autograd:
-        by_autograd(learner)
-    before = deepcopy(learner.state())
+        use_autograd(learner)
+    initial_state = deepcopy(learner.state())
 
     def operation() -> None:
-        learner.restore(before)
+        learner.restore(initial_state)
         learner.update(rollout, Clock())
 
     def answer() -> Results:
@@ -79,7 +79,7 @@ def epoch(batch_size: int, autograd: bool) -> Any:
     return operation, answer
 
 
-def by_autograd(learner: Any) -> None:
+def use_autograd(learner: Any) -> None:
     """Let torch make the gradients of the policy and of the composed loss."""
     from rlox.losses import Slopes
     from rlox.policies import ActorCritic
@@ -89,10 +89,10 @@ def by_autograd(learner: Any) -> None:
 
     def gradient(*row: torch.Tensor) -> Any:
         with torch.enable_grad():
-            said = [column.detach().requires_grad_() for column in row[:3]]
-            terms = loss.terms(*said, *row[3:])
-        slopes = torch.autograd.grad(terms.total, said, allow_unused=True)
-        return terms._replace(total=terms.total.detach()), Slopes(*slopes)
+            outputs = [column.detach().requires_grad_() for column in row[:3]]
+            terms = loss.terms(*outputs, *row[3:])
+        gradients = torch.autograd.grad(terms.total, outputs, allow_unused=True)
+        return terms._replace(total=terms.total.detach()), Slopes(*gradients)
 
     loss.gradient = gradient
 

@@ -104,15 +104,15 @@ TRAINING = (
         for algo in ("SAC", "TD3")
     ),
 )
-TRAINED = ("rlox", "rlox, Gymnasium", "native")
+TRAINING_SYSTEMS = ("rlox", "rlox, Gymnasium", "native")
 PARTS = {
     "total": "total",
     "collection": "collect",
     "update": "update",
     "evaluation, 50 episodes": "evaluate",
 }
-NATIVE = "Native "
-TEXT = ("SFT", "GRPO", "RLOO", "DPO", "OnlineDPO")
+NATIVE_PREFIX = "Native "
+TEXT_ALGORITHMS = ("SFT", "GRPO", "RLOO", "DPO", "OnlineDPO")
 
 
 def read(path: Path, root: Path = ROOT) -> Any:
@@ -125,23 +125,21 @@ def format_ratio(ratio: float) -> str:
     return f"{ratio:.2f}x" if ratio < 2 else f"{ratio:.1f}x"
 
 
-def seconds(value: float) -> str:
+def format_seconds(value: float) -> str:
     """A duration in seconds."""
     return f"{value:.2f} s" if value < 1 else f"{value:.1f} s"
 
 
-def commit_of(commit: dict[str, Any]) -> str:
+def commit_text(commit: dict[str, Any]) -> str:
     """A commit in a sentence, with what keeps it from being exact."""
     changed = " with local changes" if commit.get("changed") else ""
     recorded = " (recorded)" if "by hand" in commit else ""
     return f"{commit['id'][:8]}{recorded}{changed}"
 
 
-def made(report: dict[str, Any]) -> str:
+def report_origin(report: dict[str, Any]) -> str:
     """When, on what and of which commit a results file is."""
-    return (
-        f"commit {commit_of(report['commit'])}, {report['date'][:10]}, {report['machine']['cpu']}"
-    )
+    return f"commit {commit_text(report['commit'])}, {report['date'][:10]}, {report['machine']['cpu']}"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -154,10 +152,8 @@ def learning(root: Path = ROOT) -> str:
     """The scores of the tuned presets, and which commit each line was measured at."""
     rows, notes = [], []
     for task in read(RESULTS / "learning.json", root)["tasks"]:
-        scores = [
-            fmean(run["returns"]) if "returns" in run else run["score"] for run in task["runs"]
-        ]
-        where = f"{commit_of(task['commit'])}, {task['date']}"
+        scores = [fmean(run["returns"]) if "returns" in run else run["score"] for run in task["runs"]]
+        commit_and_date = f"{commit_text(task['commit'])}, {task['date']}"
         if any("returns" not in run for run in task["runs"]):
             notes.append(
                 f"The runs of {task['env']} are not committed: its scores were written into this page at "
@@ -169,13 +165,13 @@ def learning(root: Path = ROOT) -> str:
                 f"{task['total_steps']:,}",
                 ", ".join(f"{score:.1f}" for score in scores),
                 f"{fmean(scores):.1f}",
-                where,
+                commit_and_date,
             ]
         )
     page = table(["env", "steps", "seeds 0, 1, 2", "mean", "commit, date"], rows)
-    more = "".join(f"\n\n{note}" for note in notes)
+    notes_text = "".join(f"\n\n{note}" for note in notes)
     return (
-        f"{page}{more}\n\nEvery return and the machine: "
+        f"{page}{notes_text}\n\nEvery return and the machine: "
         "[benchmarks/results/learning.json](benchmarks/results/learning.json)."
     )
 
@@ -184,31 +180,40 @@ def resume(root: Path = ROOT) -> str:
     """How often runs were killed and resumed, and of which kinds they were."""
     report = read(Path("benchmarks") / "reliability" / "report.json", root)
     prefix = "exact resume: "
-    found = {k.removeprefix(prefix): v for k, v in report.items() if k.startswith(prefix)}
+    reports_by_kind = {k.removeprefix(prefix): v for k, v in report.items() if k.startswith(prefix)}
     runs, kills, mismatches = (
-        sum(of[about] for of in found.values()) for about in ("runs", "kills", "mismatches")
+        sum(kind_report[count_name] for kind_report in reports_by_kind.values())
+        for count_name in ("runs", "kills", "mismatches")
     )
-    inside = sum(
-        "call" in where for of in found.values() for run in of["where"].values() for where in run
+    n_in_disk_calls = sum(
+        "call" in kill_place
+        for kind_report in reports_by_kind.values()
+        for run in kind_report["where"].values()
+        for kill_place in run
     )
-    native = [name.removeprefix(NATIVE) for name in found if name.startswith(NATIVE)]
-    text = [name for name in TEXT if name in found]
-    torch = [name for name in found if name not in text and not name.startswith(NATIVE)]
+    native = [name.removeprefix(NATIVE_PREFIX) for name in reports_by_kind if name.startswith(NATIVE_PREFIX)]
+    text = [name for name in TEXT_ALGORITHMS if name in reports_by_kind]
+    torch = [name for name in reports_by_kind if name not in text and not name.startswith(NATIVE_PREFIX)]
     of_torch = f"{len(torch)} with updates in torch ({'; '.join(torch)})"
     of_native = f"{len(native)} in Rust ({'; '.join(native)})" if native else ""
     of_text = f"{len(text)} of language models ({'; '.join(text)})" if text else ""
     kinds = ", ".join(filter(None, (of_torch, of_native, of_text)))
     saves = report["kills while saving"]
-    commits = sorted({(of["date"], commit_of(of["commit"])) for of in found.values()})
+    commits = sorted(
+        {
+            (kind_report["date"], commit_text(kind_report["commit"]))
+            for kind_report in reports_by_kind.values()
+        }
+    )
     sentences = [
-        f"{runs} runs of {len(found)} kinds, {kinds}, were killed {kills} times with SIGKILL, {inside} of "
-        "them inside a disk call, and resumed.",
+        f"{runs} runs of {len(reports_by_kind)} kinds, {kinds}, were killed {kills} times with SIGKILL, "
+        f"{n_in_disk_calls} of them inside a disk call, and resumed.",
         "Weights, optimizer, state (every row and priority of a buffer), metrics and episodes were compared "
         f"with those of runs never stopped, all but seconds: {mismatches} differed.",
         f"{saves['kills']} kills while every update was saved left {saves['unreadable']} unreadable "
         "checkpoints.",
         f"Commits: {', '.join(f'{commit}, {date}' for date, commit in commits)}; of the kills while saving "
-        f"{commit_of(saves['commit'])}, {saves['date']}.",
+        f"{commit_text(saves['commit'])}, {saves['date']}.",
     ]
     return " ".join(sentences)
 
@@ -217,31 +222,32 @@ def ppo(root: Path = ROOT) -> str:
     """Seconds of whole trainings beside Stable-Baselines3."""
     report = read(RESULTS / "ppo_training.json", root)
     runs, ratios = report["runs"], report["ratio_to_sb3"]
-    lows = {min(run["score"] for run in of) for of in runs.values()}
-    highs = {max(run["score"] for run in of) for of in runs.values()}
+    lows = {min(run["score"] for run in system_runs) for system_runs in runs.values()}
+    highs = {max(run["score"] for run in system_runs) for system_runs in runs.values()}
     low, high = min(lows), max(highs)
     scores = f"all score {low:.1f}" if low == high else f"they score {low:.1f} to {high:.1f}"
     rows = [
         [
-            words,
-            seconds(median(run[part] for run in runs["sb3"])),
+            label,
+            format_seconds(median(run[part] for run in runs["sb3"])),
             *(
-                f"{seconds(median(run[part] for run in runs[name]))}: {format_ratio(ratios[name][part])}"
+                f"{format_seconds(median(run[part] for run in runs[name]))}: "
+                f"{format_ratio(ratios[name][part])}"
                 for name in ("rlox", "native")
             ),
         ]
-        for words, part in PARTS.items()
+        for label, part in PARTS.items()
     ]
     peer = f"Stable-Baselines3 {report['versions']['stable-baselines3']}"
     return (
         f"PPO on {report['env']}, {report['steps']:,} steps, rl-zoo3 hyperparameters, one thread each, "
         f"{len(runs['sb3'])} runs of each by turns; {scores}. Medians, and the median of each run's ratio "
-        f"to its neighbour ({made(report)}). Seconds depend on the machine, ratios less.\n\n"
+        f"to its neighbour ({report_origin(report)}). Seconds depend on the machine, ratios less.\n\n"
         + table(["", peer, "rlox in torch", "rlox in Rust"], rows)
     )
 
 
-def case_of(report: dict[str, Any], work: str, size: str) -> dict[str, Any] | None:
+def find_case(report: dict[str, Any], work: str, size: str) -> dict[str, Any] | None:
     """The case of a results file."""
     cases = (c for c in report["cases"] if (c["work"], c["size"]) == (work, size))
     return next(cases, None)
@@ -251,8 +257,8 @@ def training(root: Path = ROOT) -> str:
     """CPU seconds of five algorithms beside Stable-Baselines3."""
     report = read(RESULTS / "training.json", root)
     rows = []
-    for words, work, sizes in TRAINING:
-        cases = [case_of(report, f"{work}: training", size) for size in sizes]
+    for label, work, sizes in TRAINING:
+        cases = [find_case(report, f"{work}: training", size) for size in sizes]
         if None in cases:
             raise KeyError(f"training.json lacks one of {sizes} of {work}: training")
         ratios = [{c["ours"]: c["ratio"] for c in case["comparisons"]} for case in cases]
@@ -260,13 +266,16 @@ def training(root: Path = ROOT) -> str:
             next(v["minimum"] for v in case["verdicts"] if v["goal"] and v["ours"] == "native")
             for case in cases
         ]
-        cells = ["; ".join(format_ratio(of[name]) for of in ratios) for name in TRAINED]
-        rows.append([words, *cells, "; ".join(f"{goal:g}x" for goal in goals)])
+        cells = [
+            "; ".join(format_ratio(ratios_of_size[name]) for ratios_of_size in ratios)
+            for name in TRAINING_SYSTEMS
+        ]
+        rows.append([label, *cells, "; ".join(f"{goal:g}x" for goal in goals)])
     head = ["", "rlox in torch", "with Gymnasium's environments", "rlox in Rust", "goal in Rust"]
     return (
         "Training of five algorithms in CPU seconds of one run, how many times as long Stable-Baselines3 "
         f"{report['versions']['stable-baselines3']} takes ([table]({RESULTS / 'training.md'}); "
-        f"{report['protocol']['repeats']} rounds; {made(report)}):\n\n" + table(head, rows)
+        f"{report['protocol']['repeats']} rounds; {report_origin(report)}):\n\n" + table(head, rows)
     )
 
 
@@ -274,29 +283,29 @@ def cell(case: dict[str, Any], system: str) -> tuple[str, str]:
     """A ratio to the fastest peer, and which that is."""
     fastest = next(c for c in case["comparisons"] if c["ours"] == system and c["fastest"])
     goals = [v for v in case["verdicts"] if v["ours"] == system and v["goal"] and not v["met"]]
-    missed = "".join(f" (goal {v['minimum']:g}x {v['against']}, missed)" for v in goals)
-    slower = " (slower)" if fastest["high"] < 1 else ""
-    return f"{format_ratio(fastest['ratio'])}{slower}{missed}", fastest["peer"]
+    missed_text = "".join(f" (goal {v['minimum']:g}x {v['against']}, missed)" for v in goals)
+    slower_text = " (slower)" if fastest["high"] < 1 else ""
+    return f"{format_ratio(fastest['ratio'])}{slower_text}{missed_text}", fastest["peer"]
 
 
 def primitives(root: Path = ROOT) -> str:
     """Ratios of the primitives to the fastest peer."""
     report, rows = read(RESULTS / "all.json", root), []
-    for words, parts in PRIMITIVES:
+    for label, parts in PRIMITIVES:
         cells, peers = [], []
         for work, sizes, systems in parts:
             for size in sizes:
-                case = case_of(report, work, size)
+                case = find_case(report, work, size)
                 if case is None:
                     raise SystemExit(f"{RESULTS / 'all.json'} does not have {work}, {size}")
                 for system in systems:
                     ratio, peer = cell(case, system)
                     cells.append(ratio)
                     peers.append(peer)
-        same = peers[:1] if len(set(peers)) == 1 else peers
-        rows.append([words, " / ".join(cells), " / ".join(same)])
+        peer_names = peers[:1] if len(set(peers)) == 1 else peers
+        rows.append([label, " / ".join(cells), " / ".join(peer_names)])
     return (
-        f"One thread of a shared 2-core machine ([all]({RESULTS / 'all.md'}): {made(report)}; "
+        f"One thread of a shared 2-core machine ([all]({RESULTS / 'all.md'}): {report_origin(report)}; "
         "[memory of buffers](benchmarks/results/buffer_memory.md)); speed-up over the fastest "
         "peer of each row:\n\n" + table(["work", "ratio", "fastest peer"], rows)
     )
@@ -311,11 +320,11 @@ BLOCKS: dict[str, Callable[[Path], str]] = {
 }
 
 
-def rewritten(text: str, root: Path = ROOT) -> str:
+def rewrite_blocks(text: str, root: Path = ROOT) -> str:
     """The page with every block made anew; `SystemExit` where one is missing or unknown."""
-    found = [match[2] for match in BLOCK.finditer(text)]
-    if sorted(found) != sorted(BLOCKS):
-        raise SystemExit(f"README.md has the blocks {found}, expected {list(BLOCKS)}, each once")
+    block_names = [match[2] for match in BLOCK.finditer(text)]
+    if sorted(block_names) != sorted(BLOCKS):
+        raise SystemExit(f"README.md has the blocks {block_names}, expected {list(BLOCKS)}, each once")
     return BLOCK.sub(lambda m: f"{m[1]}{BLOCKS[m[2]](root)}\n{m[4]}", text)
 
 
@@ -325,11 +334,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if it differs")
     args = parser.parse_args(argv)
     text = README.read_text(encoding="utf-8")
-    fresh = rewritten(text)
+    new_text = rewrite_blocks(text)
     if args.check:
-        print("README.md is up to date" if fresh == text else "README.md differs from the results")
-        return int(fresh != text)
-    README.write_text(fresh, encoding="utf-8")
+        print("README.md is up to date" if new_text == text else "README.md differs from the results")
+        return int(new_text != text)
+    README.write_text(new_text, encoding="utf-8")
     return 0
 
 

@@ -22,8 +22,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PASSED, MISSED = 0, 1
-ASKED = 9  # of ten
-AGAIN = '''
+MIN_NAMED = 9  # of ten
+SLOW_DOWN_CODE = '''
 
 def _again(call):
     """Every second call is made twice."""
@@ -66,35 +66,35 @@ class _Beside:
 class SlowDown:
     """What is slowed: lines at the end of a file, and the beginnings of the cases that it is in."""
 
-    what: str
+    name: str
     lines: str
     cases: tuple[str, ...]
-    near: str  # text in the names of the cases that --near measures
+    case_filter: str  # text in the names of the cases that --near measures
     file: str = "rlox/__init__.py"
 
 
-def function(name: str, case: str, near: str) -> SlowDown:
+def function_slow_down(name: str, case: str, case_filter: str) -> SlowDown:
     """A public function of the extension."""
     lines = f"import rlox._core\n{name} = _again(rlox._core.{name})\n"
-    return SlowDown(name, lines, (case,), near)
+    return SlowDown(name, lines, (case,), case_filter)
 
 
-def methods(kind: str, names: tuple[str, ...], near: str, *cases: str) -> SlowDown:
+def method_slow_down(kind: str, names: tuple[str, ...], case_filter: str, *cases: str) -> SlowDown:
     """Methods of one of its classes."""
     lines = f"import rlox._core\n{kind} = _Slowed(rlox._core.{kind}, *{names!r})\n"
-    return SlowDown(f"{kind}.{' and '.join(names)}", lines, cases, near)
+    return SlowDown(f"{kind}.{' and '.join(names)}", lines, cases, case_filter)
 
 
 SLOW_DOWNS = (
-    function("compute_gae", "P1 ", "GAE of one"),
-    function("compute_gae_time_major", "P2 ", "GAE of 256"),
-    methods("ReplayBuffer", ("push_batch",), "push of many", "P4 "),
-    methods("ReplayBuffer", ("sample",), "sample, obs", "P6 "),
-    methods("PrioritizedReplayBuffer", ("sample", "update_priorities"), "prioritized", "P8 "),
-    methods("VecEnv", ("step_all",), "one step", "P9 one step of n x CartPole", "P12 "),
-    methods("VecEnv", ("step_into",), "one step", "P9 one step of n x Acrobot", "P12 "),
-    function("compute_batch_group_advantages", "P10 ", "group advantages"),
-    function("compute_token_kl_schulman", "P11 ", "k3 token"),
+    function_slow_down("compute_gae", "P1 ", "GAE of one"),
+    function_slow_down("compute_gae_time_major", "P2 ", "GAE of 256"),
+    method_slow_down("ReplayBuffer", ("push_batch",), "push of many", "P4 "),
+    method_slow_down("ReplayBuffer", ("sample",), "sample, obs", "P6 "),
+    method_slow_down("PrioritizedReplayBuffer", ("sample", "update_priorities"), "prioritized", "P8 "),
+    method_slow_down("VecEnv", ("step_all",), "one step", "P9 one step of n x CartPole", "P12 "),
+    method_slow_down("VecEnv", ("step_into",), "one step", "P9 one step of n x Acrobot", "P12 "),
+    function_slow_down("compute_batch_group_advantages", "P10 ", "group advantages"),
+    function_slow_down("compute_token_kl_schulman", "P11 ", "k3 token"),
     SlowDown(
         "PPO's update",
         # its minibatches: of an update a sample has only one, every second of which would be as before
@@ -106,7 +106,7 @@ SLOW_DOWNS = (
 )
 
 
-def bench(source: Path, out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run_bench(source: Path, out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """`rlox bench suite=ci` with the rlox in `source`."""
     command = [sys.executable, "-m", "rlox_cli.main", "bench", "suite=ci", f"out={out}"]
     return subprocess.run(
@@ -119,43 +119,51 @@ def bench(source: Path, out: Path, *arguments: str) -> subprocess.CompletedProce
     )
 
 
-def copied(folder: Path) -> Path:
+def copy_checkout(folder: Path) -> Path:
     """A folder with a copy of rlox and the rest of the checkout."""
     shutil.copytree(ROOT / "rlox", folder / "rlox", ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "rlox_cli").symlink_to(ROOT / "rlox_cli")
     return folder
 
 
-def slowed(one: SlowDown, folder: Path) -> Path:
+def copy_with_slow_down(slow_down: SlowDown, folder: Path) -> Path:
     """A copy with a slow-down in it."""
-    path = copied(folder) / one.file
-    path.write_text(path.read_text(encoding="utf-8") + AGAIN + one.lines, encoding="utf-8")
+    path = copy_checkout(folder) / slow_down.file
+    path.write_text(path.read_text(encoding="utf-8") + SLOW_DOWN_CODE + slow_down.lines, encoding="utf-8")
     return folder
 
 
-def named(output: str) -> list[str]:
+def slower_cases(output: str) -> list[str]:
     """The cases that are said to be slower."""
     start = "**slower**: "
     return [line.removeprefix(start) for line in output.splitlines() if line.startswith(start)]
 
 
-def attempt(one: SlowDown, baseline: Path, place: Path, near: bool, more: list[str]) -> bool:
+def attempt(
+    slow_down: SlowDown,
+    baseline: Path,
+    scratch_dir: Path,
+    only_near: bool,
+    extra_arguments: list[str],
+) -> bool:
     """Whether the slow-down is named; says what was."""
-    with tempfile.TemporaryDirectory(dir=place) as folder:
-        source = slowed(one, Path(folder))
-        only = [f"only={one.near}"] if near else []
-        done = bench(source, source / "now.json", f"baseline={baseline}", *only, *more)
-    if "### rlox bench" not in done.stdout:
-        raise SystemExit(f"{one.what}: exit code {done.returncode}\n{done.stderr[-2000:]}")
-    found = named(done.stdout)
-    right = [case for case in found if case.startswith(one.cases)]
-    wrong = [case for case in found if case not in right]
-    print(f"{'named ' if right else 'MISSED'} {one.what}", flush=True)
-    for case in right:
+    with tempfile.TemporaryDirectory(dir=scratch_dir) as folder:
+        source = copy_with_slow_down(slow_down, Path(folder))
+        filter_arguments = [f"only={slow_down.case_filter}"] if only_near else []
+        result = run_bench(
+            source, source / "now.json", f"baseline={baseline}", *filter_arguments, *extra_arguments
+        )
+    if "### rlox bench" not in result.stdout:
+        raise SystemExit(f"{slow_down.name}: exit code {result.returncode}\n{result.stderr[-2000:]}")
+    cases_named = slower_cases(result.stdout)
+    expected_cases = [case for case in cases_named if case.startswith(slow_down.cases)]
+    unexpected_cases = [case for case in cases_named if case not in expected_cases]
+    print(f"{'named ' if expected_cases else 'MISSED'} {slow_down.name}", flush=True)
+    for case in expected_cases:
         print(f"       {case}", flush=True)
-    for case in wrong:
+    for case in unexpected_cases:
         print(f"       NOT SLOWED: {case}", flush=True)
-    return bool(right)
+    return bool(expected_cases)
 
 
 def main() -> int:
@@ -169,19 +177,19 @@ def main() -> int:
     parser.add_argument("more", nargs="*", help="further keys of rlox bench")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="rlox-regressions-") as folder:
-        place = Path(folder)
+        scratch_dir = Path(folder)
         baseline = args.baseline and args.baseline.resolve()
         if baseline is None:
-            (place / "as_it_is").mkdir()
-            baseline = place / "baseline.json"
-            bench(copied(place / "as_it_is"), baseline, *args.more).check_returncode()
-        found = [
-            attempt(one, baseline, place, args.near, args.more)
-            for one in SLOW_DOWNS
-            if args.only in one.what
+            (scratch_dir / "as_it_is").mkdir()
+            baseline = scratch_dir / "baseline.json"
+            run_bench(copy_checkout(scratch_dir / "as_it_is"), baseline, *args.more).check_returncode()
+        results = [
+            attempt(slow_down, baseline, scratch_dir, args.near, args.more)
+            for slow_down in SLOW_DOWNS
+            if args.only in slow_down.name
         ]
-    print(f"{sum(found)} of {len(found)} named")
-    return PASSED if sum(found) >= min(ASKED, len(found)) else MISSED
+    print(f"{sum(results)} of {len(results)} named")
+    return PASSED if sum(results) >= min(MIN_NAMED, len(results)) else MISSED
 
 
 if __name__ == "__main__":

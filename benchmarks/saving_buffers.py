@@ -33,7 +33,7 @@ LONGEST_WAIT, TRANSIENT = 0.020, 0.10  # seconds; part of the buffer
 
 
 @dataclass(frozen=True)
-class Found:
+class Measurements:
     """What was measured."""
 
     bytes: int
@@ -43,51 +43,51 @@ class Found:
     load_transient: float
 
 
-def filled(size: int) -> rlox.ReplayBuffer:
+def make_full_buffer(size: int) -> rlox.ReplayBuffer:
     """A full buffer of about so many bytes."""
     capacity = size // (4 * (OBS + 2) + 5)
     buffer = rlox.ReplayBuffer(capacity, OBS, 1)
     obs = np.random.default_rng(0).normal(size=(10_000, OBS)).astype(np.float32)
-    no, after = np.zeros(len(obs), bool), np.roll(obs, -1, axis=0)
+    no_ends, next_obs = np.zeros(len(obs), bool), np.roll(obs, -1, axis=0)
     for _ in range(-(-capacity // len(obs))):
-        buffer.push_batch(obs, obs[:, :1], obs[:, 0], no, no, after)
+        buffer.push_batch(obs, obs[:, :1], obs[:, 0], no_ends, no_ends, next_obs)
     return buffer
 
 
-def longest_sample(buffer: rlox.ReplayBuffer, until: threading.Event) -> float:
+def longest_sample(buffer: rlox.ReplayBuffer, stop_event: threading.Event) -> float:
     """Seconds of the longest of the calls made until then."""
-    longest, out = 0.0, buffer.sample(BATCH)
-    while not until.is_set():
-        begin = time.perf_counter()
+    longest_seconds, out = 0.0, buffer.sample(BATCH)
+    while not stop_event.is_set():
+        start = time.perf_counter()
         buffer.sample(BATCH, out=out)
-        longest = max(longest, time.perf_counter() - begin)
-    return longest
+        longest_seconds = max(longest_seconds, time.perf_counter() - start)
+    return longest_seconds
 
 
-def beside(
+def measure_during_save(
     buffer: rlox.ReplayBuffer, folder: Path | None, pause: float = 0.0
 ) -> tuple[float, float]:
     """Seconds of a save (or of a pause) and of the longest sample meanwhile."""
-    done, found = threading.Event(), []
-    thread = threading.Thread(target=lambda: found.append(longest_sample(buffer, done)))
+    finished, longest_samples = threading.Event(), []
+    thread = threading.Thread(target=lambda: longest_samples.append(longest_sample(buffer, finished)))
     thread.start()
     time.sleep(0.05)
-    begin = time.perf_counter()
+    start = time.perf_counter()
     if folder is None:
         time.sleep(pause)
     else:
         buffer.save(folder)
-    taken = time.perf_counter() - begin
-    done.set()
+    seconds = time.perf_counter() - start
+    finished.set()
     thread.join()
-    return taken, found[0]
+    return seconds, longest_samples[0]
 
 
-def transient(folder: Path, capacity: int) -> float:
+def measure_load_memory(folder: Path, capacity: int) -> float:
     """Memory that a load takes for a time, in parts of the buffer, in a process of its own."""
     command = [sys.executable, __file__, "--load", str(folder), str(capacity)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return float(done.stdout)
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    return float(result.stdout)
 
 
 def peak_bytes() -> int:
@@ -96,8 +96,8 @@ def peak_bytes() -> int:
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:"))
 
 
-def load_here(folder: Path, capacity: int) -> float:
-    """`transient` of this process."""
+def load_in_this_process(folder: Path, capacity: int) -> float:
+    """`measure_load_memory` of this process."""
     buffer = rlox.ReplayBuffer(capacity, OBS, 1)
     before = resident_bytes()
     spare = peak_bytes() - before
@@ -108,54 +108,52 @@ def load_here(folder: Path, capacity: int) -> float:
     return max(peak_bytes() - after, 0) / (after - before)
 
 
-def measure(size: int, folder: Path) -> Found:
+def measure(size: int, folder: Path) -> Measurements:
     """Everything, for a buffer of so many bytes."""
-    buffer = filled(size)
-    taken, waited = beside(buffer, folder / "saved")
-    _, otherwise = beside(buffer, None, pause=taken)
-    load = transient(folder / "saved", buffer.capacity)
-    return Found(buffer.nbytes, taken, waited, otherwise, load)
+    buffer = make_full_buffer(size)
+    save_seconds, longest_wait = measure_during_save(buffer, folder / "saved")
+    _, longest_without_save = measure_during_save(buffer, None, pause=save_seconds)
+    load = measure_load_memory(folder / "saved", buffer.capacity)
+    return Measurements(buffer.nbytes, save_seconds, longest_wait, longest_without_save, load)
 
 
-def failures(found: Found) -> list[str]:
+def failures(measurements: Measurements) -> list[str]:
     """One sentence for every goal missed."""
     missed = []
-    if found.longest_sample >= LONGEST_WAIT:
-        ms, goal = 1e3 * found.longest_sample, 1e3 * LONGEST_WAIT
-        missed.append(
-            f"P21: a sample took {ms:.1f} ms during a save, the goal is below {goal:g} ms"
-        )
-    if found.load_transient >= TRANSIENT:
-        part = f"{found.load_transient:.0%} of the buffer"
+    if measurements.longest_sample >= LONGEST_WAIT:
+        ms, goal = 1e3 * measurements.longest_sample, 1e3 * LONGEST_WAIT
+        missed.append(f"P21: a sample took {ms:.1f} ms during a save, the goal is below {goal:g} ms")
+    if measurements.load_transient >= TRANSIENT:
+        part = f"{measurements.load_transient:.0%} of the buffer"
         missed.append(f"P21: a load took {part} for a time, the goal is below {TRANSIENT:.0%}")
     return missed
 
 
-def table(found: Found) -> str:
+def table(measurements: Measurements) -> str:
     """The figures as Markdown."""
     rows = [
-        ("a save", f"{1e3 * found.save_seconds:,.0f} ms", ""),
-        ("longest sample meanwhile", f"{1e3 * found.longest_sample:.1f} ms", "< 20 ms"),
-        ("longest sample otherwise", f"{1e3 * found.longest_sample_otherwise:.1f} ms", ""),
-        ("memory of a load, besides the buffer", f"{found.load_transient:.1%}", "< 10%"),
+        ("a save", f"{1e3 * measurements.save_seconds:,.0f} ms", ""),
+        ("longest sample meanwhile", f"{1e3 * measurements.longest_sample:.1f} ms", "< 20 ms"),
+        ("longest sample otherwise", f"{1e3 * measurements.longest_sample_otherwise:.1f} ms", ""),
+        ("memory of a load, besides the buffer", f"{measurements.load_transient:.1%}", "< 10%"),
     ]
-    head = f"| {found.bytes / 1e6:,.0f} MB | measured | goal |\n|---|---|---|\n"
+    head = f"| {measurements.bytes / 1e6:,.0f} MB | measured | goal |\n|---|---|---|\n"
     return head + "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
-def write(found: Found, folder: Path) -> None:
+def write(measurements: Measurements, folder: Path) -> None:
     """buffer_saving.json and .md."""
     report = {
         "schema_version": SCHEMA_VERSION,
-        "date": machine.now(),
+        "date": machine.utc_now(),
         "commit": machine.describe_commit(),
         "machine": machine.describe_machine(),
-        "saving": asdict(found),
+        "saving": asdict(measurements),
     }
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "buffer_saving.json").write_text(json.dumps(report, indent=1) + "\n", "utf-8")
     about = (__doc__ or "").split("\n\n")[:2]
-    text = ["# Saving and loading replay buffers", *about, table(found)]
+    text = ["# Saving and loading replay buffers", *about, table(measurements)]
     (folder / "buffer_saving.md").write_text("\n\n".join(text) + "\n", "utf-8")
 
 
@@ -169,13 +167,13 @@ def main() -> int:
     parser.add_argument("--load", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.load:
-        print(load_here(Path(args.load[0]), int(args.load[1])))
+        print(load_in_this_process(Path(args.load[0]), int(args.load[1])))
         return 0
     with tempfile.TemporaryDirectory() as folder:
-        found = measure(BYTES, Path(folder))
-    print(table(found))
-    write(found, args.out)
-    missed = failures(found)
+        measurements = measure(BYTES, Path(folder))
+    print(table(measurements))
+    write(measurements, args.out)
+    missed = failures(measurements)
     print("\n".join(missed))
     return int(args.gate and bool(missed))
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from rlox.statistics import compare, difference, iqm, stratified_bootstrap
 
 RESULTS = Path(__file__).resolve().parent / "results"
-RUNS, REPEATED = (3, 5, 10, 20), (3, 5, 10)
+RUNS, REPEATED_RUNS = (3, 5, 10, 20), (3, 5, 10)
 TASKS = (1, 5)
 DROPS = (0, 1, 2, 3, 5)  # standard deviations
 RESAMPLES = 1000
@@ -56,7 +56,7 @@ class Capped:
         return np.where(rng.random(shape) < 0.8, 500.0, rng.uniform(80, 400, shape))
 
 
-KINDS = (Normal(), Capped())
+DISTRIBUTIONS = (Normal(), Capped())
 
 
 def coverage(kind: Any, runs: int, tasks: int, samples: int) -> float:
@@ -69,16 +69,16 @@ def coverage(kind: Any, runs: int, tasks: int, samples: int) -> float:
     return sum(kind.truth in interval for interval in intervals) / samples
 
 
-def differing(kind: Any, runs: int, drop: float, samples: int) -> tuple[float, float]:
+def differing_share(kind: Any, runs: int, drop: float, samples: int) -> tuple[float, float]:
     """The part of `samples` repetitions, worse by `drop`, that differ: by `compare`, by the bootstrap."""
     rng = np.random.default_rng(runs)
     by_verdict = by_bootstrap = 0
     for _ in range(samples):
-        before = kind.draw(rng, (runs,))
-        after = kind.draw(rng, (runs,)) - drop * kind.deviation
-        (verdict,) = compare({"task": figure(before)}, {"task": figure(after)})
+        first_scores = kind.draw(rng, (runs,))
+        second_scores = kind.draw(rng, (runs,)) - drop * kind.deviation
+        (verdict,) = compare({"task": figure(first_scores)}, {"task": figure(second_scores)})
         by_verdict += verdict.agrees is False
-        by_bootstrap += 0 not in difference(after, before, rng=rng, resamples=RESAMPLES)
+        by_bootstrap += 0 not in difference(second_scores, first_scores, rng=rng, resamples=RESAMPLES)
     return by_verdict / samples, by_bootstrap / samples
 
 
@@ -94,33 +94,31 @@ def simulate(samples: int) -> dict[str, Any]:
         "resamples": RESAMPLES,
         "coverage": [
             {"kind": k.name, "runs": n, "tasks": t, "covered": coverage(k, n, t, samples)}
-            for k in KINDS
+            for k in DISTRIBUTIONS
             for t in TASKS
             for n in RUNS
         ],
         "verdicts": [
-            {"kind": k.name, "runs": n, "drop": d, "differ": found[0], "bootstrap": found[1]}
-            for k in KINDS
-            for n in REPEATED
+            {"kind": k.name, "runs": n, "drop": d, "differ": shares[0], "bootstrap": shares[1]}
+            for k in DISTRIBUTIONS
+            for n in REPEATED_RUNS
             for d in DROPS
-            for found in [differing(k, n, d, samples)]
+            for shares in [differing_share(k, n, d, samples)]
         ],
     }
 
 
-def tables(found: dict[str, Any]) -> str:
+def tables(results: dict[str, Any]) -> str:
     """Both tables in Markdown."""
-    covered = {(r["kind"], r["tasks"], r["runs"]): r["covered"] for r in found["coverage"]}
+    covered = {(r["kind"], r["tasks"], r["runs"]): r["covered"] for r in results["coverage"]}
     rows = [["scores", "tasks", *(f"{n} runs" for n in RUNS)]]
     for kind, tasks in dict.fromkeys(key[:2] for key in covered):
         rows.append([kind, str(tasks), *(f"{covered[kind, tasks, n]:.1%}" for n in RUNS)])
-    said = {(r["kind"], r["runs"], r["drop"]): r for r in found["verdicts"]}
-    verdicts = [
-        ["scores", "runs of each", "nothing changed", *(f"{d} sd worse" for d in DROPS[1:])]
-    ]
-    for kind, runs in dict.fromkeys(key[:2] for key in said):
-        of = [said[kind, runs, drop] for drop in DROPS]
-        cells = [f"{r['differ']:.1%} ({r['bootstrap']:.1%})" for r in of]
+    verdicts_by_cell = {(r["kind"], r["runs"], r["drop"]): r for r in results["verdicts"]}
+    verdicts = [["scores", "runs of each", "nothing changed", *(f"{d} sd worse" for d in DROPS[1:])]]
+    for kind, runs in dict.fromkeys(key[:2] for key in verdicts_by_cell):
+        entries = [verdicts_by_cell[kind, runs, drop] for drop in DROPS]
+        cells = [f"{r['differ']:.1%} ({r['bootstrap']:.1%})" for r in entries]
         verdicts.append([kind, str(runs), *cells])
     return f"{markdown(rows)}\n{markdown(verdicts)}"
 
@@ -139,12 +137,12 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=10_000, help="studies a cell")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the figures")
     arguments = parser.parse_args()
-    found = simulate(arguments.samples)
+    results = simulate(arguments.samples)
     arguments.out.mkdir(parents=True, exist_ok=True)
     stem = arguments.out / "statistics_coverage"
-    stem.with_suffix(".json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    stem.with_suffix(".md").write_text(tables(found), encoding="utf-8")
-    print(tables(found), end="")
+    stem.with_suffix(".json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    stem.with_suffix(".md").write_text(tables(results), encoding="utf-8")
+    print(tables(results), end="")
 
 
 if __name__ == "__main__":

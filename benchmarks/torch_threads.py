@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from harness.machine import describe_machine, now
-from harness.updates import prepared
+from harness.machine import describe_machine, utc_now
+from harness.updates import second_update
 
 OUT = Path(__file__).parent / "results"
 ROUNDS = 15
@@ -39,18 +39,18 @@ def measure(algo: str, env: str, width: int, batch_size: int) -> dict[str, Any]:
     """Median seconds of an update by the number of threads."""
     import torch
 
-    run, batch, clock = prepared(algo, env, width, batch_size)
+    run, batch, clock = second_update(algo, env, width, batch_size)
     counts = [n for n in (1, 2, 4, 8, 16) if n <= (os.cpu_count() or 1)]
     seconds: dict[int, list[float]] = {n: [] for n in counts}
     for number in range(ROUNDS + 1):
         for n in counts:
             torch.set_num_threads(n)
-            begun = time.perf_counter()
+            start = time.perf_counter()
             run.learner.update(batch, clock)
             if number:  # the first warms up
-                seconds[n].append(time.perf_counter() - begun)
+                seconds[n].append(time.perf_counter() - start)
     run.close()
-    medians = {str(n): float(np.median(of)) for n, of in seconds.items()}
+    medians = {str(n): float(np.median(thread_seconds)) for n, thread_seconds in seconds.items()}
     return {"algo": algo, "width": width, "batch_size": batch_size, "seconds": medians}
 
 
@@ -77,7 +77,7 @@ def render(report: dict[str, Any]) -> str:
 
 def main() -> int:
     """Measure every case and write benchmarks/results/torch_threads.json and .md."""
-    machine, date = describe_machine(), now()
+    machine, date = describe_machine(), utc_now()
     cases = [measure(*case) for case in CASES]
     report = {"schema_version": 1, "date": date, "machine": machine, "cases": cases}
     (OUT / "torch_threads.json").write_text(json.dumps(report, indent=1) + "\n")

@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from harness.machine import describe_commit, describe_machine, now
+from harness.machine import describe_commit, describe_machine, utc_now
 from harness.threads import ensure_single_threaded
-from harness.updates import prepared
+from harness.updates import second_update
 from torch.utils._python_dispatch import TorchDispatchMode
 
 OUT = Path(__file__).parent / "results"
@@ -46,7 +46,7 @@ SIZES = ((256, 64), (64, 256), (256, 256), (256, 512))
 Shapes = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]  # of the operands: sizes, strides
 
 
-class Noted(TorchDispatchMode):
+class OperationCounter(TorchDispatchMode):
     """Counts operations, and keeps what is multiplied with what."""
 
     def __init__(self) -> None:
@@ -62,70 +62,70 @@ class Noted(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def timed(call: Callable[[], Any], before: Callable[[], Any] = lambda: None) -> float:
-    """Seconds of the processor for one call, the median of samples; `before` each of them, untimed."""
+def time_call(call: Callable[[], Any], setup: Callable[[], Any] = lambda: None) -> float:
+    """Seconds of the processor for one call, the median of samples; `setup` each of them, untimed."""
     call()
     loops, samples = 1, list[float]()
     while len(samples) < ROUNDS:
-        before()
-        begun = time.process_time()
+        setup()
+        start = time.process_time()
         for _ in range(loops):
             call()
-        spent = time.process_time() - begun
-        if spent < SECONDS:
+        elapsed = time.process_time() - start
+        if elapsed < SECONDS:
             loops *= 2
         else:
-            samples.append(spent / loops)
+            samples.append(elapsed / loops)
     return float(np.median(samples))
 
 
-def filled(size: tuple[int, ...], stride: tuple[int, ...]) -> torch.Tensor:
+def make_operand(size: tuple[int, ...], stride: tuple[int, ...]) -> torch.Tensor:
     """Numbers that lie in memory as an operand's did, one behind several places too."""
-    reach = 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
-    return torch.rand(reach).sub_(0.5).as_strided(size, stride)
+    n_numbers = 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
+    return torch.rand(n_numbers).sub_(0.5).as_strided(size, stride)
 
 
-def alone(products: Counter[tuple[str, Shapes]]) -> tuple[float, float]:
+def time_products(products: Counter[tuple[str, Shapes]]) -> tuple[float, float]:
     """Seconds of these products by themselves, and the millions of multiplications and additions."""
     seconds = work = 0.0
-    for (name, shapes), times in products.items():
-        operands = [filled(*shape) for shape in shapes]
-        seconds += times * timed(lambda: getattr(torch, name)(*operands))  # noqa: B023
+    for (name, shapes), n_times in products.items():
+        operands = [make_operand(*shape) for shape in shapes]
+        seconds += n_times * time_call(lambda: getattr(torch, name)(*operands))  # noqa: B023
         (*rest, n, k), m = operands[-2].shape, operands[-1].shape[-1]
-        work += times * 2e-6 * n * k * m * (rest[0] if rest else 1)
+        work += n_times * 2e-6 * n * k * m * (rest[0] if rest else 1)
     return seconds, work
 
 
 def measure(algo: str, env: str, width: int, batch_size: int) -> dict[str, Any]:
     """One case, of each gradient step."""
-    run, batch, clock = prepared(algo, env, width, batch_size)
+    run, batch, clock = second_update(algo, env, width, batch_size)
     learner = run.learner
-    counted = learner.critic if algo in ("sac", "td3") else learner.optimizer
-    before = counted.steps
-    with Noted() as noted:
+    step_counter = learner.critic if algo in ("sac", "td3") else learner.optimizer
+    before = step_counter.steps
+    with OperationCounter() as counter:
         learner.update(batch, clock)
-    steps = counted.steps - before
+    steps = step_counter.steps - before
     # from the same weights each time: what has learned a batch by heart has numbers too small to be normal
     state = deepcopy(learner.state())
-    seconds = timed(lambda: learner.update(batch, clock), lambda: learner.restore(state)) / steps
-    bare, work = (total / steps for total in alone(noted.products))
+    seconds = time_call(lambda: learner.update(batch, clock), lambda: learner.restore(state)) / steps
+    products_seconds, work = (total / steps for total in time_products(counter.products))
     run.close()
     return {
         "algo": algo, "width": width, "batch_size": batch_size, "steps": steps, "seconds": seconds,
-        "operations": noted.operations / steps, "products": noted.products.total() / steps,
-        "megaflop": work, "products_seconds": bare,
+        "operations": counter.operations / steps, "products": counter.products.total() / steps,
+        "megaflop": work, "products_seconds": products_seconds,
     }  # fmt: skip
 
 
-def libraries(rows: int, width: int) -> dict[str, Any]:
+def library_rates(rows: int, width: int) -> dict[str, Any]:
     """Thousand millions of multiplications and additions a second, by library and product of a layer."""
     sizes = (rows, width), (width, width), (width,), (rows, width)
     x, w, b, g = (torch.rand(*size) - 0.5 for size in sizes)
     linear = torch.nn.functional.linear
 
     def onednn(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor | None = None) -> torch.Tensor:
-        found: torch.Tensor = torch.ops.mkldnn._linear_pointwise(x, w, b, "none", [], "")
-        return found
+        product: torch.Tensor = torch.ops.mkldnn._linear_pointwise(x, w, b, "none", [], "")
+        return product
 
     calls: dict[str, dict[str, Callable[[], Any]]] = {
         "blas": {
@@ -136,10 +136,13 @@ def libraries(rows: int, width: int) -> dict[str, Any]:
             "weights": lambda: onednn(g.T, x.T),
         },
     }  # fmt: skip
-    for way, call in calls["oneDNN"].items():
-        torch.testing.assert_close(call(), calls["blas"][way](), rtol=1e-4, atol=1e-4)
+    for direction, call in calls["oneDNN"].items():
+        torch.testing.assert_close(call(), calls["blas"][direction](), rtol=1e-4, atol=1e-4)
     work = 2e-9 * rows * width * width
-    rates = {of: {w: work / timed(call) for w, call in ways.items()} for of, ways in calls.items()}
+    rates = {
+        library: {w: work / time_call(call) for w, call in calls_by_direction.items()}
+        for library, calls_by_direction in calls.items()
+    }
     return {"rows": rows, "width": width, "gflops": rates}
 
 
@@ -156,25 +159,28 @@ def render(report: dict[str, Any]) -> str:
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for case in report["cases"]:
-        ms, bare = 1e3 * case["seconds"], 1e3 * case["products_seconds"]
+        ms, products_ms = 1e3 * case["seconds"], 1e3 * case["products_seconds"]
         cells = [
             case["algo"].upper(), f"{case['width']}x{case['width']}", str(case["batch_size"]),
             f"{ms:.2f} ms", f"{case['operations']:.0f}", f"{case['products']:.0f}",
-            f"{case['megaflop']:.1f}", f"{bare:.2f} ms", f"{case['megaflop'] / bare:.0f}",
-            f"{100 * bare / ms:.0f}%",
+            f"{case['megaflop']:.1f}", f"{products_ms:.2f} ms", f"{case['megaflop'] / products_ms:.0f}",
+            f"{100 * products_ms / ms:.0f}%",
         ]  # fmt: skip
         lines.append("| " + " | ".join(cells) + " |")
-    ways = ("forward", "inputs", "weights")
+    directions = ("forward", "inputs", "weights")
     lines += [
         "",
         "GFLOPS of a layer's products, torch's BLAS / oneDNN:",
         "",
-        f"| batch | layer | {' | '.join(ways)} |",
+        f"| batch | layer | {' | '.join(directions)} |",
         "|---|---|---|---|---|",
     ]
     for size in report["layers"]:
-        of = size["gflops"]
-        rates = (f"{of['blas'][way]:.0f} / {of['oneDNN'][way]:.0f}" for way in ways)
+        rates_by_library = size["gflops"]
+        rates = (
+            f"{rates_by_library['blas'][direction]:.0f} / {rates_by_library['oneDNN'][direction]:.0f}"
+            for direction in directions
+        )
         cells = [str(size["rows"]), f"{size['width']}x{size['width']}", *rates]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
@@ -184,10 +190,10 @@ def main() -> int:
     """Measure every case and write benchmarks/results/update_profile.json and .md."""
     ensure_single_threaded()
     torch.set_num_threads(1)
-    machine, date, commit = describe_machine(), now(), describe_commit()
+    machine, date, commit = describe_machine(), utc_now(), describe_commit()
     cases = [measure(*case) for case in CASES]
     with torch.no_grad():
-        layers = [libraries(*size) for size in SIZES]
+        layers = [library_rates(*size) for size in SIZES]
     about = {"schema_version": 1, "date": date, "commit": commit, "machine": machine}
     report = {**about, "cases": cases, "layers": layers}
     (OUT / "update_profile.json").write_text(json.dumps(report, indent=1) + "\n")

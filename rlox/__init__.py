@@ -58,9 +58,9 @@ __version__ = "0.1.0"
 
 def _require_own_folder(site: Path) -> None:
     """`ImportError` where another distribution, `rlox`, has put its files among ours in `site`."""
-    for other in site.glob("rlox-*.dist-info"):
+    for distribution in site.glob("rlox-*.dist-info"):
         raise ImportError(
-            f"the package {other.stem}, another project or an rlox from before its package was called "
+            f"the package {distribution.stem}, another project or an rlox from before its package was called "
             f"rlox-runner, shares the folder {site / 'rlox'} with this one: pip uninstall rlox rlox-runner, "
             "then install this one again",
             name="rlox",

@@ -10,22 +10,22 @@ from pathlib import Path
 from typing import Any
 from weakref import ref
 
-from rlox.disk import make_folder, own_folder, path_of
-from rlox.envs.base import copied
+from rlox.disk import make_folder, parse_folder_path, parse_path
+from rlox.envs.base import copy_info
 from rlox.errors import ConfigError
-from rlox.hooks import HOOKS, LOGGED, require_callable, require_no_other
+from rlox.hooks import HOOKS, LOGGER_HOOKS, require_callable_hooks, require_no_stray_hook
 from rlox.types import Episode
 
 __all__ = [
     "Callback",
+    "CallbackRunner",
     "CheckpointCallback",
     "EarlyStoppingCallback",
     "EvalCallback",
     "LoggerCallback",
-    "Watchers",
-    "as_callbacks",
-    "as_logger",
-    "named",
+    "make_callbacks",
+    "name_errors",
+    "require_logger",
 ]
 
 
@@ -68,25 +68,25 @@ class LoggerCallback:
         """After each update; `step` counts the run's unit."""
 
 
-class Watchers:
+class CallbackRunner:
     """The callbacks and the logger of a run, and for each callback the episodes since the last update."""
 
     def __init__(
         self, callbacks: Callback | Iterable[Callback] | None, logger: LoggerCallback | None
     ) -> None:
-        self.callbacks, self.logger = as_callbacks(callbacks), as_logger(logger)
-        self._since: dict[int, list[Episode]] = {}
+        self.callbacks, self.logger = make_callbacks(callbacks), require_logger(logger)
+        self._episodes_since_update: dict[int, list[Episode]] = {}
 
-    def begin(self, algo: Any, total_timesteps: int) -> None:
+    def start_training(self, algo: Any, total_timesteps: int) -> None:
         """Tell that training begins."""
         for callback in self.callbacks:
-            with named(callback):
+            with name_errors(callback):
                 callback.on_training_start(algo=algo, total_timesteps=total_timesteps)
 
-    def end(self, algo: Any, step: int) -> None:
+    def end_training(self, algo: Any, step: int) -> None:
         """Tell that it has ended."""
         for callback in self.callbacks:
-            with named(callback):
+            with name_errors(callback):
                 callback.on_training_end(algo=algo, step=step)
 
     def tick(
@@ -100,157 +100,153 @@ class Watchers:
         """Tell of a rollout, and of its `updates` where there are some; whether training goes on."""
         if not (self.callbacks or self.logger):
             return True
-        metrics, goes_on = summary(), True
+        metrics, keep_training = summary(), True
         if self.logger and updates:
-            with named(self.logger, "logger"):
+            with name_errors(self.logger, "logger"):
                 self.logger.on_train_step(step, dict(metrics))
         for i, callback in enumerate(self.callbacks):
-            told = {"algo": algo, "step": step}
+            arguments = {"algo": algo, "step": step}
             # infos that it may write into: logs and other callbacks have their own
-            new = [episode._replace(info=copied(episode.info)) for episode in episodes]
-            with named(callback):
-                callback.on_rollout_end(**told, metrics=dict(metrics), episodes=tuple(new))
-            since = self._since.pop(i, []) + new
+            new_episodes = [episode._replace(info=copy_info(episode.info)) for episode in episodes]
+            with name_errors(callback):
+                callback.on_rollout_end(**arguments, metrics=dict(metrics), episodes=tuple(new_episodes))
+            unseen_episodes = self._episodes_since_update.pop(i, []) + new_episodes
             if not updates:
-                self._since[i] = since
+                self._episodes_since_update[i] = unseen_episodes
                 continue
-            with named(callback):
-                answer = callback.on_step(**told, metrics=dict(metrics), episodes=tuple(since))
-                goes_on = _truth(answer) and goes_on
-        return goes_on
+            with name_errors(callback):
+                result = callback.on_step(**arguments, metrics=dict(metrics), episodes=tuple(unseen_episodes))
+                keep_training = _should_continue(result) and keep_training
+        return keep_training
 
 
-def _truth(answer: Any) -> bool:
+def _should_continue(result: Any) -> bool:
     """Whether training goes on; NumPy's and torch's false are not False, and no answer is none."""
-    if answer is None:
+    if result is None:
         return True
     try:
-        if not isinstance(answer, str):
-            return bool(answer)
+        if not isinstance(result, str):
+            return bool(result)
     except (RuntimeError, ValueError):  # of an array of several
         pass
-    raise ConfigError(f"on_step returned {answer!r:.80}, expected True, or False to stop training")
+    raise ConfigError(f"on_step returned {result!r:.80}, expected True, or False to stop training")
 
 
 @contextmanager
-def named(given: Callback | LoggerCallback, role: str = "callback") -> Iterator[None]:
+def name_errors(instance: Callback | LoggerCallback, role: str = "callback") -> Iterator[None]:
     """What user code raises in the block says whose it is."""
     try:
         yield
     except Exception as error:
-        error.add_note(f"raised by the {role} {type(given).__name__}")
+        error.add_note(f"raised by the {role} {type(instance).__name__}")
         raise
 
 
-def as_callbacks(given: Callback | Iterable[Callback] | None) -> tuple[Callback, ...]:
+def make_callbacks(callbacks: Callback | Iterable[Callback] | None) -> tuple[Callback, ...]:
     """One callback, several or none; `ConfigError` for what is none."""
-    if given is None:
+    if callbacks is None:
         return ()
-    several = tuple(given) if isinstance(given, Iterable) else (given,)
-    for callback in several:
+    instances = tuple(callbacks) if isinstance(callbacks, Iterable) else (callbacks,)
+    for callback in instances:
         if isinstance(callback, type):
-            raise ConfigError(
-                f"callbacks={callback.__name__}: a class; make one: {callback.__name__}()"
-            )
+            raise ConfigError(f"callbacks={callback.__name__}: a class; make one: {callback.__name__}()")
         if missing := [name for name in HOOKS if not callable(getattr(callback, name, None))]:
             raise ConfigError(
                 f"callbacks: a {type(callback).__name__} lacks {', '.join(missing)}; derive it from "
                 "rlox.callbacks.Callback"
             )
-        _require_called("callbacks", callback, HOOKS)
-        _require_kept(callback)
-    for i, callback in enumerate(several):
-        if any(callback is other for other in several[:i]):
+        _require_valid_hooks("callbacks", callback, HOOKS)
+        _require_state_methods(callback)
+    for i, callback in enumerate(instances):
+        if any(callback is earlier for earlier in instances[:i]):
             raise ConfigError(
                 f"callbacks: the same {type(callback).__name__} is given twice, and would be called twice; "
                 "give it once"
             )
-    return several
+    return instances
 
 
-def _require_kept(callback: Any) -> None:
+def _require_state_methods(callback: Any) -> None:
     """`ConfigError` where a state would be saved and not given back, or neither."""
-    kind, pair = type(callback), ("state", "restore")
-    for name in pair:
+    callback_class, method_names = type(callback), ("state", "restore")
+    for name in method_names:
         if isinstance(callback, Callback) and not callable(getattr(callback, name)):
             raise ConfigError(
-                f"callbacks: {name} of a {kind.__name__} is no method, and hides {name}() of Callback; call "
-                "it otherwise"
+                f"callbacks: {name} of a {callback_class.__name__} is no method, and hides {name}() of "
+                "Callback; call it otherwise"
             )
-    own = [
-        name for name in pair if getattr(kind, name, None) not in (None, getattr(Callback, name))
+    own_methods = [
+        name
+        for name in method_names
+        if getattr(callback_class, name, None) not in (None, getattr(Callback, name))
     ]
-    if isinstance(callback, Callback) and len(own) == 1:
-        other = "restore" if own == ["state"] else "state"
+    if isinstance(callback, Callback) and len(own_methods) == 1:
+        missing_method = "restore" if own_methods == ["state"] else "state"
         raise ConfigError(
-            f"callbacks: a {kind.__name__} defines {own[0]}() without {other}(): what it remembers would be "
-            "lost when a run goes on; define both"
+            f"callbacks: a {callback_class.__name__} defines {own_methods[0]}() without {missing_method}(): "
+            "what it remembers would be lost when a run goes on; define both"
         )
-    if not isinstance(callback, Callback) and len(own) == 2:
+    if not isinstance(callback, Callback) and len(own_methods) == 2:
         raise ConfigError(
-            f"callbacks: a {kind.__name__} has state() and restore(), which are of a Callback alone; "
-            "derive it from rlox.callbacks.Callback"
+            f"callbacks: a {callback_class.__name__} has state() and restore(), which are of a Callback "
+            "alone; derive it from rlox.callbacks.Callback"
         )
 
 
-def as_logger(given: LoggerCallback | None) -> LoggerCallback | None:
+def require_logger(logger: LoggerCallback | None) -> LoggerCallback | None:
     """The logger; `ConfigError` for what is none."""
-    if given is None:
+    if logger is None:
         return None
-    if not callable(getattr(given, "on_train_step", None)) or isinstance(given, type):
-        raise ConfigError(
-            f"logger={given!r}: expected an object made from a rlox.callbacks.LoggerCallback"
-        )
-    _require_called("logger", given, LOGGED)
-    return given
+    if not callable(getattr(logger, "on_train_step", None)) or isinstance(logger, type):
+        raise ConfigError(f"logger={logger!r}: expected an object made from a rlox.callbacks.LoggerCallback")
+    _require_valid_hooks("logger", logger, LOGGER_HOOKS)
+    return logger
 
 
-def _require_called(key: str, given: Any, hooks: Mapping[str, tuple[str, ...]]) -> None:
+def _require_valid_hooks(key: str, instance: Any, hooks: Mapping[str, tuple[str, ...]]) -> None:
     """`ConfigError` for a hook that cannot be called, and for what only reads as one; some are both kinds."""
-    known = {*hooks}
-    if all(callable(getattr(given, name, None)) for name in HOOKS):
-        known |= {*HOOKS}
-    if isinstance(given, LoggerCallback):
-        known |= {*LOGGED}
-    require_callable(key, given, hooks)
-    require_no_other(key, given, hooks, known, (Callback, LoggerCallback))
+    allowed_names = {*hooks}
+    if all(callable(getattr(instance, name, None)) for name in HOOKS):
+        allowed_names |= {*HOOKS}
+    if isinstance(instance, LoggerCallback):
+        allowed_names |= {*LOGGER_HOOKS}
+    require_callable_hooks(key, instance, hooks)
+    require_no_stray_hook(key, instance, hooks, allowed_names, (Callback, LoggerCallback))
 
 
-def _require_whole(**given: Any) -> None:
-    for name, value in given.items():
+def _require_positive_ints(**arguments: Any) -> None:
+    for name, value in arguments.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ConfigError(f"{name}={value!r}: expected a whole number of at least 1")
 
 
-class _OfOneRun(Callback):
+class _SingleRunCallback(Callback):
     """A callback that begins anew where it is given to another algorithm: in a loop over seeds, say.
 
     Training of the same algorithm, and one that was loaded from a checkpoint, go on from what it remembers.
     """
 
-    _algo: Callable[[], Any] | None = (
-        None  # whose training it watched; None: of nobody, or restored
-    )
+    _algo_ref: Callable[[], Any] | None = None  # whose training it watched; None: of nobody, or restored
 
     def on_training_start(self, **kwargs: Any) -> None:
         """Begin anew in the training of another algorithm."""
         algo = kwargs["algo"]
-        if self._algo is not None and self._algo() is not algo:
-            self._begin()
-        self._algo = ref(algo)
+        if self._algo_ref is not None and self._algo_ref() is not algo:
+            self._reset()
+        self._algo_ref = ref(algo)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()`."""
-        self._algo = None
+        self._algo_ref = None
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         """Forget what was remembered."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_algo": self._algo and object}  # a copy knows that it was another's
+        return vars(self) | {"_algo_ref": self._algo_ref and object}  # a copy knows that it was another's
 
 
-class EarlyStoppingCallback(_OfOneRun):
+class EarlyStoppingCallback(_SingleRunCallback):
     """Stops when `mean_reward` has not risen by `min_delta` for `patience` updates.
 
     Steps before the first update, which fill a buffer, do not count. An infinite reward is no rise. The
@@ -258,17 +254,17 @@ class EarlyStoppingCallback(_OfOneRun):
     """
 
     def __init__(self, patience: int = 10, min_delta: float = 0.0) -> None:
-        _require_whole(patience=patience)
-        least: Any = min_delta
-        if not isinstance(least, Real) or math.isnan(least):
+        _require_positive_ints(patience=patience)
+        delta: Any = min_delta
+        if not isinstance(delta, Real) or math.isnan(delta):
             raise ConfigError(f"min_delta={min_delta!r}: expected a number")
         self.patience = patience
         self.min_delta = min_delta
-        self._begin()
+        self._reset()
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         self.best = float("-inf")
-        self.waited = 0
+        self.updates_without_gain = 0
 
     def on_step(self, **kwargs: Any) -> bool:
         """Compare `mean_reward` with the best so far."""
@@ -276,28 +272,28 @@ class EarlyStoppingCallback(_OfOneRun):
         if reward != reward:  # no episode has ended yet
             return True
         if math.isfinite(reward) and reward > self.best + self.min_delta:
-            self.best, self.waited = reward, 0
+            self.best, self.updates_without_gain = reward, 0
         else:
-            self.waited += 1
-        return self.waited < self.patience
+            self.updates_without_gain += 1
+        return self.updates_without_gain < self.patience
 
     def state(self) -> dict[str, Any]:
         """The best so far, and for how long it has been that."""
-        return {"best": self.best, "waited": self.waited}
+        return {"best": self.best, "waited": self.updates_without_gain}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()`."""
         super().restore(state)
-        self.best, self.waited = _finite_best(state), int(state["waited"])
+        self.best, self.updates_without_gain = _read_finite_best(state), int(state["waited"])
 
 
-def _finite_best(state: Mapping[str, Any]) -> float:
+def _read_finite_best(state: Mapping[str, Any]) -> float:
     """The best of a saved state; before the first one where an earlier version took infinity for it."""
     best = float(state["best"])
     return best if math.isfinite(best) else float("-inf")
 
 
-class EvalCallback(_OfOneRun):
+class EvalCallback(_SingleRunCallback):
     """Evaluates every `eval_freq` steps on environments of its own; keeps `(step, mean return)`.
 
     `best_model_path` names a checkpoint folder to write whenever the mean return is a new best. NaN and
@@ -311,25 +307,25 @@ class EvalCallback(_OfOneRun):
         n_eval_episodes: int = 50,
         best_model_path: str | Path | None = None,
     ) -> None:
-        _require_whole(eval_freq=eval_freq, n_eval_episodes=n_eval_episodes)
+        _require_positive_ints(eval_freq=eval_freq, n_eval_episodes=n_eval_episodes)
         if best_model_path is not None:
-            own_folder(best_model_path, "best_model_path")
+            parse_folder_path(best_model_path, "best_model_path")
         self.eval_freq = eval_freq
         self.n_eval_episodes = n_eval_episodes
         self.best_model_path = best_model_path
-        self._begin()
+        self._reset()
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         self.best_reward = float("-inf")
         self.eval_results: list[tuple[int, float]] = []
-        self._evaluated = 0
+        self._n_evaluations = 0
 
     def on_step(self, **kwargs: Any) -> bool:
         """Evaluate once for every multiple of `eval_freq` passed."""
         step, algo = kwargs["step"], kwargs["algo"]
-        if step // self.eval_freq <= self._evaluated:
+        if step // self.eval_freq <= self._n_evaluations:
             return True
-        self._evaluated = step // self.eval_freq
+        self._n_evaluations = step // self.eval_freq
         mean = algo.evaluate(self.n_eval_episodes).mean
         self.eval_results.append((step, mean))
         if math.isfinite(mean) and mean > self.best_reward:
@@ -341,18 +337,18 @@ class EvalCallback(_OfOneRun):
     def state(self) -> dict[str, Any]:
         """The evaluations so far."""
         results = [list(result) for result in self.eval_results]
-        return {"results": results, "best": self.best_reward, "evaluated": self._evaluated}
+        return {"results": results, "best": self.best_reward, "evaluated": self._n_evaluations}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()`."""
         super().restore(state)
         self.eval_results = [(int(step), float(mean)) for step, mean in state["results"]]
-        finite = [mean for _, mean in self.eval_results if math.isfinite(mean)]
-        self.best_reward = max(finite, default=_finite_best(state))
-        self._evaluated = int(state["evaluated"])
+        finite_means = [mean for _, mean in self.eval_results if math.isfinite(mean)]
+        self.best_reward = max(finite_means, default=_read_finite_best(state))
+        self._n_evaluations = int(state["evaluated"])
 
 
-class CheckpointCallback(_OfOneRun):
+class CheckpointCallback(_SingleRunCallback):
     """Saves `path/step-<12 digits>` every `save_freq` steps; last in the list, it has the others' states.
 
     Training begins with making the folder `path`: `StorageError` where it cannot be written, `ConfigError`
@@ -360,13 +356,13 @@ class CheckpointCallback(_OfOneRun):
     """
 
     def __init__(self, save_freq: int, path: str | Path) -> None:
-        _require_whole(save_freq=save_freq)
+        _require_positive_ints(save_freq=save_freq)
         self.save_freq = save_freq
-        self.path = path_of(path, "path")
-        self._begin()
+        self.path = parse_path(path, "path")
+        self._reset()
 
-    def _begin(self) -> None:
-        self._saved = 0
+    def _reset(self) -> None:
+        self._n_saves = 0
 
     def on_training_start(self, **kwargs: Any) -> None:
         """Make the folder, so that hours of training do not end at the first save."""
@@ -376,17 +372,17 @@ class CheckpointCallback(_OfOneRun):
     def on_step(self, **kwargs: Any) -> bool:
         """Save once for every multiple of `save_freq` passed."""
         step = kwargs["step"]
-        if step // self.save_freq > self._saved:
-            self._saved = step // self.save_freq
+        if step // self.save_freq > self._n_saves:
+            self._n_saves = step // self.save_freq
             make_folder(self.path)
             kwargs["algo"].save(self.path / f"step-{step:012d}")
         return True
 
     def state(self) -> dict[str, Any]:
         """How many saves were due."""
-        return {"saved": self._saved}
+        return {"saved": self._n_saves}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()`."""
         super().restore(state)
-        self._saved = int(state["saved"])
+        self._n_saves = int(state["saved"])

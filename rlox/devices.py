@@ -14,33 +14,33 @@ if TYPE_CHECKING:  # a run of the native engine imports no torch
     from torch import Tensor, nn
 
 __all__ = [
-    "imported_torch",
+    "import_torch",
     "inference_mode",
     "is_module",
-    "loaded_torch",
-    "moved",
-    "outside_inference",
+    "leave_inference_mode",
     "require_float32",
-    "require_unmixed",
+    "require_no_autocast",
+    "to_device",
+    "torch_if_imported",
     "torch_threads",
 ]
 
 # Kinds of devices to which pinned memory is copied while the host goes on.
-PINNED = ("cuda",)
+PINNED_DEVICES = ("cuda",)
 
 
-def moved(tensor: Tensor, device: torch.device) -> Tensor:
+def to_device(tensor: Tensor, device: torch.device) -> Tensor:
     """`tensor` on `device`: itself if it is there already.
 
     What goes from the CPU to a CUDA device goes through pinned memory of its own, so that the host does
     not wait for it and `tensor` may be written to at once.
     """
-    if device.type in PINNED and tensor.device.type == "cpu":
+    if device.type in PINNED_DEVICES and tensor.device.type == "cpu":
         return tensor.pin_memory().to(device, non_blocking=True)
     return tensor.to(device)
 
 
-def loaded_torch() -> Any:
+def torch_if_imported() -> Any:
     """torch, if anybody has imported it, else None; one that a thread is importing just now is waited for."""
     if sys.modules.get("torch") is None:
         return None
@@ -49,20 +49,20 @@ def loaded_torch() -> Any:
     return torch
 
 
-class _Late:
+class _DeferredThreads:
     """What a block of `torch_threads` asked for where there was no torch, and what is put back after it."""
 
-    wanted: int | None = None
-    before: int | None = None
+    requested_threads: int | None = None
+    previous_threads: int | None = None
 
 
-def imported_torch() -> Any:
+def import_torch() -> Any:
     """torch, imported if nobody has; within `torch_threads` with the number that is asked for there."""
     import torch
 
-    if _Late.wanted is not None and _Late.before is None:
-        _Late.before = torch.get_num_threads()
-        torch.set_num_threads(_Late.wanted)
+    if _DeferredThreads.requested_threads is not None and _DeferredThreads.previous_threads is None:
+        _DeferredThreads.previous_threads = torch.get_num_threads()
+        torch.set_num_threads(_DeferredThreads.requested_threads)
     return torch
 
 
@@ -70,67 +70,67 @@ def imported_torch() -> Any:
 def torch_threads(count: int) -> Iterator[None]:
     """Run a block with `count` torch threads and put the caller's number back.
 
-    Where nobody has imported torch it is set if `imported_torch` is called in the block.
+    Where nobody has imported torch it is set if `import_torch` is called in the block.
     """
-    torch = loaded_torch()
+    torch = torch_if_imported()
     if torch is None:
-        outer, _Late.wanted = _Late.wanted, count
+        outer_request, _DeferredThreads.requested_threads = _DeferredThreads.requested_threads, count
         try:
             yield
         finally:
-            _Late.wanted = outer
-            if _Late.before is not None and outer is None:
-                loaded_torch().set_num_threads(_Late.before)
-                _Late.before = None
+            _DeferredThreads.requested_threads = outer_request
+            if _DeferredThreads.previous_threads is not None and outer_request is None:
+                torch_if_imported().set_num_threads(_DeferredThreads.previous_threads)
+                _DeferredThreads.previous_threads = None
         return
-    before = torch.get_num_threads()
+    previous_threads = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(previous_threads)
 
 
 def inference_mode() -> AbstractContextManager[Any]:
     """torch's, where anybody has imported torch; elsewhere there are no gradients to do without."""
-    torch = loaded_torch()
+    torch = torch_if_imported()
     return nullcontext() if torch is None else torch.inference_mode()
 
 
-def outside_inference() -> AbstractContextManager[Any]:
+def leave_inference_mode() -> AbstractContextManager[Any]:
     """The block in which a learner is made, as if nobody was in a block of torch's inference."""
-    torch = loaded_torch()
-    inside = torch is not None and torch.is_inference_mode_enabled()
-    return torch.inference_mode(False) if inside else nullcontext()
+    torch = torch_if_imported()
+    is_inference = torch is not None and torch.is_inference_mode_enabled()
+    return torch.inference_mode(False) if is_inference else nullcontext()
 
 
 def require_float32() -> None:
     """`ConfigError` where torch makes networks of other numbers than float32, as observations are."""
     import torch
 
-    if (found := torch.get_default_dtype()) != torch.float32:
+    if (dtype := torch.get_default_dtype()) != torch.float32:
         raise ConfigError(
-            f"torch.get_default_dtype() is {found}, expected torch.float32, of which rlox makes networks; "
+            f"torch.get_default_dtype() is {dtype}, expected torch.float32, of which rlox makes networks; "
             "call torch.set_default_dtype(torch.float32) before, and where they are used"
         )
-    _require_numbers(torch)
+    _require_no_meta_device(torch)
 
 
-def require_unmixed() -> None:
+def require_no_autocast() -> None:
     """`ConfigError` where torch would learn in a block that computes in other numbers, or in none."""
     import torch
 
-    for kind in ("cpu", "cuda", "mps"):
-        if torch.is_autocast_enabled(kind):
+    for device_type in ("cpu", "cuda", "mps"):
+        if torch.is_autocast_enabled(device_type):
             raise ConfigError(
-                f"training inside torch.autocast({kind!r}), which computes in "
-                f"{torch.get_autocast_dtype(kind)}, expected torch.float32, in which rlox learns; call train "
-                "outside of that block"
+                f"training inside torch.autocast({device_type!r}), which computes in "
+                f"{torch.get_autocast_dtype(device_type)}, expected torch.float32, in which rlox learns; "
+                "call train outside of that block"
             )
-    _require_numbers(torch)
+    _require_no_meta_device(torch)
 
 
-def _require_numbers(torch: Any) -> None:
+def _require_no_meta_device(torch: Any) -> None:
     if torch.get_default_device().type == "meta":
         raise ConfigError(
             "torch.get_default_device() is meta, whose tensors hold no numbers, expected cpu; call "
@@ -138,7 +138,7 @@ def _require_numbers(torch: Any) -> None:
         )
 
 
-def is_module(given: object) -> TypeGuard[nn.Module]:
+def is_module(value: object) -> TypeGuard[nn.Module]:
     """Whether that is a module of torch, which nothing is where nobody has imported torch."""
-    torch = loaded_torch()
-    return torch is not None and isinstance(given, torch.nn.Module)
+    torch = torch_if_imported()
+    return torch is not None and isinstance(value, torch.nn.Module)

@@ -16,23 +16,23 @@ from rlox.errors import ConfigError, StorageError
 
 __all__ = [
     "Disk",
-    "Place",
+    "FolderIdentity",
     "append_file",
-    "lock",
+    "is_transient",
+    "link_target",
+    "lock_file",
     "make_folder",
-    "may_pass",
-    "open_at_once",
     "open_file",
-    "own_folder",
-    "path_of",
+    "open_nonblocking",
+    "parse_folder_path",
+    "parse_path",
     "read_file",
     "replace_file",
-    "target_of",
 ]
 
 # Errors that waiting does not end: the file system cannot do it, or something else is in the place. EFBIG is
 # none of them: `prlimit` raises the limit of a running process.
-_NEVER = frozenset(
+_PERMANENT_ERRNOS = frozenset(
     {
         errno.EEXIST,
         errno.EILSEQ,
@@ -49,25 +49,25 @@ _NEVER = frozenset(
         errno.EXDEV,
     }
 )
-_LONGEST_NAME = 255  # bytes, on every file system
+_MAX_NAME_BYTES = 255  # bytes, on every file system
 
 
-def may_pass(error: OSError) -> bool:
+def is_transient(error: OSError) -> bool:
     """Whether to try again may help: a full disk is freed, one without links stays without."""
     cause = error.__cause__ if error.errno is None else error
-    return not (isinstance(cause, OSError) and cause.errno in _NEVER)
+    return not (isinstance(cause, OSError) and cause.errno in _PERMANENT_ERRNOS)
 
 
 def open_file(path: Path) -> BinaryIO:
     """Open a file to read; `OSError` for a pipe, a socket or a device, whose other end may never come."""
-    file = open(path, "rb", opener=open_at_once)  # noqa: SIM115 - the caller closes it
+    file = open(path, "rb", opener=open_nonblocking)  # noqa: SIM115 - the caller closes it
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
         raise OSError(errno.EINVAL, "is a pipe, a socket or a device, expected a file", str(path))
     return file
 
 
-def open_at_once(path: str, flags: int) -> int:
+def open_nonblocking(path: str, flags: int) -> int:
     """An opener that does not wait for the other end of a pipe."""
     return os.open(path, flags | os.O_NONBLOCK)
 
@@ -78,7 +78,7 @@ def read_file(path: Path) -> bytes:
         return file.read()
 
 
-def lock(descriptor: int) -> bool:
+def lock_file(descriptor: int) -> bool:
     """Lock an open file for this process; false on a disk that has no locks.
 
     The kernel drops the lock when the process dies, however it dies. `BlockingIOError` where another
@@ -89,13 +89,13 @@ def lock(descriptor: int) -> bool:
     except BlockingIOError:
         raise
     except OSError as error:
-        if error.errno not in _NEVER | {errno.ENOLCK}:
+        if error.errno not in _PERMANENT_ERRNOS | {errno.ENOLCK}:
             raise
         return False
     return True
 
 
-def target_of(path: Path) -> str | None:
+def link_target(path: Path) -> str | None:
     """The name in a link of `Disk.link`, or in the file that stands in its place; else `None`.
 
     Git, zip and disks without links leave a file with the name in it.
@@ -103,32 +103,32 @@ def target_of(path: Path) -> str | None:
     with suppress(OSError, UnicodeDecodeError):
         if path.is_symlink():
             return str(path.readlink())
-        if path.is_file() and path.stat().st_size <= _LONGEST_NAME:
+        if path.is_file() and path.stat().st_size <= _MAX_NAME_BYTES:
             return path.read_text("utf-8").strip()
     return None
 
 
-def path_of(given: Any, name: str) -> Path:
+def parse_path(value: Any, name: str) -> Path:
     """A path that was given as `name`; `ConfigError` for what is none."""
     try:
-        path = Path(given)
+        path = Path(value)
     except TypeError as error:
-        kind = type(given).__name__
-        raise ConfigError(f"{name}={given!r}: a {kind}, expected text or a pathlib.Path") from error
+        type_name = type(value).__name__
+        raise ConfigError(f"{name}={value!r}: a {type_name}, expected text or a pathlib.Path") from error
     if "\0" in str(path):
-        raise ConfigError(f"{name}={given!r}: no path has a null character; leave it out")
+        raise ConfigError(f"{name}={value!r}: no path has a null character; leave it out")
     return path
 
 
-def own_folder(given: Any, name: str) -> Path:
+def parse_folder_path(value: Any, name: str) -> Path:
     """The path of a folder that is written as a whole, beside others; `ConfigError` for one without a name.
 
     `StorageError` for one that cannot be looked for.
     """
-    path = path_of(given, name)
+    path = parse_path(value, name)
     if path.name in ("", ".."):
         raise ConfigError(
-            f"{name}={str(given)!r}: the folder is written beside others and put into its place, so that it "
+            f"{name}={str(value)!r}: the folder is written beside others and put into its place, so that it "
             f"needs a name of its own; give it one, {name}={str(path / 'checkpoint')!r}"
         )
     try:
@@ -145,41 +145,39 @@ def make_folder(path: Path) -> None:
         if not os.access(path, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
-        raise StorageError(
-            f"the folder {path} cannot be written: {error.strerror}; name another"
-        ) from error
+        raise StorageError(f"the folder {path} cannot be written: {error.strerror}; name another") from error
 
 
-class Place:
+class FolderIdentity:
     """A folder as it was found. What is moved away while it is written to is not made anew."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._found = path.stat()
+        self._stat = path.stat()
 
-    def require(self) -> None:
+    def require_unmoved(self) -> None:
         """`StorageError` where the folder is not at its path any more; it says where it is, if near."""
         try:
-            if os.path.samestat(self.path.stat(), self._found):
+            if os.path.samestat(self.path.stat(), self._stat):
                 return
         except (FileNotFoundError, NotADirectoryError):
             pass
         except OSError:  # a disk that fails tells nothing about where the folder is
             return
-        there = self._near()
-        target = shlex.quote(str(there)) if there else "FOLDER"
-        now = f"moved to {there}" if there else "moved or removed"
+        new_path = self._find_sibling()
+        target = shlex.quote(str(new_path)) if new_path else "FOLDER"
+        change_text = f"moved to {new_path}" if new_path else "moved or removed"
         raise StorageError(
-            f"{self.path} was {now} while the run was writing to it: the run ends, and nothing is written "
-            f"in its place\n  to go on from its last checkpoint: rlox resume {target}"
+            f"{self.path} was {change_text} while the run was writing to it: the run ends, and nothing is "
+            f"written in its place\n  to go on from its last checkpoint: rlox resume {target}"
         )
 
-    def _near(self) -> Path | None:
+    def _find_sibling(self) -> Path | None:
         """Where the folder is, of the places beside it."""
         with suppress(OSError):
             for path in self.path.parent.iterdir():
                 with suppress(OSError):
-                    if os.path.samestat(path.lstat(), self._found):
+                    if os.path.samestat(path.lstat(), self._stat):
                         return path
         return None
 
@@ -193,7 +191,7 @@ class Disk:
 
     def write(self, path: Path, data: bytes) -> None:
         """Write a new file and force it to the device; `OSError` where a link is in its place."""
-        with open(path, "wb", opener=_opened_itself) as file:
+        with open(path, "wb", opener=_open_without_links) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -207,7 +205,7 @@ class Disk:
             finally:
                 os.close(handle)
         except OSError as error:
-            if may_pass(error):  # CIFS and VirtualBox refuse to sync any folder
+            if is_transient(error):  # CIFS and VirtualBox refuse to sync any folder
                 raise
 
     def rename(self, old: Path, new: Path) -> None:
@@ -217,19 +215,19 @@ class Disk:
     def link(self, path: Path, target: str) -> None:
         """Point the relative symlink `path` at `target`, replacing it in one step.
 
-        A disk that makes no links gets a file with the name in it (`target_of`).
+        A disk that makes no links gets a file with the name in it (`link_target`).
         """
-        new = path.with_name(f".{path.name}.new")
+        temporary = path.with_name(f".{path.name}.new")
         try:
-            new.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             try:
-                new.symlink_to(target, target_is_directory=True)
+                temporary.symlink_to(target, target_is_directory=True)
             except OSError:
-                self.write(new, target.encode())
-            new.replace(path)
+                self.write(temporary, target.encode())
+            temporary.replace(path)
         except OSError:
             with suppress(OSError):  # a link that is left would look like a stranger's
-                new.unlink(missing_ok=True)
+                temporary.unlink(missing_ok=True)
             raise
 
     def remove(self, path: Path) -> None:
@@ -240,14 +238,14 @@ class Disk:
 def replace_file(path: Path, data: bytes, disk: Disk | None = None) -> None:
     """Replace `path` so that a crash leaves the old bytes or the new, never a mix."""
     disk = disk or Disk()
-    new = path.with_name(f".{path.name}.{os.getpid()}.new")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
-        disk.write(new, data)
-        disk.rename(new, path)
+        disk.write(temporary, data)
+        disk.rename(temporary, path)
         disk.sync_folder(path.parent)
     except OSError as error:
         with suppress(OSError):
-            new.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
         raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
 
 
@@ -259,6 +257,6 @@ def append_file(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def _opened_itself(path: str, flags: int) -> int:
+def _open_without_links(path: str, flags: int) -> int:
     """A descriptor of `path` and not of what it leads to: a folder from elsewhere may have a link there."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from rlox.configs import EnvConfig, RunConfig, make
 from rlox.configs.atari import AtariConfig
-from rlox.configs.check import whole_number
-from rlox.envs.make import EnvSource, make_vec
-from rlox.exclusive import Exclusive
+from rlox.configs.check import check_integer
+from rlox.envs.make import EnvLike, make_vec
+from rlox.exclusive_lock import ExclusiveLock
 
 __all__ = ["GymVecEnv"]
 
@@ -33,7 +33,7 @@ class GymVecEnv:
 
     def __init__(
         self,
-        env_id: EnvSource,
+        env_id: EnvLike,
         n_envs: int,
         seed: int = 0,
         workers: str = "sync",
@@ -43,7 +43,7 @@ class GymVecEnv:
         seeding: str = "keyed",
     ) -> None:
         name = env_id if isinstance(env_id, str) else "env"
-        given = {
+        settings = {
             "id": name,
             "n_envs": n_envs,
             "backend": "gymnasium",
@@ -54,9 +54,9 @@ class GymVecEnv:
             "seeding": seeding,
             "atari": AtariConfig(life_loss=False, clip_rewards=False),  # whole games, as they pay
         }
-        config = make(EnvConfig, given, "GymVecEnv")
-        seed = whole_number(RunConfig, "seed", seed, "seed")
-        self._busy = Exclusive("the GymVecEnv is being stepped")
+        config = make(EnvConfig, settings, "GymVecEnv")
+        seed = check_integer(RunConfig, "seed", seed, "seed")
+        self._step_lock = ExclusiveLock("the GymVecEnv is being stepped")
         self.vec = make_vec(config, seed, None if isinstance(env_id, str) else env_id)
         self.n_envs = config.n_envs
         self.observation_space = self.vec.observation_space
@@ -64,10 +64,10 @@ class GymVecEnv:
 
     def reset_all(self) -> NDArray[Any]:
         """Start every environment; observations `[n_envs, obs_dim]` float32, uint8 with images."""
-        with self._busy:
+        with self._step_lock:
             obs = self.vec.observations.rows(self.n_envs)
             self.vec.reset_into(obs)
-            self._last = obs
+            self._last_obs = obs
             return obs
 
     def step_all(self, actions: Any) -> dict[str, NDArray[Any]]:
@@ -80,21 +80,21 @@ class GymVecEnv:
         episode: the row is no transition, and `final_obs` is from before it. `RloxError` while another thread
         steps or resets it.
         """
-        with self._busy:
-            return self._stepped(self.vec.actions.of_env(actions, self.n_envs))
+        with self._step_lock:
+            return self._step_encoded(self.vec.actions.from_env(actions, self.n_envs))
 
-    def _stepped(self, given: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    def _step_encoded(self, encoded_actions: NDArray[Any]) -> dict[str, NDArray[Any]]:
         obs = self.vec.observations.rows(self.n_envs)
         rewards = np.empty(self.n_envs, np.float64)
         terminated, truncated = np.zeros(self.n_envs, np.bool_), np.zeros(self.n_envs, np.bool_)
-        finals = self.vec.step_into(given, obs, rewards, terminated, truncated)
+        ends = self.vec.step_into(encoded_actions, obs, rewards, terminated, truncated)
         final_obs = obs.copy()
-        lost = np.zeros(self.n_envs, np.bool_)
-        if finals is not None:
-            final_obs[finals.envs] = finals.obs
-            final_obs[finals.void] = self._last[finals.void]
-            lost[finals.void] = True
-        self._last = obs
+        is_lost = np.zeros(self.n_envs, np.bool_)
+        if ends is not None:
+            final_obs[ends.envs] = ends.obs
+            final_obs[ends.invalid_envs] = self._last_obs[ends.invalid_envs]
+            is_lost[ends.invalid_envs] = True
+        self._last_obs = obs
         return {
             "obs": obs,
             "rewards": rewards,
@@ -102,7 +102,7 @@ class GymVecEnv:
             "truncated": truncated,
             "final_obs": final_obs,
             "final_mask": terminated | truncated,
-            "lost": lost,
+            "lost": is_lost,
         }
 
     def close(self) -> None:

@@ -27,13 +27,13 @@ __all__ = [
     "KINDS",
     "AlgorithmPlugin",
     "LoggerPlugin",
-    "Offer",
-    "Plugged",
-    "folders",
-    "loaded",
-    "names",
-    "offers",
-    "the_offer",
+    "PluginEntry",
+    "PluginRegistry",
+    "conf_folders",
+    "find_entry",
+    "loaded_plugin_versions",
+    "plugin_entries",
+    "plugin_names",
 ]
 
 GROUP = "rlox.plugins"
@@ -68,12 +68,12 @@ class LoggerPlugin:
 
 
 @dataclass(frozen=True)
-class Offer:
+class PluginEntry:
     """One entry point, and the distribution that has it."""
 
     kind: str
     name: str
-    point: EntryPoint
+    entry_point: EntryPoint
     distribution: str
     version: str
     summary: str
@@ -83,106 +83,109 @@ class Offer:
         """Who offers it."""
         return f"{self.distribution} {self.version}"
 
-    def load(self, told: str, value: str | None = None) -> Any:
+    def load(self, setting: str, value: str | None = None) -> Any:
         """Import it, or something else that it names as `module:Name`.
 
-        `ConfigError` with who offers it and what went wrong. `told` is what named it.
+        `ConfigError` with who offers it and what went wrong. `setting` is what named it.
         """
         from importlib.metadata import EntryPoint  # late: most uses of rlox ask for no plugin
 
         try:
-            return EntryPoint(self.point.name, value or self.point.value, GROUP).load()
+            return EntryPoint(self.entry_point.name, value or self.entry_point.value, GROUP).load()
         except (Exception, SystemExit) as error:
-            from rlox.importing import failure  # it imports the configurations, which import this
+            from rlox.importing import describe_error  # it imports the configurations, which import this
 
-            what = str(error) if isinstance(error, RloxError) else failure(error)
+            detail = str(error) if isinstance(error, RloxError) else describe_error(error)
             raise ConfigError(
-                f"{told}: the plugin of {self.source} fails when it is imported: {what}"
+                f"{setting}: the plugin of {self.source} fails when it is imported: {detail}"
             ) from error
 
-    def wrong(self, told: str, expected: str) -> ConfigError:
+    def kind_error(self, setting: str, expected: str) -> ConfigError:
         """The error for a plugin that is not what its kind asks for."""
         return ConfigError(
-            f"{told}: {self.point.value} of {self.source} is no plugin of this kind; expected {expected}"
+            f"{setting}: {self.entry_point.value} of {self.source} is no plugin of this kind; expected "
+            f"{expected}"
         )
 
 
 @cache
-def offers() -> tuple[Offer, ...]:
+def plugin_entries() -> tuple[PluginEntry, ...]:
     """Every entry point of the group, by kind and name; nothing is imported.
 
     What lies in the current folder is not installed: such a folder may be anybody's.
     """
     from importlib.metadata import distributions
 
-    found: list[Offer] = []
-    seen: set[str] = set()
-    for distribution in distributions(path=_installed()):
-        points = distribution.entry_points.select(group=GROUP)
-        if not points:  # of the others not even the name is read, there are hundreds
+    entries: list[PluginEntry] = []
+    seen_names: set[str] = set()
+    for distribution in distributions(path=_search_path()):
+        entry_points = distribution.entry_points.select(group=GROUP)
+        if not entry_points:  # of the others not even the name is read, there are hundreds
             continue
         name, summary = distribution.name, distribution.metadata.json.get("summary", "")
-        normal = re.sub("[-_.]+", "-", name).lower()
-        if normal not in seen:  # the first on the path is the one that is imported
-            seen.add(normal)
-            told = (name, distribution.version, str(summary))
-            found += [Offer(*_kind_and_name(point), point, *told) for point in points]
-    return tuple(sorted(found, key=lambda o: (o.kind, o.name, o.distribution)))
+        normalized_name = re.sub("[-_.]+", "-", name).lower()
+        if normalized_name not in seen_names:  # the first on the path is the one that is imported
+            seen_names.add(normalized_name)
+            metadata = (name, distribution.version, str(summary))
+            entries += [PluginEntry(*_kind_and_name(point), point, *metadata) for point in entry_points]
+    return tuple(sorted(entries, key=lambda o: (o.kind, o.name, o.distribution)))
 
 
-def names(kind: str) -> list[str]:
+def plugin_names(kind: str) -> list[str]:
     """What plugins offer of a kind."""
-    return sorted({offer.name for offer in offers() if offer.kind == kind})
+    return sorted({entry.name for entry in plugin_entries() if entry.kind == kind})
 
 
-def the_offer(kind: str, name: str, told: str) -> Offer | None:
-    """The one plugin of that kind and name; `ConfigError` where several offer it. `told` names it."""
-    found = [offer for offer in offers() if (offer.kind, offer.name) == (kind, name)]
-    if len(found) > 1:
+def find_entry(kind: str, name: str, setting: str) -> PluginEntry | None:
+    """The one plugin of that kind and name; `ConfigError` where several offer it. `setting` names it."""
+    entries = [entry for entry in plugin_entries() if (entry.kind, entry.name) == (kind, name)]
+    if len(entries) > 1:
         raise ConfigError(
-            f"{told}: {' and '.join(o.source for o in found)} both offer a plugin of this name, so neither "
-            f"is used; uninstall one of them: pip uninstall {found[0].distribution}"
+            f"{setting}: {' and '.join(o.source for o in entries)} both offer a plugin of this name, so "
+            f"neither is used; uninstall one of them: pip uninstall {entries[0].distribution}"
         )
-    return found[0] if found else None
+    return entries[0] if entries else None
 
 
-def loaded() -> dict[str, str]:
+def loaded_plugin_versions() -> dict[str, str]:
     """Versions of the distributions whose plugins this process has imported."""
     return {
-        offer.distribution: offer.version for offer in offers() if offer.point.module in sys.modules
+        entry.distribution: entry.version
+        for entry in plugin_entries()
+        if entry.entry_point.module in sys.modules
     }
 
 
-def folders() -> list[tuple[Offer, Path]]:
+def conf_folders() -> list[tuple[PluginEntry, Path]]:
     """The conf folders that plugins bring, found without importing anything of theirs."""
-    found = ((offer, _folder(offer)) for offer in offers() if offer.kind == "conf")
-    return [(offer, path) for offer, path in found if path is not None and path.is_dir()]
+    candidates = ((entry, _conf_folder(entry)) for entry in plugin_entries() if entry.kind == "conf")
+    return [(entry, path) for entry, path in candidates if path is not None and path.is_dir()]
 
 
-class Plugged(dict[str, T]):
+class PluginRegistry(dict[str, T]):
     """A registry of rlox's own by name, and of plugins: one is imported when it is looked up.
 
     To go through it is to go through what rlox has itself and what was looked up before.
     """
 
-    def __init__(self, own: dict[str, T], kind: str, part: Callable[[Offer, Any, str], T]) -> None:
-        super().__init__(own)
-        self.own = frozenset(own)
+    def __init__(
+        self, builtin: dict[str, T], kind: str, convert: Callable[[PluginEntry, Any, str], T]
+    ) -> None:
+        super().__init__(builtin)
+        self.builtin_names = frozenset(builtin)
         self.kind = kind
-        self._part = (
-            part  # of what an offer loads, the part that this registry holds; else ConfigError
-        )
+        self._convert = convert  # of what an offer loads, the part that this registry holds; else ConfigError
 
     def __contains__(self, name: object) -> bool:
-        return super().__contains__(name) or (isinstance(name, str) and name in names(self.kind))
+        return super().__contains__(name) or (isinstance(name, str) and name in plugin_names(self.kind))
 
     def __missing__(self, name: str) -> T:
-        told = f"{self.kind}={name}"
-        offer = the_offer(self.kind, name, told)
-        if offer is None:
+        setting = f"{self.kind}={name}"
+        entry = find_entry(self.kind, name, setting)
+        if entry is None:
             raise KeyError(name)
-        self[name] = part = self._part(offer, offer.load(told), told)
-        return part
+        self[name] = item = self._convert(entry, entry.load(setting), setting)
+        return item
 
     def get(self, name: Any, default: Any = None) -> Any:
         """As of any mapping: plugins too."""
@@ -192,18 +195,18 @@ class Plugged(dict[str, T]):
             return default
 
 
-def _installed() -> list[str]:
-    here = os.path.realpath(os.curdir)
-    return [entry for entry in sys.path if entry and os.path.realpath(entry) != here]
+def _search_path() -> list[str]:
+    working_dir = os.path.realpath(os.curdir)
+    return [entry for entry in sys.path if entry and os.path.realpath(entry) != working_dir]
 
 
-def _kind_and_name(point: EntryPoint) -> tuple[str, str]:
-    kind, _, name = point.name.partition(".")
+def _kind_and_name(entry_point: EntryPoint) -> tuple[str, str]:
+    kind, _, name = entry_point.name.partition(".")
     return kind, name
 
 
-def _folder(offer: Offer) -> Path | None:
-    top, *rest = offer.point.value.split(".")
-    spec = importlib.util.find_spec(top)  # of a name without dots: nothing is imported
-    places = list(spec.submodule_search_locations or ()) if spec is not None else []
-    return Path(places[0], *rest) if places else None
+def _conf_folder(entry: PluginEntry) -> Path | None:
+    package, *subfolders = entry.entry_point.value.split(".")
+    spec = importlib.util.find_spec(package)  # of a name without dots: nothing is imported
+    locations = list(spec.submodule_search_locations or ()) if spec is not None else []
+    return Path(locations[0], *subfolders) if locations else None

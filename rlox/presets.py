@@ -10,10 +10,10 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from rlox.configs import ALGO_CONFIGS, BUFFER_CONFIGS, nearest
-from rlox.configs.schedules import other_ways
+from rlox.configs.schedules import conflicting_fields
 from rlox.errors import UnknownNameError
 
-__all__ = ["preset_algorithms", "presets_of", "tuned_names", "tuned_options"]
+__all__ = ["preset_algorithms", "preset_candidates", "preset_names", "preset_options"]
 
 # What a façade calls keys outside of `algo`.
 _ARGUMENTS = {
@@ -24,14 +24,14 @@ _ARGUMENTS = {
 
 
 @cache
-def tuned_names() -> tuple[str, ...]:
+def preset_names() -> tuple[str, ...]:
     """`<algo>/<env>` of each preset that is shipped."""
-    root = _folder()
-    found = (path.relative_to(root).with_suffix("") for path in root.glob("*/**/*.yaml"))
-    return tuple(sorted(path.as_posix() for path in found))
+    root = _presets_folder()
+    paths = (path.relative_to(root).with_suffix("") for path in root.glob("*/**/*.yaml"))
+    return tuple(sorted(path.as_posix() for path in paths))
 
 
-def tuned_options(algo: str, preset: str, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
+def preset_options(algo: str, preset: str, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
     """The arguments that a preset gives a façade, under `options`, and its total of steps.
 
     `preset` is the name of an environment, without a module to import, or `<algo>/<env>`; one without a
@@ -39,38 +39,38 @@ def tuned_options(algo: str, preset: str, options: dict[str, Any]) -> tuple[dict
     the built-in one that its configuration derives from, without the fields that it drops.
     `UnknownNameError` where there is none.
     """
-    owners = preset_algorithms(algo)
-    known = [name for name in tuned_names() if name.partition("/")[0] in owners]
-    asked = next((preset[len(o) + 1 :] for o in owners if preset.startswith(f"{o}/")), preset)
-    wanted = [f"{owner}/{name}" for owner in owners for name in presets_of(asked)]
-    own = next((name for name in wanted if name in known), wanted[0])
-    if own not in known:
-        there = f"; there is {', '.join(known)}" if known else "; there is none for this algorithm"
-        raise UnknownNameError(f"no tuned preset {own}{nearest(own, known) or there}")
-    data: Any = OmegaConf.to_container(OmegaConf.load(_folder() / f"{own}.yaml"))
-    given = {
+    algorithms = preset_algorithms(algo)
+    available = [name for name in preset_names() if name.partition("/")[0] in algorithms]
+    requested = next((preset[len(o) + 1 :] for o in algorithms if preset.startswith(f"{o}/")), preset)
+    candidates = [f"{algorithm}/{name}" for algorithm in algorithms for name in preset_candidates(requested)]
+    full_name = next((name for name in candidates if name in available), candidates[0])
+    if full_name not in available:
+        hint = f"; there is {', '.join(available)}" if available else "; there is none for this algorithm"
+        raise UnknownNameError(f"no tuned preset {full_name}{nearest(full_name, available) or hint}")
+    data: Any = OmegaConf.to_container(OmegaConf.load(_presets_folder() / f"{full_name}.yaml"))
+    preset_arguments = {
         _ARGUMENTS.get(f"{group}.{key}", key): value
         for group in ("algo", "env", "buffer")
         for key, value in data.get(group, {}).items()
         if group != "algo" or key not in ALGO_CONFIGS[algo].drops
     }
-    displaced = _other_ways(algo, options)
-    kept = {name: value for name, value in given.items() if name not in displaced}
-    arguments = {**kept, **options}
+    conflicting = _conflicting_arguments(algo, options)
+    remaining = {name: value for name, value in preset_arguments.items() if name not in conflicting}
+    arguments = {**remaining, **options}
     if not any(arguments.get(name) for name in ("normalize_obs", "normalize_reward")):
-        kept.pop("normalize_rule", None)  # of a preset whose normalisation `options` turn off
-    return {**kept, **options}, int(data["total_steps"])
+        remaining.pop("normalize_rule", None)  # of a preset whose normalisation `options` turn off
+    return {**remaining, **options}, int(data["total_steps"])
 
 
 def preset_algorithms(algo: str) -> list[str]:
     """Whose presets an algorithm has: its own and, of a plugin, those of what it derives from."""
-    if algo not in ALGO_CONFIGS or algo in ALGO_CONFIGS.own:
+    if algo not in ALGO_CONFIGS or algo in ALGO_CONFIGS.builtin_names:
         return [algo]
     bases = ALGO_CONFIGS[algo].__mro__
-    return [algo, *(name for name in sorted(ALGO_CONFIGS.own) if ALGO_CONFIGS[name] in bases)]
+    return [algo, *(name for name in sorted(ALGO_CONFIGS.builtin_names) if ALGO_CONFIGS[name] in bases)]
 
 
-def presets_of(env_id: str) -> list[str]:
+def preset_candidates(env_id: str) -> list[str]:
     """What the preset of an environment may be called: its name without a module to import, then that of
     the family that it belongs to (`ALE` of `ALE/Pong-v5`).
     """
@@ -79,16 +79,16 @@ def presets_of(env_id: str) -> list[str]:
     return [name, family] if family else [name]
 
 
-def _other_ways(algo: str, options: dict[str, Any]) -> set[str]:
+def _conflicting_arguments(algo: str, options: dict[str, Any]) -> set[str]:
     """The arguments that say in another way what these say."""
-    named = {argument: key.rpartition(".")[2] for key, argument in _ARGUMENTS.items()}
-    given = {named.get(name, name): value for name, value in options.items()}
-    kinds = [ALGO_CONFIGS[algo], *(BUFFER_CONFIGS[kind] for kind in ALGO_CONFIGS[algo].buffers)]
-    found = {name for kind in kinds for name in other_ways(kind, given)}
-    return found | {_ARGUMENTS[key] for key in _ARGUMENTS if key.rpartition(".")[2] in found}
+    field_of_argument = {argument: key.rpartition(".")[2] for key, argument in _ARGUMENTS.items()}
+    by_field = {field_of_argument.get(name, name): value for name, value in options.items()}
+    kinds = [ALGO_CONFIGS[algo], *(BUFFER_CONFIGS[kind] for kind in ALGO_CONFIGS[algo].buffer_names)]
+    conflicting = {name for kind in kinds for name in conflicting_fields(kind, by_field)}
+    return conflicting | {_ARGUMENTS[key] for key in _ARGUMENTS if key.rpartition(".")[2] in conflicting}
 
 
-def _folder() -> Path:
+def _presets_folder() -> Path:
     """The shipped presets, which lie beside the command line; found without importing that."""
     spec = find_spec("rlox_cli")
     assert spec is not None and spec.origin is not None

@@ -12,16 +12,16 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from rlox._core import stream_seed
-from rlox.devices import imported_torch
+from rlox.devices import import_torch
 
 if TYPE_CHECKING:  # a run of the native engine imports no torch
     import torch
 
-__all__ = ["Streams", "keyed"]
+__all__ = ["Streams", "seeded_default_generators"]
 
 
 @contextmanager
-def keyed(key: int, devices: Iterable[torch.device] = ()) -> Iterator[None]:
+def seeded_default_generators(key: int, devices: Iterable[torch.device] = ()) -> Iterator[None]:
     """Run a block whose code draws from torch's default generators, which start at `key` in it.
 
     Those of the CPU and of `devices` (each CUDA device and MPS has its own); afterwards they are as
@@ -29,11 +29,11 @@ def keyed(key: int, devices: Iterable[torch.device] = ()) -> Iterator[None]:
     """
     import torch
 
-    with ExitStack() as forks:
-        forks.enter_context(torch.random.fork_rng(devices=[]))  # the CPU's
+    with ExitStack() as forked:
+        forked.enter_context(torch.random.fork_rng(devices=[]))  # the CPU's
         torch.default_generator.manual_seed(key)
         for device in {d for d in devices if d.type not in ("cpu", "meta")}:
-            forks.enter_context(torch.random.fork_rng([device], device_type=device.type))
+            forked.enter_context(torch.random.fork_rng([device], device_type=device.type))
             start = torch.Generator(device=device).manual_seed(key).get_state()
             torch.get_device_module(device).set_rng_state(start, device)
         yield
@@ -51,11 +51,13 @@ class Streams:
 
     def generator(self, name: str, counter: int = 0, device: str = "cpu") -> torch.Generator:
         """A torch generator at the start of the stream `(name, counter)`."""
-        generator: torch.Generator = imported_torch().Generator(device=device)
+        generator: torch.Generator = import_torch().Generator(device=device)
         return generator.manual_seed(self.key(name, counter))
 
-    def default(
+    def seeded_generators(
         self, name: str, counter: int = 0, device: torch.device | None = None
     ) -> AbstractContextManager[None]:
-        """`keyed` by the stream `(name, counter)`; with `device`, its default generator too."""
-        return keyed(self.key(name, counter), () if device is None else (device,))
+        """`seeded_default_generators` by the stream `(name, counter)`; with `device`, its default generator
+        too.
+        """
+        return seeded_default_generators(self.key(name, counter), () if device is None else (device,))

@@ -10,65 +10,65 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["Abandoned", "Patience", "check"]
+__all__ = ["StopDeadline", "StopRequested", "raise_if_expired"]
 
-MOMENT = 2.0  # seconds
-SIGN_SECONDS = 2.0  # between signs of life
+GRACE_SECONDS = 2.0  # seconds
+HEARTBEAT_SECONDS = 2.0  # between signs of life
 
 
-class Abandoned(BaseException):
+class StopRequested(BaseException):
     """Ends what is under way; no handler of `Exception` is meant to see it."""
 
 
-class Patience:
+class StopDeadline:
     """How long work that was asked to stop may still go on.
 
-    `sign` is called every few seconds of it, from the thread that works.
+    `on_heartbeat` is called every few seconds of it, from the thread that works.
     """
 
-    def __init__(self, sign: Callable[[], None] | None = None) -> None:
-        self._asked: float | None = None
-        self._sign, self._signed = sign, time.monotonic()
+    def __init__(self, on_heartbeat: Callable[[], None] | None = None) -> None:
+        self._started: float | None = None
+        self._on_heartbeat, self._last_heartbeat = on_heartbeat, time.monotonic()
 
-    def ask(self) -> None:
+    def start(self) -> None:
         """From now on a moment is left; safe to call from a signal handler."""
-        self._asked = self._asked or time.monotonic()
+        self._started = self._started or time.monotonic()
 
-    def over(self) -> bool:
+    def is_expired(self) -> bool:
         """Whether the moment has passed."""
-        return self._asked is not None and time.monotonic() - self._asked > MOMENT
+        return self._started is not None and time.monotonic() - self._started > GRACE_SECONDS
 
-    def sign(self) -> None:
+    def heartbeat(self) -> None:
         """Show that work goes on, if that is due."""
-        if self._sign is not None and time.monotonic() - self._signed >= SIGN_SECONDS:
-            self._sign()
-            self.signed()
+        if self._on_heartbeat is not None and time.monotonic() - self._last_heartbeat >= HEARTBEAT_SECONDS:
+            self._on_heartbeat()
+            self.record_heartbeat()
 
-    def signed(self) -> None:
+    def record_heartbeat(self) -> None:
         """Something else has just shown that work goes on."""
-        self._signed = time.monotonic()
+        self._last_heartbeat = time.monotonic()
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
+    def active(self) -> Iterator[None]:
         """Around work that can be abandoned; the innermost counts."""
-        global _present
-        outer, _present = _present, self
+        global _active
+        outer, _active = _active, self
         try:
             yield
         finally:
-            _present = outer
+            _active = outer
 
 
-_present: Patience | None = None
+_active: StopDeadline | None = None
 
 
-def check() -> None:
-    """Raise `Abandoned` if the work was asked to stop longer ago than a moment.
+def raise_if_expired() -> None:
+    """Raise `StopRequested` if the work was asked to stop longer ago than a moment.
 
     Called between minibatches and between steps of the environments, and by long calls of `rlox._core`.
     """
-    if _present is None:
+    if _active is None:
         return
-    if _present.over():
-        raise Abandoned
-    _present.sign()
+    if _active.is_expired():
+        raise StopRequested
+    _active.heartbeat()

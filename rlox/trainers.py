@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from rlox.algorithms import A2C, DDPG, DQN, PPO, SAC, TD3, RecurrentPPO
 from rlox.callbacks import Callback, LoggerCallback
-from rlox.envs.make import EnvSource
+from rlox.envs.make import EnvLike
 from rlox.errors import ConfigError
-from rlox.runs.habits import Habits
+from rlox.runs.sb3_aliases import SB3Aliases
 
 __all__ = [
     "A2CTrainer",
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 
-class Trainer(Habits):
+class Trainer(SB3Aliases):
     """An algorithm by its environment: `PPOTrainer(env="CartPole-v1", seed=42).train(50_000)`.
 
     `config` and further keywords are arguments of the algorithm's class: the fields of its
@@ -34,11 +34,11 @@ class Trainer(Habits):
 
     facade: ClassVar[Any]
     example: ClassVar[str] = "CartPole-v1"
-    _whose: ClassVar[str] = " (of .algo)"
+    _owner_hint: ClassVar[str] = " (of .algo)"
 
     def __init__(
         self,
-        env: EnvSource | None = None,
+        env: EnvLike | None = None,
         config: Mapping[str, Any] | None = None,
         callbacks: Callback | Sequence[Callback] | None = None,
         logger: LoggerCallback | None = None,
@@ -46,12 +46,12 @@ class Trainer(Habits):
         **kwargs: Any,
     ) -> None:
         name = type(self).__name__
-        options = {**_arguments(config, name), **kwargs}
-        given = [env, *(options.pop(key, None) for key in ("env", "env_id"))]
-        given = [source for source in given if source is not None]
-        if len(given) != 1:
+        options = {**_check_config(config, name), **kwargs}
+        sources = [env, *(options.pop(key, None) for key in ("env", "env_id"))]
+        sources = [source for source in sources if source is not None]
+        if len(sources) != 1:
             raise ConfigError(f"{name} takes one environment, e.g. {name}(env='{self.example}')")
-        self.algo = self.facade(given[0], seed=seed, callbacks=callbacks, logger=logger, **options)
+        self.algo = self.facade(sources[0], seed=seed, callbacks=callbacks, logger=logger, **options)
 
     def train(self, total_timesteps: int, progress: bool = False) -> dict[str, float]:
         """Train to `total_timesteps` environment steps; the final metrics with `mean_reward`."""
@@ -68,7 +68,7 @@ class Trainer(Habits):
         self.algo.save(path)
 
     @classmethod
-    def from_checkpoint(cls, path: str | Path, env: EnvSource | None = None) -> Self:
+    def from_checkpoint(cls, path: str | Path, env: EnvLike | None = None) -> Self:
         """Restore a trainer from a run folder or checkpoint."""
         trainer = cls.__new__(cls)
         trainer.algo = cls.facade.from_checkpoint(path, env)
@@ -78,7 +78,7 @@ class Trainer(Habits):
         return f"{type(self).__name__}({self.algo!r})"
 
 
-def _arguments(config: Any, name: str) -> Mapping[str, Any]:
+def _check_config(config: Any, name: str) -> Mapping[str, Any]:
     """A trainer's `config`; `ConfigError` for what is no mapping, or has arguments that are no keys of it."""
     if config is None:
         return {}
@@ -89,9 +89,7 @@ def _arguments(config: Any, name: str) -> Mapping[str, Any]:
         )
     for key in config:
         if not isinstance(key, str):
-            raise ConfigError(
-                f"{name}: config has the key {key!r}, expected the name of an argument"
-            )
+            raise ConfigError(f"{name}: config has the key {key!r}, expected the name of an argument")
         if key in ("callbacks", "logger", "seed"):
             raise ConfigError(
                 f"{name}: {key} is an argument of its own; take it out of config, {name}(..., {key}=...)"
@@ -118,10 +116,8 @@ class RecurrentPPOTrainer(Trainer):
         deterministic: bool = True,
     ) -> tuple[Any, NDArray[Any]]:
         """The action for an observation or a batch, and the state to give next time: the algorithm's."""
-        given: tuple[Any, NDArray[Any]] = self.algo.predict(
-            obs, state, episode_start, deterministic
-        )
-        return given
+        result: tuple[Any, NDArray[Any]] = self.algo.predict(obs, state, episode_start, deterministic)
+        return result
 
 
 class A2CTrainer(Trainer):

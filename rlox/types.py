@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rlox.devices import moved
+from rlox.devices import to_device
 from rlox.errors import ShapeError
 
 if TYPE_CHECKING:  # a run of the native engine imports no torch
@@ -22,7 +22,7 @@ __all__ = [
     "Clock",
     "Episode",
     "FinalObs",
-    "Iterated",
+    "FusedUpdate",
     "Minibatch",
     "Progress",
     "Rollout",
@@ -58,7 +58,7 @@ class Clock:
         return count
 
     @property
-    def left(self) -> int:
+    def units_left(self) -> int:
         """What is left to the horizon, never below 0."""
         return max(self.horizon - self.now, 0)
 
@@ -72,7 +72,7 @@ class Clock:
         """What a checkpoint keeps: unit and horizon are of the configuration."""
         return {"env_steps": self.env_steps, "updates": self.updates, "samples": self.samples}
 
-    def at(self, counters: Mapping[str, int]) -> Clock:
+    def with_counters(self, counters: Mapping[str, int]) -> Clock:
         """The same clock at saved `counters`."""
         return replace(
             self,
@@ -101,10 +101,10 @@ class Episode(NamedTuple):
     info: Mapping[str, Any] | None = None  # of its last step; None from environments without infos
 
     @property
-    def success(self) -> bool | None:
+    def is_success(self) -> bool | None:
         """Whether it reached its goal, where its info says so by `is_success`, a flag as `terminated` is."""
-        told = (self.info or {}).get("is_success")
-        return None if told is None else bool(told)
+        value = (self.info or {}).get("is_success")
+        return None if value is None else bool(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ NO_UPDATE = Update()
 
 
 @dataclass(frozen=True, slots=True)
-class Iterated:
+class FusedUpdate:
     """A batch that was learned from in the call that collected it."""
 
     update: Update
@@ -188,7 +188,7 @@ class Transitions:
 
     def to(self, device: torch.device | str) -> Transitions:
         """The same batches on another device (themselves when they are there already)."""
-        return _on(self, device)
+        return _to_device(self, device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +249,7 @@ class Rollout:
 
     def to(self, device: torch.device | str) -> Rollout:
         """The same rollout on another device (itself when it is there already)."""
-        return _on(self, device)
+        return _to_device(self, device)
 
     def rows(self) -> Minibatch:
         """All valid rows in their order; the columns themselves where every row is valid."""
@@ -264,7 +264,7 @@ class Rollout:
         """
         if isinstance(batch_size, bool) or not isinstance(batch_size, Integral) or batch_size < 1:
             raise ShapeError(f"batch_size={batch_size!r}: expected a whole number of at least 1")
-        order = self.shuffled(generator) if shuffle else self._valid_rows()
+        order = self.shuffled_indices(generator) if shuffle else self._valid_rows()
         yield from self.minibatches(order, batch_size)
 
     def minibatches(self, order: Tensor | None, batch_size: int) -> Iterator[Minibatch]:
@@ -275,21 +275,21 @@ class Rollout:
         rows = self._rows(order)
         names, columns = tuple(rows.extras), (*rows[:-1], *rows.extras.values())
         for chunks in zip(*(torch.split(c, batch_size) for c in columns), strict=True):
-            plain = len(chunks) - len(names)
-            extras = dict(zip(names, chunks[plain:], strict=True))
-            yield Minibatch._make((*chunks[:plain], extras))
+            n_fixed = len(chunks) - len(names)
+            extras = dict(zip(names, chunks[n_fixed:], strict=True))
+            yield Minibatch._make((*chunks[:n_fixed], extras))
 
-    def shuffled(self, generator: torch.Generator | None = None) -> Tensor:
+    def shuffled_indices(self, generator: torch.Generator | None = None) -> Tensor:
         """Numbers of the valid rows in an order that comes from `generator`."""
         import torch
 
-        return self.ordered(lambda count: torch.randperm(count, generator=generator))
+        return self.ordered_indices(lambda count: torch.randperm(count, generator=generator))
 
-    def ordered(self, order: Callable[[int], Tensor]) -> Tensor:
+    def ordered_indices(self, order: Callable[[int], Tensor]) -> Tensor:
         """Numbers of the valid rows in the order that `order` gives so many, int64 `[valid rows]`."""
         rows = self._valid_rows()
-        mixed = moved(order(len(self) if rows is None else len(rows)), self.obs.device)
-        return mixed if rows is None else rows[mixed]
+        permutation = to_device(order(len(self) if rows is None else len(rows)), self.obs.device)
+        return permutation if rows is None else rows[permutation]
 
     def _valid_rows(self) -> Tensor | None:
         """Numbers of the valid rows; `None` where all are."""
@@ -311,24 +311,24 @@ class Rollout:
         return Minibatch._make((*(column.index_select(0, order) for column in columns), extras))
 
 
-def _on(batch: B, device: torch.device | str) -> B:
+def _to_device(batch: B, device: torch.device | str) -> B:
     """A batch with all its tensors on `device`; itself when they are there already."""
     import torch
 
-    there = torch.device(device)
-    if batch.obs.device == there:
+    target = torch.device(device)
+    if batch.obs.device == target:
         return batch
-    return replace(batch, **{f.name: _moved(getattr(batch, f.name), there) for f in fields(batch)})
+    return replace(batch, **{f.name: _field_to_device(getattr(batch, f.name), target) for f in fields(batch)})
 
 
-def _moved(value: Any, device: torch.device) -> Any:
+def _field_to_device(value: Any, device: torch.device) -> Any:
     """A field of a batch on another device."""
     from torch import Tensor
 
     if isinstance(value, Tensor):
-        return moved(value, device)
+        return to_device(value, device)
     if isinstance(value, FinalObs):
-        return FinalObs(*(moved(part, device) for part in value))
+        return FinalObs(*(to_device(part, device) for part in value))
     if isinstance(value, Mapping):
-        return {name: moved(column, device) for name, column in value.items()}
+        return {name: to_device(column, device) for name, column in value.items()}
     return value

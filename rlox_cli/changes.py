@@ -9,16 +9,16 @@ from typing import Any
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import OverrideParseException
 
-from rlox.configs import RunConfig, leaves, make_run, plain
+from rlox.configs import RunConfig, dotted_items, make_run, to_plain
 from rlox.configs.on_policy import OnPolicyConfig
 from rlox.errors import ConfigError
 from rlox_cli import messages
-from rlox_cli.frozen import FREE, FREE_TEXT
+from rlox_cli.changeable_keys import CHANGEABLE_KEYS, CHANGEABLE_KEYS_TEXT
 from rlox_cli.help import value_text
 from rlox_cli.run_schema import RUN
-from rlox_cli.schema import is_open
+from rlox_cli.schema import is_below_open_key
 
-NUMERIC = ("device", "torch_threads", "algo.backend")
+ROUNDING_KEYS = ("device", "torch_threads", "algo.backend")
 UNSET = "unset"
 
 
@@ -31,17 +31,17 @@ class Change:
     new: Any
 
     @property
-    def allowed(self) -> bool:
+    def is_allowed(self) -> bool:
         """Whether a resumed run may change this key."""
-        return self.key in FREE or self.key.split(".")[0] in FREE
+        return self.key in CHANGEABLE_KEYS or self.key.split(".")[0] in CHANGEABLE_KEYS
 
 
-def requested(args: Sequence[str]) -> bool:
+def is_resume(args: Sequence[str]) -> bool:
     """Whether the command line continues a run."""
     return any(arg.startswith("resume=") and arg != "resume=null" for arg in args)
 
 
-def split(args: Sequence[str]) -> tuple[str, list[str]]:
+def split_resume(args: Sequence[str]) -> tuple[str, list[str]]:
     """The run that is named, everything after the first `=`, and the other overrides."""
     runs = [arg.partition("=")[2] for arg in args if arg.startswith("resume=")]
     rest = [arg for arg in args if not arg.startswith("resume=")]
@@ -60,25 +60,27 @@ def split(args: Sequence[str]) -> tuple[str, list[str]]:
     return runs[0], rest
 
 
-def apply(frozen: RunConfig, overrides: Sequence[str]) -> RunConfig:
+def apply_overrides(saved_config: RunConfig, overrides: Sequence[str]) -> RunConfig:
     """The configuration of the resumed run; `ConfigError` for what is wrong or frozen."""
-    data = plain(frozen)
+    data = to_plain(saved_config)
     for override in overrides:
-        if override == f"env={frozen.env.id}":  # repeated, where it names code
+        if override == f"env={saved_config.env.id}":  # repeated, where it names code
             continue
         key = override.partition("=")[0]
         _require_key(key, override, data)
-        _put(data, key.split("."), _value(override))
+        _set_path(data, key.split("."), _parse_value(override))
     config = make_run(data)
-    refused = [change for change in differences(plain(frozen), plain(config)) if not change.allowed]
-    if refused:
-        raise _frozen(refused)
+    refused_changes = [
+        change for change in differences(to_plain(saved_config), to_plain(config)) if not change.is_allowed
+    ]
+    if refused_changes:
+        raise _frozen_error(refused_changes)
     return config
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
     """Every leaf in which two plain configurations differ."""
-    before, after = dict(leaves(old)), dict(leaves(new))
+    before, after = dict(dotted_items(old)), dict(dotted_items(new))
     keys = dict.fromkeys([*before, *after])
     pairs = [(key, before.get(key, UNSET), after.get(key, UNSET)) for key in keys]
     return [Change(*pair) for pair in pairs if pair[1] != pair[2]]
@@ -86,19 +88,19 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
 
 def describe(change: Change, config: RunConfig) -> str:
     """One line: `total_steps 100,352 -> 2,000,000 (schedules stretch)`."""
-    text = f"{change.key} {_shown(change.old)} -> {_shown(change.new)}"
-    if change.key == "total_steps" and (config.algo.scheduled or config.buffer.scheduled):
+    text = f"{change.key} {_format_value(change.old)} -> {_format_value(change.new)}"
+    if change.key == "total_steps" and (config.algo.has_schedule or config.buffer.has_schedule):
         return f"{text} (schedules {'stretch' if change.new > change.old else 'shorten'})"
     if change.key == "algo.backend" and isinstance(config.algo, OnPolicyConfig):
         return f"{text} (another engine draws other actions)"
-    return f"{text} (last digits may differ)" if change.key in NUMERIC else text
+    return f"{text} (last digits may differ)" if change.key in ROUNDING_KEYS else text
 
 
 def _require_key(key: str, override: str, data: Mapping[str, Any]) -> None:
-    parts = RUN.parts_of(data)
+    parts = RUN.options_of(data)
     names = RUN.names(parts)
-    bare = key.lstrip("+~")
-    if bare != key:
+    stripped_key = key.lstrip("+~")
+    if stripped_key != key:
         raise ConfigError(f"{override}: a resumed run takes plain key=value, no {key[0]}")
     if key in (*(group.name for group in RUN.groups), *RUN.presets):
         raise ConfigError(
@@ -109,11 +111,11 @@ def _require_key(key: str, override: str, data: Mapping[str, Any]) -> None:
         raise ConfigError(f"{override}: a resumed run stays in its folder and takes no hydra.*")
     if any(name.startswith(f"{key}.") for name in names):
         raise ConfigError(f"{override}: expected a group of keys, e.g. {key}.<key>=<value>")
-    if "=" in override and key not in names and not is_open(key, RUN.keys(parts)):
+    if "=" in override and key not in names and not is_below_open_key(key, RUN.keys(parts)):
         raise messages.unknown_key(key, names, RUN.owners(key))
 
 
-def _value(override: str) -> Any:
+def _parse_value(override: str) -> Any:
     """The value as Hydra's grammar reads it; nothing is composed, looked up or resolved."""
     messages.require_readable(override)
     try:
@@ -122,10 +124,10 @@ def _value(override: str) -> Any:
             raise ConfigError(f"{override} has several values; resume=RUN continues one run")
         return parsed.value()
     except OverrideParseException as error:
-        raise messages.malformed(error) from error
+        raise messages.malformed_override(error) from error
 
 
-def _put(data: dict[str, Any], path: Sequence[str], value: Any) -> None:
+def _set_path(data: dict[str, Any], path: Sequence[str], value: Any) -> None:
     for part in path[:-1]:
         if not isinstance(data.get(part), dict):
             data[part] = {}
@@ -133,24 +135,23 @@ def _put(data: dict[str, Any], path: Sequence[str], value: Any) -> None:
     data[path[-1]] = value
 
 
-def _frozen(refused: Sequence[Change]) -> ConfigError:
+def _frozen_error(refused_changes: Sequence[Change]) -> ConfigError:
     lines = [
-        f"{change.key}={value_text(change.new)}: this run is frozen at "
-        f"{change.key}={value_text(change.old)}"
-        for change in refused[:3]
+        f"{change.key}={value_text(change.new)}: this run is frozen at {change.key}={value_text(change.old)}"
+        for change in refused_changes[:3]
     ]
-    given = " ".join(f"{change.key}={value_text(change.new)}" for change in refused[:3])
+    new_values = " ".join(f"{change.key}={value_text(change.new)}" for change in refused_changes[:3])
     return ConfigError(
         "\n".join(
             [
                 *lines,
-                f"  a resumed run may change {FREE_TEXT}",
-                f"  for anything else start a new run: rlox train ... {given}",
+                f"  a resumed run may change {CHANGEABLE_KEYS_TEXT}",
+                f"  for anything else start a new run: rlox train ... {new_values}",
             ]
         )
     )
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     number = isinstance(value, int) and not isinstance(value, bool)
     return f"{value:,}" if number else value_text(value)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlox_cli.exit_codes import FAILED, MEANINGS
+from rlox_cli.job_reporter import JobReporter
 from rlox_cli.schema import Schema
-from rlox_cli.voice import Voice
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from rlox_cli.signals import Signals
 
 
-def as_given(overrides: Sequence[str], folders: Sequence[Path]) -> Iterable[str]:
+def keep_overrides(overrides: Sequence[str], folders: Sequence[Path]) -> Iterable[str]:
     """Overrides as they were written."""
     return overrides
 
 
-def writes(args: Sequence[str]) -> bool:
+def never_print_only(args: Sequence[str]) -> bool:
     """False: the command does more than what it prints."""
     return False
 
@@ -33,8 +33,8 @@ class Alias:
 
     name: str
     summary: str
-    spell: Callable[[list[str]], list[str]]  # the command's own arguments; else ConfigError
-    takes: str  # arguments without a key, in its usage
+    expand: Callable[[list[str]], list[str]]  # the command's own arguments; else ConfigError
+    usage_arguments: str  # arguments without a key, in its usage
 
 
 @dataclass(frozen=True)
@@ -47,23 +47,23 @@ class Command:
 
     name: str
     summary: str  # its line in `rlox --help`
-    notes: str  # what its own help begins with
+    description: str  # what its own help begins with
     examples: tuple[str, ...]
     schema: Schema
     codes: tuple[int, ...]  # the exit codes it may end with
     check: Callable[[DictConfig], Any]  # a composed configuration, validated; else ConfigError
     run: Callable[[Call], int]  # does it; the exit code
     # overrides as Hydra takes them
-    rewrite: Callable[[Sequence[str], Sequence[Path]], Iterable[str]] = as_given
-    failed: str = MEANINGS[FAILED]  # what that exit code says of it
-    sweeps: bool = False  # whether several values of a key are several jobs
-    more: str = ""  # what its help says after the keys
-    takes: str = ""  # arguments without a key, in its usage
+    rewrite: Callable[[Sequence[str], Sequence[Path]], Iterable[str]] = keep_overrides
+    failure_meaning: str = MEANINGS[FAILED]  # what that exit code says of it
+    is_sweepable: bool = False  # whether several values of a key are several jobs
+    epilog: str = ""  # what its help says after the keys
+    usage_arguments: str = ""  # arguments without a key, in its usage
     # whether what it prints for these arguments is all that it does
-    prints: Callable[[Sequence[str]], bool] = writes
+    is_print_only: Callable[[Sequence[str]], bool] = never_print_only
     alias: Alias | None = None  # a name of its own for a part of what it does
     # keys that its jobs do not have, `sweep.*` for one
-    beside: Mapping[str, type[Any]] = field(default_factory=dict)
+    extra_options: Mapping[str, type[Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Call:
     args: list[str]  # what follows the command's name
     signals: Signals
     full_trace: bool = False  # HYDRA_FULL_ERROR=1
-    voice: Voice = field(default_factory=Voice)  # how its jobs say how they are doing
+    reporter: JobReporter = field(default_factory=JobReporter)  # how its jobs say how they are doing
     alias: str = ""  # the name that was typed, where it is not the command's own
 
     @property
@@ -83,6 +83,6 @@ class Call:
         return self.alias or self.command.name
 
     @property
-    def line(self) -> list[str]:
+    def command_line(self) -> list[str]:
         """The command line, as it was typed."""
         return ["rlox", self.command.name, *self.args]

@@ -29,19 +29,19 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped]  # PyYAML, through omegaconf
 
 from rlox.errors import ConfigError, StorageError
-from rlox_cli import cfg_flag, elsewhere, grid, messages, option_files, sweep, validate
+from rlox_cli import cfg_flag, external_launchers, grid, messages, option_files, sweep, validate
 from rlox_cli.command import Call, Command
-from rlox_cli.options import conf_folders, group_options, require_own_folders
+from rlox_cli.gymnasium_source import GymnasiumSource, RloxSearchPath
+from rlox_cli.options import conf_folders, group_options, require_user_conf_folders
 from rlox_cli.overrides import require_no_password, require_one_list
 from rlox_cli.plugin_source import PluginSource
 from rlox_cli.schema_source import SchemaSource
 from rlox_cli.search import sweeper
-from rlox_cli.source import GymnasiumSource, RloxSearchPath
 from rlox_cli.variants import VariantSource
-from rlox_cli.verbatim import quoted, verbatim_keys
+from rlox_cli.verbatim import quote_values, verbatim_keys
 
 CONF = "pkg://rlox_cli.conf"
-Task = Callable[[DictConfig], Any]
+TaskFunction = Callable[[DictConfig], Any]
 
 
 class SweepTask(Protocol):
@@ -56,64 +56,62 @@ class SweepTask(Protocol):
         """Do one job."""
 
 
-def run(call: Call, task: Task) -> None:
+def run(call: Call, task: TaskFunction) -> None:
     """Compose the command from its overrides and call `task` once per job.
 
     Every mistake in the overrides raises a `ConfigError`; Hydra's own flags (`--cfg`, `--info`,
     `-m`, `--config-dir`, ...) do what they do in any Hydra application. What the task raises comes
     after all jobs, the first of it.
     """
-    line = Line.read(call.command, call.args)
-    job = _Job(task)
-    with line.translated():
-        if line.needs_hydra_main:
-            _hydra_main(line, line.overrides, job)
-        elif line.parsed.cfg:
-            _show(line)
+    arguments = ParsedArguments.parse(call.command, call.args)
+    recording_task = _ErrorKeepingTask(task)
+    with arguments.translate_errors():
+        if arguments.needs_hydra_main:
+            _hydra_main(arguments, arguments.overrides, recording_task)
+        elif arguments.namespace.cfg:
+            _print_config(arguments)
         else:
-            with _writable_folders(), _application(_require_one_run) as app:
-                app.run(line.primary, job, line.overrides)
-    if job.error is not None:
-        raise job.error
+            with _translate_os_errors(), _application(_require_one_run) as app:
+                app.run(arguments.primary, recording_task, arguments.overrides)
+    if recording_task.error is not None:
+        raise recording_task.error
 
 
 def run_sweep(call: Call, args: list[str], task: SweepTask) -> int:
     """Check every job of a sweep, run them, write the summary; the exit code of the whole."""
-    line = Line.read(call.command, args)
-    if not any(o.startswith("hydra.sweep.dir=") for o in line.overrides):
-        line.overrides.append(f"hydra.sweep.dir={sweep.new_folder()}")
-    with line.translated():
+    arguments = ParsedArguments.parse(call.command, args)
+    if not any(o.startswith("hydra.sweep.dir=") for o in arguments.overrides):
+        arguments.overrides.append(f"hydra.sweep.dir={sweep.new_folder()}")
+    with arguments.translate_errors():
         with _application() as app:
-            plan = sweep.plan(app, line.primary, line.overrides)
+            plan = sweep.plan_sweep(app, arguments.primary, arguments.overrides)
         task.prepare(plan)
-        with tempfile.TemporaryDirectory() as nowhere:
+        with tempfile.TemporaryDirectory() as scratch_dir:
             # Hydra's sweeper makes its folder in any case; a dry run shall leave none.
-            more = [f"hydra.sweep.dir={nowhere}"] if plan.dry else []
-            more += grid.sweeper() if plan.jobs is not None else []
-            more = [*line.overrides, *more]
-            with _writable_folders():
-                plan.begin(Path(nowhere) if plan.dry else plan.folder)
+            extra_overrides = [f"hydra.sweep.dir={scratch_dir}"] if plan.is_dry_run else []
+            extra_overrides += grid.prechecked_sweeper_override() if plan.jobs is not None else []
+            extra_overrides = [*arguments.overrides, *extra_overrides]
+            with _translate_os_errors():
+                plan.record_decisions(Path(scratch_dir) if plan.is_dry_run else plan.folder)
             try:
-                if line.needs_hydra_main:
-                    _hydra_main(line, more, task)
+                if arguments.needs_hydra_main:
+                    _hydra_main(arguments, extra_overrides, task)
                 else:
-                    with _writable_folders(), _application() as app:
-                        app.multirun(line.primary, task, [*more, "hydra.mode=MULTIRUN"])
+                    with _translate_os_errors(), _application() as app:
+                        app.multirun(arguments.primary, task, [*extra_overrides, "hydra.mode=MULTIRUN"])
             finally:
-                code = plan.finish(task.outcomes, call.line)
+                code = plan.finish(task.outcomes, call.command_line)
     return code
 
 
 @contextmanager
-def sweep_job(
-    call: Call, args: list[str], task: Task
-) -> Iterator[Callable[[int, list[str]], None]]:
+def sweep_job(call: Call, args: list[str], task: TaskFunction) -> Iterator[Callable[[int, list[str]], None]]:
     """One job of the sweep that `args` are, by its number and overrides, as Hydra launches it."""
-    line = Line.read(call.command, args)
-    overrides = [*line.overrides, "hydra.mode=MULTIRUN"]
-    with line.translated(), _application() as app:
+    arguments = ParsedArguments.parse(call.command, args)
+    overrides = [*arguments.overrides, "hydra.mode=MULTIRUN"]
+    with arguments.translate_errors(), _application() as app:
         master = app.compose_config(
-            line.primary, overrides, RunMode.MULTIRUN, with_log_configuration=False
+            arguments.primary, overrides, RunMode.MULTIRUN, with_log_configuration=False
         )
         context = HydraContext(config_loader=app.config_loader, callbacks=Callbacks(master))
         launcher = BasicLauncher()
@@ -126,62 +124,60 @@ def sweep_job(
 
 
 @dataclass(frozen=True)
-class Line:
+class ParsedArguments:
     """The arguments of a command, taken apart: Hydra's flags, and overrides as Hydra takes them."""
 
     command: Command
-    parsed: argparse.Namespace
+    namespace: argparse.Namespace
     flags: list[str]
     overrides: list[str]
     folders: list[Path]
 
     @classmethod
-    def read(cls, command: Command, args: list[str]) -> Line:
+    def parse(cls, command: Command, args: list[str]) -> ParsedArguments:
         """Take them apart; `ConfigError` for what cannot be."""
-        parsed = parse_flags(args, command)
-        if parsed.multirun and not command.sweeps:
-            raise ConfigError(
-                f"-m: rlox {command.name} does one thing; call it once for each value"
-            )
-        SchemaSource.in_force = command.schema
+        namespace = parse_flags(args, command)
+        if namespace.multirun and not command.is_sweepable:
+            raise ConfigError(f"-m: rlox {command.name} does one thing; call it once for each value")
+        SchemaSource.current_schema = command.schema
         for plugin in (GymnasiumSource, VariantSource, PluginSource, SchemaSource, RloxSearchPath):
             Plugins.instance().register(plugin)
-        require_own_folders()
-        elsewhere.register()
+        require_user_conf_folders()
+        external_launchers.register()
         sweeper.register()
-        folders = conf_folders(parsed.config_dir)
-        _require_primary(parsed.config_name, folders)
-        VariantSource.in_force = tuple(folders)
-        RloxSearchPath.given = parsed.config_dir
-        given: list[str] = parsed.overrides
-        for override in given:
+        folders = conf_folders(namespace.config_dir)
+        _require_primary(namespace.config_name, folders)
+        VariantSource.current_folders = tuple(folders)
+        RloxSearchPath.config_dir = namespace.config_dir
+        raw_overrides: list[str] = namespace.overrides
+        for override in raw_overrides:
             require_no_password(override)
-        keys = verbatim_keys(command.schema.keys(command.schema.chosen(given, folders)))
-        for override in given:
+        keys = verbatim_keys(command.schema.keys(command.schema.chosen_options(raw_overrides, folders)))
+        for override in raw_overrides:
             if override.partition("=")[0] not in keys:
                 messages.require_readable(override)
-        plain = list(quoted(given, keys, several=parsed.multirun))
-        if command.sweeps:
-            require_one_list(plain)
-            option_files.require_packages(plain, folders)
-        overrides = list(command.rewrite(plain, folders))
-        return cls(command, parsed, _flags(args, given), overrides, folders)
+        quoted_overrides = list(quote_values(raw_overrides, keys, allow_several=namespace.multirun))
+        if command.is_sweepable:
+            require_one_list(quoted_overrides)
+            option_files.require_packages(quoted_overrides, folders)
+        overrides = list(command.rewrite(quoted_overrides, folders))
+        return cls(command, namespace, _flags(args, raw_overrides), overrides, folders)
 
     @property
     def primary(self) -> str:
         """The primary configuration."""
-        return self.parsed.config_name or self.command.name
+        return self.namespace.config_name or self.command.name
 
     @property
     def needs_hydra_main(self) -> bool:
         """Whether Hydra's own `main` has to handle the flags: help, completion, contradictions."""
-        flags = self.parsed
-        shown = (flags.help, flags.hydra_help, flags.shell_completion, flags.info is not None)
-        several = bool(flags.run) + bool(flags.multirun) + (flags.cfg is not None) > 1
-        return any(shown) or several or (flags.resolve and flags.cfg is None)
+        flags = self.namespace
+        shows_information = (flags.help, flags.hydra_help, flags.shell_completion, flags.info is not None)
+        has_conflicting_flags = bool(flags.run) + bool(flags.multirun) + (flags.cfg is not None) > 1
+        return any(shows_information) or has_conflicting_flags or (flags.resolve and flags.cfg is None)
 
     @contextmanager
-    def translated(self) -> Iterator[None]:
+    def translate_errors(self) -> Iterator[None]:
         """What Hydra raises inside comes out as a `ConfigError` in the house's words."""
         try:
             yield
@@ -190,22 +186,22 @@ class Line:
         except RecursionError as error:
             raise ConfigError(
                 "configuration files build on one another in a circle; look at the defaults of those that "
-                f"are chosen: {' '.join(self.parsed.overrides)}"
+                f"are chosen: {' '.join(self.namespace.overrides)}"
             ) from error
         except (HydraException, OmegaConfBaseException, YAMLError, ValueError) as error:
-            if (told := option_files.explained(error, self.folders)) is not None:
-                raise told from error
+            if (explanation := option_files.explain_error(error, self.folders)) is not None:
+                raise explanation from error
             schema = self.command.schema
-            parts = schema.chosen(self.parsed.overrides, self.folders)
-            names = schema.names(parts)
+            chosen_options = schema.chosen_options(self.namespace.overrides, self.folders)
+            names = schema.names(chosen_options)
             raise messages.from_hydra(
                 error,
                 names,
                 lambda group: group_options(group, self.folders),
                 schema.owners,
-                "rlox sweep …" if self.command.sweeps else f"rlox {self.command.name} … once for",
-                {key.name for key in schema.keys(parts) if isinstance(key.default, tuple)}
-                | {group.name for group in schema.groups if group.many},
+                "rlox sweep …" if self.command.is_sweepable else f"rlox {self.command.name} … once for",
+                {key.name for key in schema.keys(chosen_options) if isinstance(key.default, tuple)}
+                | {group.name for group in schema.groups if group.is_multiple},
             ) from error
 
 
@@ -219,25 +215,25 @@ def _require_primary(name: str | None, folders: Sequence[Path]) -> None:
         )
 
 
-def taken_apart(args: list[str], command: Command) -> tuple[list[str], list[str]]:
+def split_flags(args: list[str], command: Command) -> tuple[list[str], list[str]]:
     """Hydra's flags with their values, and everything else."""
     overrides: list[str] = parse_flags(args, command).overrides
     return _flags(args, overrides), overrides
 
 
-def runs_named(args: list[str], command: Command) -> tuple[list[str], list[str]]:
+def split_runs(args: list[str], command: Command) -> tuple[list[str], list[str]]:
     """The run folders that are named without `run=`, and everything else, Hydra's flags first.
 
     `ConfigError` where `run=` names one too.
     """
-    flags, given = taken_apart(args, command)
+    flags, arguments = split_flags(args, command)
     runs = [
         a
-        for a in given
+        for a in arguments
         # `Path` raises for a value that is longer than a file's name may be
         if os.path.isdir(a) or ("=" not in a and (a[:1] not in "~+" or a[:2] == "~/"))  # noqa: PTH112
     ]
-    rest = [*flags, *(a for a in given if a not in runs)]
+    rest = [*flags, *(a for a in arguments if a not in runs)]
     if runs and any(argument.startswith("run=") for argument in rest):
         raise ConfigError(f"{runs[0]} and run= both name a run; name all of them without run=")
     return runs, rest
@@ -247,33 +243,31 @@ def parse_flags(args: list[str], command: Command) -> argparse.Namespace:
     """Hydra's command line, taken apart by Hydra's parser; mistakes are `ConfigError`s."""
     from hydra._internal.utils import get_args_parser
 
-    def refuse(message: str) -> NoReturn:
+    def on_parser_error(message: str) -> NoReturn:
         flags = message.removeprefix("unrecognized arguments: ").split()
         if flags == message.split():
             raise ConfigError(f"{message}; Hydra's flags: rlox train --hydra-help")
         flag, _, value = flags[0].partition("=")
         after = args[args.index(flags[0]) + 1 :]
         schema = command.schema
-        names = schema.names(schema.chosen(args))
+        names = schema.names(schema.chosen_options(args))
         typed = next((a for a in after[:1] if "=" not in a and not a.startswith("-")), None)
         raise messages.unknown_flag(flag, value or typed, names)
 
     parser = get_args_parser()
-    parser.error = refuse  # type: ignore[method-assign]
+    parser.error = on_parser_error  # type: ignore[method-assign]
     parsed = parser.parse_intermixed_args(args)
     if parsed.experimental_rerun is not None:
-        raise ConfigError(
-            "--experimental-rerun loads a pickle, which can run any code: not supported"
-        )
+        raise ConfigError("--experimental-rerun loads a pickle, which can run any code: not supported")
     if parsed.config_dir is not None and not Path(parsed.config_dir).is_dir():
         raise ConfigError(f"--config-dir {parsed.config_dir}: no such folder")
     return parsed
 
 
-class _Job:
+class _ErrorKeepingTask:
     """A task whose error waits until Hydra is done, and is not taken for one of composition."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: TaskFunction) -> None:
         self.task = task
         self.error: Exception | None = None
 
@@ -285,27 +279,27 @@ class _Job:
             return None
 
 
-def _show(line: Line) -> None:
+def _print_config(arguments: ParsedArguments) -> None:
     """Print the composed configuration (`--cfg`), once it is known to be valid.
 
     A required key may be missing in a configuration that is only printed.
     """
-    cfg_flag.require_one_value(line.overrides)
+    cfg_flag.require_one_value(arguments.overrides)
 
     def check(composed: DictConfig) -> None:
-        cfg_flag.require_package(composed, line.parsed.cfg, line.parsed.package)
-        if line.parsed.cfg == "hydra":
+        cfg_flag.require_package(composed, arguments.namespace.cfg, arguments.namespace.package)
+        if arguments.namespace.cfg == "hydra":
             return
         HydraConfig.instance().set_config(composed)  # what ${hydra:...} is resolved from
         config = copy.deepcopy(composed)
         with flag_override(config, ["struct", "readonly"], [False, False]):
             del config["hydra"]
-        if not validate.not_given(validate.plain_data(config), line.command.schema):
-            line.command.check(config)
+        if not validate.missing_keys(validate.plain_data(config), arguments.command.schema):
+            arguments.command.check(config)
 
-    flags = line.parsed
+    flags = arguments.namespace
     with _application(check) as app:
-        app.show_cfg(line.primary, line.overrides, flags.cfg, flags.package, flags.resolve)
+        app.show_cfg(arguments.primary, arguments.overrides, flags.cfg, flags.package, flags.resolve)
 
 
 def _require_one_run(composed: DictConfig) -> None:
@@ -347,14 +341,14 @@ def _application(check: Callable[[DictConfig], None] | None = None) -> Iterator[
         GlobalHydra.instance().clear()
 
 
-def _hydra_main(line: Line, overrides: list[str], task: Task) -> None:
+def _hydra_main(arguments: ParsedArguments, overrides: list[str], task: TaskFunction) -> None:
     """What Hydra's own `main` does with the flags: help, information, completion."""
-    with _hydra_environment([*line.flags, *overrides]), _writable_folders():
-        hydra.main(version_base="1.3", config_path=CONF, config_name=line.command.name)(task)()
+    with _hydra_environment([*arguments.flags, *overrides]), _translate_os_errors():
+        hydra.main(version_base="1.3", config_path=CONF, config_name=arguments.command.name)(task)()
 
 
 @contextmanager
-def _writable_folders() -> Iterator[None]:
+def _translate_os_errors() -> Iterator[None]:
     """A folder that Hydra cannot make is a `StorageError`; tasks keep their errors to themselves."""
     try:
         yield
@@ -365,10 +359,10 @@ def _writable_folders() -> Iterator[None]:
 
 
 def _flags(args: list[str], overrides: list[str]) -> list[str]:
-    left, flags = list(overrides), []
+    remaining, flags = list(overrides), []
     for arg in args:
-        if arg in left:
-            left.remove(arg)
+        if arg in remaining:
+            remaining.remove(arg)
         else:
             flags.append(arg)
     return flags
@@ -377,13 +371,13 @@ def _flags(args: list[str], overrides: list[str]) -> list[str]:
 @contextmanager
 def _hydra_environment(argv: list[str]) -> Iterator[None]:
     """Hydra reads sys.argv; with HYDRA_FULL_ERROR it raises instead of printing and exiting."""
-    saved, full = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
-    sys.argv = [saved[0], *argv]
+    saved_argv, full_error = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
+    sys.argv = [saved_argv[0], *argv]
     os.environ["HYDRA_FULL_ERROR"] = "1"
     try:
         yield
     finally:
-        sys.argv = saved
+        sys.argv = saved_argv
         os.environ.pop("HYDRA_FULL_ERROR")
-        if full is not None:
-            os.environ["HYDRA_FULL_ERROR"] = full
+        if full_error is not None:
+            os.environ["HYDRA_FULL_ERROR"] = full_error

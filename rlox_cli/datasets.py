@@ -16,15 +16,15 @@ from numpy.typing import NDArray
 
 import rlox
 from rlox.errors import ConfigError, RloxError, StorageError
-from rlox.offline.checked import Finding, findings
-from rlox.offline.description import described
-from rlox.offline.foreign.converting import Conversion, converted
-from rlox.offline.foreign.exporting import exported
-from rlox.offline.foreign.kinds import format_of
-from rlox.sources.dataset_file import DATA, DOCUMENT, Dataset, read_dataset
-from rlox.sources.dataset_folder import others_in
-from rlox.sources.file_columns import Column, blocks
-from rlox.sources.prepared import alike, complete_returns
+from rlox.offline.checks import Finding, find_problems
+from rlox.offline.description import describe_dataset
+from rlox.offline.foreign.converting import ConversionOptions, convert_dataset
+from rlox.offline.foreign.exporting import export_dataset
+from rlox.offline.foreign.formats import detect_format
+from rlox.sources.dataset_file import DATA_FILE, DOCUMENT_FILE, Dataset, read_dataset
+from rlox.sources.dataset_folder import other_files
+from rlox.sources.file_columns import Column, iter_blocks
+from rlox.sources.preparation import are_equal, complete_returns
 from rlox_cli import summary
 from rlox_cli.commands.dataset import DatasetConfig
 
@@ -33,111 +33,118 @@ SUFFIXES = {".npz": "npz", ".parquet": "parquet", ".hdf5": "d4rl", ".h5": "d4rl"
 COLUMNS = 16  # numbers of an observation that are shown
 
 
-def done(config: DatasetConfig, env: str | None) -> int:
+def run_dataset_command(config: DatasetConfig, env: str | None) -> int:
     """Do what is asked for; the number of errors that a dataset has. `env`: what a file is said to be of."""
     assert config.path is not None
     folder = Path(config.path)
     if config.what == "make":
-        _make(config, folder)
+        _make_dataset(config, folder)
         return 0
     if config.what == "convert":
         _convert(config, folder, env)
         return 0
-    with _opened(folder, Conversion(time_limit=config.time_limit)) as dataset:
-        return _told(config, folder, dataset)
+    with _open_dataset(folder, ConversionOptions(time_limit=config.time_limit)) as dataset:
+        return _show_or_check(config, folder, dataset)
 
 
-def _told(config: DatasetConfig, folder: Path, dataset: Dataset) -> int:
+def _show_or_check(config: DatasetConfig, folder: Path, dataset: Dataset) -> int:
     if config.what == "show":
-        shown = summary.finite(_shown(dataset)) if config.json else _text(folder, dataset)
-        print(json.dumps(shown, indent=1) if config.json else shown)
+        output = (
+            summary.replace_non_finite(_dataset_document(dataset))
+            if config.json
+            else _describe(folder, dataset)
+        )
+        print(json.dumps(output, indent=1) if config.json else output)
         return 0
-    found = list(findings(dataset.columns, dataset.about))
+    findings_list = list(find_problems(dataset.columns, dataset.about))
     if config.json:
-        print(json.dumps([asdict(finding) for finding in found], indent=1))
+        print(json.dumps([asdict(finding) for finding in findings_list], indent=1))
     else:
-        print("\n".join(_checked(folder, found)))
-    return sum(finding.severity == "error" for finding in found)
+        print("\n".join(_finding_lines(folder, findings_list)))
+    return sum(finding.severity == "error" for finding in findings_list)
 
 
-def _make(config: DatasetConfig, folder: Path) -> None:
+def _make_dataset(config: DatasetConfig, folder: Path) -> None:
     """Write a dataset, and say what it is."""
-    _require_free(folder, config.overwrite, "path")
-    from rlox.offline.making import Play, of_random_actions, of_run
-    from rlox.runs.progress import paced, reporter
+    _require_writable_target(folder, config.overwrite, "path")
+    from rlox.offline.collect import PlaySettings, make_random_dataset, make_run_dataset
+    from rlox.runs.progress import make_reporter, progress_callback
     from rlox.runs.record import write_dataset
 
-    with reporter() as report:
-        how = Play(
+    with make_reporter() as report:
+        play = PlaySettings(
             config.steps, config.seed, config.sampled, config.episodes,
-            paced(report, "env_steps", config.steps), _score,
+            progress_callback(report, "env_steps", config.steps), _print_score,
         )  # fmt: skip
         if config.policy == "random":
-            dataset = of_random_actions(replace(config.env, n_envs=1), how)
+            dataset = make_random_dataset(replace(config.env, n_envs=1), play)
         else:
             quality = config.quality or "expert"
-            dataset = of_run(Path(config.policy), quality, how, config.trust)
+            dataset = make_run_dataset(Path(config.policy), quality, play, config.trust)
     dataset = replace(dataset, about={**dataset.about, "rlox": rlox.__version__})
-    with _storage(folder):
+    with _translate_write_errors(folder):
         write_dataset(dataset, folder)
-    print(_text(folder, dataset))
+    print(_describe(folder, dataset))
 
 
-def _score(checkpoint: str, score: float) -> None:
+def _print_score(checkpoint: str, score: float) -> None:
     print(f"scored {checkpoint}: {score:.1f}", flush=True)
 
 
 @contextmanager
-def _opened(path: Path, how: Conversion, near: Path | None = None) -> Iterator[Dataset]:
-    """A dataset of any format, its rows on disk: for others than rlox's a copy in the folder `near`.
+def _open_dataset(
+    path: Path, conversion: ConversionOptions, scratch_parent: Path | None = None
+) -> Iterator[Dataset]:
+    """A dataset of any format, its rows on disk: for others than rlox's a copy in the folder
+    `scratch_parent`.
 
     Without one it is where the system has such files ($TMPDIR).
     """
-    if format_of(path) == "rlox" and how == Conversion():
-        yield read_dataset(path, most=0)
+    if detect_format(path) == "rlox" and conversion == ConversionOptions():
+        yield read_dataset(path, max_bytes=0)
         return
-    with tempfile.TemporaryDirectory(prefix=".rlox-dataset-", dir=near) as scratch:
-        yield converted(path, Path(scratch), how)
+    with tempfile.TemporaryDirectory(prefix=".rlox-dataset-", dir=scratch_parent) as scratch:
+        yield convert_dataset(path, Path(scratch), conversion)
 
 
 def _convert(config: DatasetConfig, path: Path, env: str | None) -> None:
     """Read one format, write another, and say what it is."""
-    to = Path(config.to or "")
-    kind = _format_of(to, config.format)
-    if to.exists() and to.resolve() == path.resolve():
-        raise ConfigError(f"to={to} is what is read; choose another name")
-    how = Conversion(env, config.time_limit)
-    format_of(path)  # before anything is written
+    target = Path(config.to or "")
+    kind = _format_of(target, config.format)
+    if target.exists() and target.resolve() == path.resolve():
+        raise ConfigError(f"to={target} is what is read; choose another name")
+    conversion = ConversionOptions(env, config.time_limit)
+    detect_format(path)  # before anything is written
     if kind == "rlox":
-        _require_free(to, config.overwrite, "to")
-        with _storage(to):
-            dataset = converted(path, to, how)
-        print(_text(to, dataset))
+        _require_writable_target(target, config.overwrite, "to")
+        with _translate_write_errors(target):
+            dataset = convert_dataset(path, target, conversion)
+        print(_describe(target, dataset))
         return
-    if to.exists() and not config.overwrite:
-        raise ConfigError(f"to={to} is there already; choose another name or overwrite=true")
-    with _storage(to):
-        near = next(folder for folder in to.absolute().parents if folder.exists())
-        with _opened(path, how, near) as dataset:
-            exported(dataset, to, kind)
-            print(_text(to, dataset))
+    if target.exists() and not config.overwrite:
+        raise ConfigError(f"to={target} is there already; choose another name or overwrite=true")
+    with _translate_write_errors(target):
+        scratch_parent = next(folder for folder in target.absolute().parents if folder.exists())
+        with _open_dataset(path, conversion, scratch_parent) as dataset:
+            export_dataset(dataset, target, kind)
+            print(_describe(target, dataset))
 
 
-def _format_of(to: Path, given: str | None) -> str:
+def _format_of(target: Path, requested_format: str | None) -> str:
     """What is written: as the end of the name says, which may not be another one's."""
-    said = SUFFIXES.get(to.suffix)
-    if given is not None and said not in (None, given):
-        raise ConfigError(f"to={to} with format={given}: the name says {said}; give one of them")
-    if given is None and said is None and to.suffix[1:].isalpha():
-        known = ", ".join(SUFFIXES)
+    suffix_format = SUFFIXES.get(target.suffix)
+    if requested_format is not None and suffix_format not in (None, requested_format):
         raise ConfigError(
-            f"to={to}: its ending is none of {known}; say what is written: format=..."
+            f"to={target} with format={requested_format}: the name says {suffix_format}; give one of them"
         )
-    return given or said or "rlox"
+    if requested_format is None and suffix_format is None and target.suffix[1:].isalpha():
+        known = ", ".join(SUFFIXES)
+        raise ConfigError(f"to={target}: its ending is none of {known}; say what is written: format=...")
+    return requested_format or suffix_format or "rlox"
 
 
 @contextmanager
-def _storage(path: Path) -> Iterator[None]:
+def _translate_write_errors(path: Path) -> Iterator[None]:
     """`StorageError` where `path` cannot be written."""
     try:
         yield
@@ -147,42 +154,40 @@ def _storage(path: Path) -> Iterator[None]:
         raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def _require_free(folder: Path, overwrite: bool, key: str) -> None:
+def _require_writable_target(folder: Path, overwrite: bool, key: str) -> None:
     """Before anything is played: a place where a dataset can be written and none is lost."""
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{key}={folder} is a file, expected a folder or a name that is free")
-    above = next(place for place in (folder, *folder.absolute().parents) if place.exists())
-    if not (above.is_dir() and os.access(above, os.W_OK)):
-        raise StorageError(f"{folder} cannot be written: {above} is no folder that may be written")
-    if folder.is_dir() and (others := others_in(folder)):
+    existing_parent = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
+    if not (existing_parent.is_dir() and os.access(existing_parent, os.W_OK)):
+        raise StorageError(f"{folder} cannot be written: {existing_parent} is no folder that may be written")
+    if folder.is_dir() and (others := other_files(folder)):
         raise ConfigError(
             f"{key}={folder} is a folder with other files ({min(others)}); choose another or an empty one"
         )
-    if not overwrite and any((folder / name).exists() for name in (DATA, DOCUMENT)):
-        raise ConfigError(
-            f"{key}={folder} has a dataset already; choose another folder or overwrite=true"
-        )
+    if not overwrite and any((folder / name).exists() for name in (DATA_FILE, DOCUMENT_FILE)):
+        raise ConfigError(f"{key}={folder} has a dataset already; choose another folder or overwrite=true")
 
 
-def _shown(dataset: Dataset) -> dict[str, Any]:
+def _dataset_document(dataset: Dataset) -> dict[str, Any]:
     """All that is known, as plain data."""
     about = {name: value for name, value in dataset.about.items() if name != "returns"}
     return {
         "about": about,
-        "found": described(dataset.columns),
-        "coverage": {name: _coverage(dataset.columns[name]) for name in ("obs", "actions")},
+        "found": describe_dataset(dataset.columns),
+        "coverage": {name: _column_statistics(dataset.columns[name]) for name in ("obs", "actions")},
     }
 
 
-def _coverage(column: Column) -> list[dict[str, float]]:
+def _column_statistics(column: Column) -> list[dict[str, float]]:
     """Least, mean, greatest and deviation of each number."""
-    parts = [_moments(rows.reshape(len(rows), -1)[:, :COLUMNS]) for _, (rows,) in blocks(column)]
+    parts = [_moments(rows.reshape(len(rows), -1)[:, :COLUMNS]) for _, (rows,) in iter_blocks(column)]
     counts, low, means, high, squares = (np.stack(each) for each in zip(*parts, strict=True))
     weights = counts / counts.sum(0)
     mean = (weights * means).sum(0)
     std = np.sqrt((weights * (squares + (means - mean) ** 2)).sum(0))
-    found = {"min": low.min(0), "mean": mean, "max": high.max(0), "std": std}
-    return [{name: float(values[i]) for name, values in found.items()} for i in range(len(mean))]
+    statistics = {"min": low.min(0), "mean": mean, "max": high.max(0), "std": std}
+    return [{name: float(values[i]) for name, values in statistics.items()} for i in range(len(mean))]
 
 
 def _moments(rows: NDArray[Any]) -> tuple[NDArray[np.float64], ...]:
@@ -192,23 +197,26 @@ def _moments(rows: NDArray[Any]) -> tuple[NDArray[np.float64], ...]:
     return n, x.min(0), x.mean(0), x.max(0), x.var(0)
 
 
-def _text(folder: Path, dataset: Dataset) -> str:
-    return "\n".join([f"{folder}", *map(summary.printable, _lines(dataset))])
+def _describe(folder: Path, dataset: Dataset) -> str:
+    return "\n".join([f"{folder}", *map(summary.replace_unprintable, _describe_lines(dataset))])
 
 
-def _lines(dataset: Dataset) -> Iterator[str]:
-    about, found = dataset.about, described(dataset.columns)
-    yield f"  from         {_origin(about)}"
-    episodes = f"{found['episodes']:,} episode{'s' * (found['episodes'] != 1)}"
-    yield f"  transitions  {found['transitions']:,} in {episodes}" + (
-        f", and {found['incomplete']:,} of one that does not end" if found["incomplete"] else ""
+def _describe_lines(dataset: Dataset) -> Iterator[str]:
+    about, description = dataset.about, describe_dataset(dataset.columns)
+    yield f"  from         {_origin_text(about)}"
+    episodes = f"{description['episodes']:,} episode{'s' * (description['episodes'] != 1)}"
+    yield f"  transitions  {description['transitions']:,} in {episodes}" + (
+        f", and {description['incomplete']:,} of one that does not end" if description["incomplete"] else ""
     )
-    yield f"  ends         {found['terminations']:,} terminations, {found['time_limits']:,} time limits"
-    if (paid := found["returns"]) is not None:
-        yield f"  returns      {_returns(paid)}"
+    yield (
+        f"  ends         {description['terminations']:,} terminations, "
+        f"{description['time_limits']:,} time limits"
+    )
+    if (returns := description["returns"]) is not None:
+        yield f"  returns      {_returns_text(returns)}"
     if scores := about.get("scores"):
-        told = ", ".join(f"{name} {summary.number(score)}" for name, score in scores.items())
-        yield f"  scores       {told}"
+        scores_text = ", ".join(f"{name} {summary.format_number(score)}" for name, score in scores.items())
+        yield f"  scores       {scores_text}"
     for name in ("obs", "actions"):
         column = dataset.columns[name]
         numbers = int(np.prod(column.shape[1:], dtype=np.int64))
@@ -217,27 +225,27 @@ def _lines(dataset: Dataset) -> Iterator[str]:
     yield from _histogram(complete_returns(dataset.columns))
 
 
-def _returns(paid: Mapping[str, Any]) -> str:
+def _returns_text(returns: Mapping[str, Any]) -> str:
     """`12.30 mean (95% CI 11.90 to 12.70), 9.000 to 15.00`; of one episode its return alone."""
-    if paid["ci95"] is None:
-        return summary.number(paid["mean"])
-    mean, low, high, least, most = map(
-        summary.number, (paid["mean"], *paid["ci95"], paid["min"], paid["max"])
+    if returns["ci95"] is None:
+        return summary.format_number(returns["mean"])
+    mean, low, high, minimum, maximum = map(
+        summary.format_number, (returns["mean"], *returns["ci95"], returns["min"], returns["max"])
     )
-    return f"{mean} mean (95% CI {low} to {high}), {least} to {most}"
+    return f"{mean} mean (95% CI {low} to {high}), {minimum} to {maximum}"
 
 
-def _origin(about: Mapping[str, Any]) -> str:
+def _origin_text(about: Mapping[str, Any]) -> str:
     """Environment, policy and checkpoint, as far as the dataset says them."""
-    told = [str(about.get("env", "an environment that is not named"))]
-    told += [str(about[name]) for name in ("quality", "algo", "checkpoint") if name in about]
-    return ", ".join(dict.fromkeys(told))
+    parts = [str(about.get("env", "an environment that is not named"))]
+    parts += [str(about[name]) for name in ("quality", "algo", "checkpoint") if name in about]
+    return ", ".join(dict.fromkeys(parts))
 
 
 def _histogram(returns: NDArray[np.float64]) -> Iterator[str]:
     """How many episodes paid what, where they did not all pay the same."""
     returns = returns[np.isfinite(returns)]
-    if alike(returns):
+    if are_equal(returns):
         return
     counts, edges = np.histogram(returns, BINS)
     for count, low, high in zip(counts, edges, edges[1:], strict=False):
@@ -245,11 +253,11 @@ def _histogram(returns: NDArray[np.float64]) -> Iterator[str]:
         yield f"  {low:>12.1f} to {high:>10.1f}  {count:>6}  {bar}".rstrip()
 
 
-def _checked(folder: Path, found: list[Finding]) -> Iterator[str]:
-    for finding in found:
+def _finding_lines(folder: Path, findings_list: list[Finding]) -> Iterator[str]:
+    for finding in findings_list:
         yield f"{finding.severity:<7}  {finding.code}"
-        yield f"         {summary.printable(finding.message)}"
-    errors = sum(finding.severity == "error" for finding in found)
-    counts = (errors, "error"), (len(found) - errors, "warning")
-    told = ", ".join(f"{n} {word}{'s' * (n != 1)}" for n, word in counts)
-    yield f"{folder}: {told if found else 'nothing found'}"
+        yield f"         {summary.replace_unprintable(finding.message)}"
+    errors = sum(finding.severity == "error" for finding in findings_list)
+    counts = (errors, "error"), (len(findings_list) - errors, "warning")
+    counts_text = ", ".join(f"{n} {noun}{'s' * (n != 1)}" for n, noun in counts)
+    yield f"{folder}: {counts_text if findings_list else 'nothing found'}"

@@ -12,32 +12,32 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlox import plugins
-from rlox.extras import install
+from rlox.extras import install_command
 from rlox.runs.preflight import available_memory, memory_limit
 from rlox_cli import requirements
-from rlox_cli.options import own_folders
-from rlox_cli.plugin_states import IGNORED, state
+from rlox_cli.options import user_conf_folders
+from rlox_cli.plugin_states import IGNORED, plugin_state
 from rlox_cli.provenance import cores, cpu_model
 
 INDENT = 15
 # The state of CartPole a step after standing still and upright at 0 and being pushed to the right, by the
 # equations of Barto, Sutton and Anderson (1983): (0, 8/41, 0, -12/41).
-PUSHED = (0.0, 8 / 41, 0.0, -12 / 41)
-ENVS = 20_000  # enough for several threads to share the step
+EXPECTED_STATE = (0.0, 8 / 41, 0.0, -12 / 41)
+N_ENVS = 20_000  # enough for several threads to share the step
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One line; `broken` says that rlox cannot do without."""
+class Diagnostic:
+    """One line; `is_broken` says that rlox cannot do without."""
 
-    what: str
-    told: str
-    broken: bool = False
+    subject: str
+    message: str
+    is_broken: bool = False
 
 
 def examine(run_root: str) -> int:
     """Print what is found; how many things are broken."""
-    parts: dict[str, Callable[[], Iterator[Finding]]] = {
+    parts: dict[str, Callable[[], Iterator[Diagnostic]]] = {
         "machine": lambda: _machine(run_root),
         "packages": _packages,
         "native code": _native,
@@ -46,23 +46,23 @@ def examine(run_root: str) -> int:
         "plugins": _plugins,
         "conf folders": _conf_folders,
     }
-    broken: list[Finding] = []
+    broken_parts: list[Diagnostic] = []
     print(f"rlox {requirements.own_version()}")
-    for title, look in parts.items():
-        found = list(look())
-        if found:
-            print(f"\n{title}", *map(_line, found), sep="\n", flush=True)
-        broken += [finding for finding in found if finding.broken]
-    names = ", ".join(finding.what for finding in broken)
-    print(f"\nbroken: {names}" if broken else "\nall that rlox needs is here and works")
-    return len(broken)
+    for title, collect in parts.items():
+        diagnostics = list(collect())
+        if diagnostics:
+            print(f"\n{title}", *map(_line, diagnostics), sep="\n", flush=True)
+        broken_parts += [diagnostic for diagnostic in diagnostics if diagnostic.is_broken]
+    names = ", ".join(diagnostic.subject for diagnostic in broken_parts)
+    print(f"\nbroken: {names}" if broken_parts else "\nall that rlox needs is here and works")
+    return len(broken_parts)
 
 
-def _line(finding: Finding) -> str:
-    head = f"  {finding.what:<{INDENT - 4}}  "
-    told = f"BROKEN: {finding.told}" if finding.broken else finding.told
+def _line(diagnostic: Diagnostic) -> str:
+    head = f"  {diagnostic.subject:<{INDENT - 4}}  "
+    message = f"BROKEN: {diagnostic.message}" if diagnostic.is_broken else diagnostic.message
     return textwrap.fill(
-        told,
+        message,
         max(40, min(80, shutil.get_terminal_size().columns)),
         initial_indent=head,
         subsequent_indent=" " * INDENT,
@@ -71,55 +71,57 @@ def _line(finding: Finding) -> str:
     )
 
 
-def _machine(run_root: str) -> Iterator[Finding]:
-    yield Finding("system", f"{platform.platform()}, Python {platform.python_version()}")
-    yield Finding("CPU", cpu_model())
-    yield Finding("cores", f"{cores()} for this process, of {os.cpu_count()}{_quota()}")
-    free, most = available_memory(), memory_limit()
-    if free is not None and most is not None:
-        yield Finding("memory", f"{_size(free)} free of the {_size(most)} it may have")
+def _machine(run_root: str) -> Iterator[Diagnostic]:
+    yield Diagnostic("system", f"{platform.platform()}, Python {platform.python_version()}")
+    yield Diagnostic("CPU", cpu_model())
+    yield Diagnostic("cores", f"{cores()} for this process, of {os.cpu_count()}{_quota()}")
+    available, limit = available_memory(), memory_limit()
+    if available is not None and limit is not None:
+        yield Diagnostic("memory", f"{_size(available)} free of the {_size(limit)} it may have")
     yield _disk(Path(run_root).expanduser())
 
 
 def _quota(root: Path = Path("/")) -> str:
     """What a control group leaves of them (cgroup v2)."""
     try:
-        most, period = (root / "sys/fs/cgroup/cpu.max").read_text().split()
-        return f"; its control group has the time of {int(most) / int(period):g}"
+        quota, period = (root / "sys/fs/cgroup/cpu.max").read_text().split()
+        return f"; its control group has the time of {int(quota) / int(period):g}"
     except (OSError, ValueError):  # none, or `max`
         return ""
 
 
-def _disk(run_root: Path) -> Finding:
-    place = next(p for p in (run_root.absolute(), *run_root.absolute().parents) if p.exists())
-    if not place.is_dir():
-        return Finding(
-            "disk", f"{place} is a file, runs are made in folders: run_root=FOLDER", True
+def _disk(run_root: Path) -> Diagnostic:
+    existing_parent = next(p for p in (run_root.absolute(), *run_root.absolute().parents) if p.exists())
+    if not existing_parent.is_dir():
+        return Diagnostic(
+            "disk", f"{existing_parent} is a file, runs are made in folders: run_root=FOLDER", True
         )
-    free = _size(shutil.disk_usage(place).free)
-    if not os.access(place, os.W_OK | os.X_OK):
-        return Finding("disk", f"{place} cannot be written, choose another: run_root=FOLDER", True)
-    return Finding("disk", f"{free} free for {run_root}")
+    free_text = _size(shutil.disk_usage(existing_parent).free)
+    if not os.access(existing_parent, os.W_OK | os.X_OK):
+        return Diagnostic(
+            "disk", f"{existing_parent} cannot be written, choose another: run_root=FOLDER", True
+        )
+    return Diagnostic("disk", f"{free_text} free for {run_root}")
 
 
-def _packages() -> Iterator[Finding]:
+def _packages() -> Iterator[Diagnostic]:
     """What rlox needs in any case: is it there, in a version that fits, and does it import?"""
     if (other := requirements.version("rlox")) is not None:
-        told = f"the package rlox {other} is another project; pip uninstall rlox"
-        yield Finding("rlox", told, True)
-    found = requirements.needed()
-    if found is None:
-        yield Finding("rlox", "is not installed, so what it needs is not known: pip install .")
+        message = f"the package rlox {other} is another project; pip uninstall rlox"
+        yield Diagnostic("rlox", message, True)
+    required = requirements.required_packages()
+    if required is None:
+        yield Diagnostic("rlox", "is not installed, so what it needs is not known: pip install .")
         return
-    for need in found:
+    for need in required:
         module = requirements.MODULES.get(need.name)
         if need.problem:
-            yield Finding(need.name, f"{need.problem}; pip install '{need.asked}'", True)
+            yield Diagnostic(need.name, f"{need.problem}; pip install '{need.specification}'", True)
         elif module and (error := _import_error(module)):
-            again = f"pip install --force-reinstall '{need.asked}'"
-            yield Finding(need.name, f"{need.version}, does not import: {error}; {again}", True)
+            command = f"pip install --force-reinstall '{need.specification}'"
+            yield Diagnostic(need.name, f"{need.version}, does not import: {error}; {command}", True)
         else:
-            yield Finding(need.name, str(need.version))
+            yield Diagnostic(need.name, str(need.version))
 
 
 def _import_error(module: str) -> str | None:
@@ -130,99 +132,99 @@ def _import_error(module: str) -> str | None:
     return None
 
 
-def _native() -> Iterator[Finding]:
+def _native() -> Iterator[Diagnostic]:
     if error := _import_error("rlox._core"):
-        told = f"does not import: {error}; install rlox again: pip install --force-reinstall rlox"
-        yield Finding("rlox._core", told, True)
+        message = f"does not import: {error}; install rlox again: pip install --force-reinstall rlox"
+        yield Diagnostic("rlox._core", message, True)
         return
     import rlox
 
-    if (wrong := _wrong_step()) is not None:
-        told = f"a step of CartPole gives {wrong}, expected {PUSHED}; please report it"
-        yield Finding("rlox._core", told, True)
+    if (unexpected := _wrong_step()) is not None:
+        message = f"a step of CartPole gives {unexpected}, expected {EXPECTED_STATE}; please report it"
+        yield Diagnostic("rlox._core", message, True)
         return
     threads = rlox.num_threads()
-    yield Finding("rlox._core", f"{ENVS:,} CartPoles step as they should, on {threads} threads")
+    yield Diagnostic("rlox._core", f"{N_ENVS:,} CartPoles step as they should, on {threads} threads")
     yield _engine()
 
 
-def _engine() -> Finding:
+def _engine() -> Diagnostic:
     """Does the native engine learn what torch would?"""
     try:
-        from rlox.policies import golden
+        from rlox.policies import self_test
     except ImportError as error:  # of a package, which is told with the packages
-        return Finding("engine", f"not tried: {' '.join(str(error).split())}")
-    if (told := golden.wrong()) is not None:
-        return Finding("engine", f"{told}; please report it, and use algo.backend=torch", True)
-    return Finding("engine", "learns what torch would (algo.backend=native)")
+        return Diagnostic("engine", f"not tried: {' '.join(str(error).split())}")
+    if (message := self_test.self_test_mismatch()) is not None:
+        return Diagnostic("engine", f"{message}; please report it, and use algo.backend=torch", True)
+    return Diagnostic("engine", "learns what torch would (algo.backend=native)")
 
 
 def _wrong_step() -> tuple[float, ...] | None:
-    """The first of many equal states after a step that is not `PUSHED`."""
+    """The first of many equal states after a step that is not `EXPECTED_STATE`."""
     import numpy as np
 
     import rlox
 
-    env = rlox.VecEnv(ENVS, 0, "CartPole-v1")
+    env = rlox.VecEnv(N_ENVS, 0, "CartPole-v1")
     env.reset_all()
-    env.set_state(np.zeros((ENVS, 4)))
-    after = np.asarray(env.step_all(np.ones(ENVS, np.int64))["obs"])
-    off = ~np.isclose(after, PUSHED, rtol=0, atol=1e-6).all(axis=1)
-    return tuple(map(float, after[off][0])) if off.any() else None
+    env.set_state(np.zeros((N_ENVS, 4)))
+    after = np.asarray(env.step_all(np.ones(N_ENVS, np.int64))["obs"])
+    is_wrong = ~np.isclose(after, EXPECTED_STATE, rtol=0, atol=1e-6).all(axis=1)
+    return tuple(map(float, after[is_wrong][0])) if is_wrong.any() else None
 
 
-def _gpu() -> Iterator[Finding]:
+def _gpu() -> Iterator[Diagnostic]:
     try:
         import torch
     except Exception:  # told with the packages
         return
-    found = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    for number in range(found):
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    for number in range(count):
         about = torch.cuda.get_device_properties(number)
-        yield Finding(f"cuda:{number}", f"{about.name}, {_size(about.total_memory)}")
+        yield Diagnostic(f"cuda:{number}", f"{about.name}, {_size(about.total_memory)}")
     if torch.backends.mps.is_available():
-        yield Finding("mps", "Apple's GPU: device=mps")
-    elif not found and Path("/proc/driver/nvidia/version").exists():
-        told = f"a driver is here, but torch {torch.__version__} does not use it"
-        yield Finding("none", f"{told}; which torch does: https://pytorch.org/get-started")
-    elif not found:
-        yield Finding("none", "that torch can use: runs are on the CPU")
+        yield Diagnostic("mps", "Apple's GPU: device=mps")
+    elif not count and Path("/proc/driver/nvidia/version").exists():
+        message = f"a driver is here, but torch {torch.__version__} does not use it"
+        yield Diagnostic("none", f"{message}; which torch does: https://pytorch.org/get-started")
+    elif not count:
+        yield Diagnostic("none", "that torch can use: runs are on the CPU")
 
 
-def _extras() -> Iterator[Finding]:
+def _extras() -> Iterator[Diagnostic]:
     """What is optional, and the line that installs it."""
     for extra, needs in requirements.extras().items():
         problems = [f"{need.name} {need.problem}" for need in needs if need.problem]
         if not problems:
-            told = ", ".join(f"{need.name} {need.version}" for need in needs)
+            message = ", ".join(f"{need.name} {need.version}" for need in needs)
         elif all(need.version is None for need in needs if need.problem):
-            told = f"missing; {install(extra)}"
+            message = f"missing; {install_command(extra)}"
         else:
-            told = f"{'; '.join(problems)}; {install(extra)}"
-        yield Finding(extra, told)
-    if newer := requirements.undeclared():
-        yield Finding(
+            message = f"{'; '.join(problems)}; {install_command(extra)}"
+        yield Diagnostic(extra, message)
+    if undeclared := requirements.undeclared_extras():
+        yield Diagnostic(
             "not listed",
-            f"{', '.join(newer)}: rlox was installed from this checkout before they were extras of it; "
+            f"{', '.join(undeclared)}: rlox was installed from this checkout before they were extras of it; "
             "in the checkout: pip install -e .",
         )
 
 
-def _plugins() -> Iterator[Finding]:
+def _plugins() -> Iterator[Diagnostic]:
     """Which packages offer something, and what of it is not used; none is imported."""
-    for source in sorted({offer.source for offer in plugins.offers()}):
-        offers = [offer for offer in plugins.offers() if offer.source == source]
-        ready = [o.point.name for o in offers if state(o) == "ready"]
-        yield Finding(source, ", ".join(ready) or "nothing that is used")
+    for source in sorted({offer.source for offer in plugins.plugin_entries()}):
+        offers = [offer for offer in plugins.plugin_entries() if offer.source == source]
+        ready = [o.entry_point.name for o in offers if plugin_state(o) == "ready"]
+        yield Diagnostic(source, ", ".join(ready) or "nothing that is used")
         for offer in offers:
-            if (how := state(offer)).startswith(IGNORED):
-                yield Finding("", f"{offer.point.name}: {how}")
+            if (reason := plugin_state(offer)).startswith(IGNORED):
+                yield Diagnostic("", f"{offer.entry_point.name}: {reason}")
 
 
-def _conf_folders() -> Iterator[Finding]:
+def _conf_folders() -> Iterator[Diagnostic]:
     """The user's own, from which a key may have a value that nobody typed."""
-    for path in own_folders():
-        yield Finding("yours", f"{path}, of RLOX_CONF_PATH")
+    for path in user_conf_folders():
+        yield Diagnostic("yours", f"{path}, of RLOX_CONF_PATH")
 
 
 def _size(n: int) -> str:

@@ -9,9 +9,9 @@ from rlox.errors import ConfigError, EnvError, NonFiniteError, ShapeError, Stora
 
 OK, FAILED, WRONG_USE, NON_FINITE, ENVIRONMENT, STORAGE = 0, 1, 2, 3, 4, 5
 SIGHUP, SIGINT, SIGTERM, SIGUSR1 = SIGNALS = 129, 130, 143, 128 + signal.SIGUSR1
-FULL = (errno.EDQUOT, errno.EFBIG, errno.ENOSPC)  # there is no room
+DISK_FULL_ERRORS = (errno.EDQUOT, errno.EFBIG, errno.ENOSPC)  # there is no room
 # What a disk answers where nobody made a StorageError of it, as when the last lines of a log are written.
-_OF_DISKS = (*FULL, errno.EIO, errno.EROFS)
+_DISK_ERRORS = (*DISK_FULL_ERRORS, errno.EIO, errno.EROFS)
 
 MEANINGS = {
     OK: "done",
@@ -27,9 +27,9 @@ MEANINGS = {
 }
 
 
-def of_disk(error: OSError) -> bool:
+def is_disk_error(error: OSError) -> bool:
     """Whether a disk refused a write, and nobody has worded it."""
-    return type(error) is OSError and error.errno in _OF_DISKS
+    return type(error) is OSError and error.errno in _DISK_ERRORS
 
 
 def exit_code(error: BaseException) -> int:
@@ -41,6 +41,6 @@ def exit_code(error: BaseException) -> int:
         (EnvError, ENVIRONMENT),
         (StorageError, STORAGE),
     )
-    if isinstance(error, OSError) and of_disk(error):
+    if isinstance(error, OSError) and is_disk_error(error):
         return STORAGE
     return next((code for kind, code in table if isinstance(error, kind)), FAILED)

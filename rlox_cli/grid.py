@@ -24,22 +24,22 @@ TARGET = "hydra_plugins.rlox.Checked"  # Hydra takes sweepers only under such a 
 SWEEPER = "hydra.sweeper._target_"
 
 
-def sweeper() -> list[str]:
+def prechecked_sweeper_override() -> list[str]:
     """The override that chooses Hydra's own sweeper, of jobs that have been composed and checked."""
     plugins = Plugins.instance()
-    from rlox_cli.checked_sweeper import Checked
+    from rlox_cli.prechecked_sweeper import PrecheckedSweeper
 
-    plugins.class_name_to_class[TARGET] = Checked
+    plugins.class_name_to_class[TARGET] = PrecheckedSweeper
     return [f"{SWEEPER}={TARGET}"]
 
 
 def combinations(app: Hydra, master: DictConfig) -> list[list[str]]:
     """The overrides of each job."""
     parameters = [f"{k}={v}" for k, v in (master.hydra.sweeper.params or {}).items()]
-    given = OmegaConf.to_container(master.hydra.overrides.task, resolve=False)
-    assert isinstance(given, list)
+    task_overrides = OmegaConf.to_container(master.hydra.overrides.task, resolve=False)
+    assert isinstance(task_overrides, list)
     parser = OverridesParser.create(config_loader=app.config_loader)
-    parsed = parser.parse_overrides([*parameters, *map(str, given)])
+    parsed = parser.parse_overrides([*parameters, *map(str, task_overrides)])
     grid: list[list[str]] = BasicSweeper.split_arguments(parsed, None)[0]
     return grid
 
@@ -56,23 +56,23 @@ class Composer:
     def __call__(self, job: Sequence[str]) -> DictConfig:
         """What Hydra would compose, but for `hydra.overrides`."""
         try:
-            return self._on_base(job)
+            return self._compose_on_base(job)
         except (HydraException, OmegaConfBaseException):
-            return self._whole(job)  # its errors are about the job as it was written
+            return self._compose_fully(job)  # its errors are about the job as it was written
 
-    def _on_base(self, job: Sequence[str]) -> DictConfig:
-        values = [text for text in job if self._is_value(self._read(text))]
+    def _compose_on_base(self, job: Sequence[str]) -> DictConfig:
+        values = [text for text in job if self._is_value(self._parse(text))]
         choices = tuple(text for text in job if text not in values)
         if choices not in self._bases:
-            self._bases[choices] = self._whole(choices)
+            self._bases[choices] = self._compose_fully(choices)
         config = copy.deepcopy(self._bases[choices])
-        ConfigLoaderImpl._apply_overrides_to_config([self._read(text) for text in values], config)
+        ConfigLoaderImpl._apply_overrides_to_config([self._parse(text) for text in values], config)
         return config
 
-    def _whole(self, job: Sequence[str]) -> DictConfig:
+    def _compose_fully(self, job: Sequence[str]) -> DictConfig:
         return self._loader.load_sweep_config(self._master, list(job))
 
-    def _read(self, text: str) -> Override:
+    def _parse(self, text: str) -> Override:
         if text not in self._parsed:
             self._parsed[text] = self._parser.parse_override(text)
         return self._parsed[text]

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from rlox.configs.params import expectation
+from rlox.configs.params import expected_text
 from rlox_cli.command import Alias, Command
 from rlox_cli.exit_codes import FAILED, MEANINGS
 from rlox_cli.options import conf_folders, group_options
@@ -22,9 +22,9 @@ flags (Hydra's, all of them work)
   HYDRA_FULL_ERROR=1   (environment) the full traceback of an error"""
 INDENT = 38
 # What the keys are about that the jobs of a command do not have.
-BESIDE = {"sweep": " of several runs", "search": " of rlox sweep search=ALGO"}
+EXTRA_OPTIONS_TITLES = {"sweep": " of several runs", "search": " of rlox sweep search=ALGO"}
 # What total_steps counts, by an algorithm's unit.
-COUNTED = {
+UNIT_HELP = {
     "env_steps": "counts environment steps, all copies together",
     "updates": "counts updates",
     "samples": "counts samples",
@@ -37,34 +37,36 @@ def command_help(command: Command, args: Sequence[str] = (), alias: Alias | None
     That of an `alias` says how it is typed, and before the keys what it does.
     """
     schema = command.schema
-    parts = schema.chosen(args, conf_folders())
-    name, takes = (alias.name, alias.takes) if alias else (command.name, command.takes)
-    usage = " ".join(filter(None, ["usage: rlox", name, takes, "[key=value ...]"]))
-    blocks = [usage, *([f"{alias.summary}.", command.more] if alias else [command.notes])]
+    chosen_options = schema.chosen_options(args, conf_folders())
+    name, usage_arguments = (
+        (alias.name, alias.usage_arguments) if alias else (command.name, command.usage_arguments)
+    )
+    usage = " ".join(filter(None, ["usage: rlox", name, usage_arguments, "[key=value ...]"]))
+    sections = [usage, *([f"{alias.summary}.", command.epilog] if alias else [command.description])]
     if schema.groups:
-        blocks.append(_groups(schema, {tag for part in parts for tag in part.tags}))
+        sections.append(_group_lines(schema, {tag for part in chosen_options for tag in part.tags}))
     for group in schema.groups:
-        chosen = [(p.mount, tag) for p in parts if p.group == group for tag in p.tags]
-        shown = {tag for _, tag in chosen}
-        for mount, tag in chosen:
-            unused = getattr(group.registry[tag], "drops", {})
+        mounted_tags = [(p.mount, tag) for p in chosen_options if p.group == group for tag in p.tags]
+        shown_tags = {tag for _, tag in mounted_tags}
+        for mount, tag in mounted_tags:
+            dropped = getattr(group.registry[tag], "drops", {})
             keys = [
                 key
-                for key in schema.as_brought(group.part(tag, mount).keys, parts)
-                if key.field.name not in unused
+                for key in schema.with_option_defaults(group.option_for(tag, mount).keys, chosen_options)
+                if key.field.name not in dropped
             ]
-            blocks.append(_option(group, tag, keys, shown))
-    rest = schema.as_brought(schema.keys(()), parts)
-    blocks += [
-        _block(section or "run", (k for k in rest if _section(k) == section))
-        for section in dict.fromkeys(_section(key) for key in rest)
+            sections.append(_option_section(group, tag, keys, shown_tags))
+    rest = schema.with_option_defaults(schema.keys(()), chosen_options)
+    sections += [
+        _section_text(section or "run", (k for k in rest if _section_of(k) == section))
+        for section in dict.fromkeys(_section_of(key) for key in rest)
     ]
-    for prefix, options in command.beside.items():
-        about = BESIDE.get(prefix, "")
-        blocks.append(_block(prefix, keys_of(options, f"{prefix}."), about))
-    blocks += [command.more] * bool(command.more and not alias)
-    several = "  -m                   one run per combination of values\n" * command.sweeps
-    return "\n\n".join([*blocks, FLAGS.format(several=several), _codes(command)])
+    for prefix, options in command.extra_options.items():
+        title_suffix = EXTRA_OPTIONS_TITLES.get(prefix, "")
+        sections.append(_section_text(prefix, keys_of(options, f"{prefix}."), title_suffix))
+    sections += [command.epilog] * bool(command.epilog and not alias)
+    sweep_flag = "  -m                   one run per combination of values\n" * command.is_sweepable
+    return "\n\n".join([*sections, FLAGS.format(several=sweep_flag), _exit_code_lines(command)])
 
 
 def value_text(value: Any) -> str:
@@ -78,29 +80,29 @@ def value_text(value: Any) -> str:
     return str(value)
 
 
-def _option(group: Group, tag: str, keys: Iterable[Key], shown: Collection[str]) -> str:
+def _option_section(group: Group, tag: str, keys: Iterable[Key], shown_tags: Collection[str]) -> str:
     """The keys of one option, under its name where the group has others."""
     if len(group.registry) == 1:
-        return _block(group.name, keys)
-    others = ", ".join(f"{group.name}={other}" for other in group.registry if other not in shown)
-    counted = COUNTED.get(getattr(group.registry[tag], "unit", ""), "")
-    notes = (counted, f"others: {others}" if others else "")
-    more = "".join(f"; {note}" for note in notes if note)
-    return _block(f"{group.name}={tag}", keys, more)
+        return _section_text(group.name, keys)
+    others = ", ".join(f"{group.name}={other}" for other in group.registry if other not in shown_tags)
+    unit_help = UNIT_HELP.get(getattr(group.registry[tag], "unit", ""), "")
+    notes = (unit_help, f"others: {others}" if others else "")
+    title_suffix = "".join(f"; {note}" for note in notes if note)
+    return _section_text(f"{group.name}={tag}", keys, title_suffix)
 
 
-def _block(title: str, keys: Iterable[Key], more: str = "") -> str:
-    return "\n".join([f"{title} (key=default  meaning{more})", *map(_line, keys)])
+def _section_text(title: str, keys: Iterable[Key], title_suffix: str = "") -> str:
+    return "\n".join([f"{title} (key=default  meaning{title_suffix})", *map(_key_line, keys)])
 
 
-def _groups(schema: Schema, shown: Collection[str]) -> str:
+def _group_lines(schema: Schema, shown_tags: Collection[str]) -> str:
     """The options of each group; presets of what is not shown are left out, there are many."""
     tags = (tag for group in schema.groups for tag in group.registry)
-    others = tuple(f"{tag}/" for tag in tags if tag not in shown)
+    others = tuple(f"{tag}/" for tag in tags if tag not in shown_tags)
     lines, folders = ["groups (group=option)"], conf_folders()
-    listed = {group.name: group.listed for group in schema.groups}
-    for group in (*listed, *schema.presets):
-        names = listed.get(group) or ", ".join(
+    listings = {group.name: group.help_listing for group in schema.groups}
+    for group in (*listings, *schema.presets):
+        names = listings.get(group) or ", ".join(
             name for name in group_options(group, folders) if not name.startswith(others)
         )
         if names:
@@ -110,23 +112,21 @@ def _groups(schema: Schema, shown: Collection[str]) -> str:
     return "\n".join([*lines, f"  {schema.hint}"] if schema.hint else lines)
 
 
-def _codes(command: Command) -> str:
-    meanings = MEANINGS | {FAILED: command.failed}
+def _exit_code_lines(command: Command) -> str:
+    meanings = MEANINGS | {FAILED: command.failure_meaning}
     return "\n".join(["exit codes", *(f"  {code:<4} {meanings[code]}" for code in command.codes)])
 
 
-def _section(key: Key) -> str:
+def _section_of(key: Key) -> str:
     return key.name.split(".")[0] if "." in key.name else ""
 
 
-def _line(key: Key) -> str:
+def _key_line(key: Key) -> str:
     head = f"  {key.name}={value_text(key.default)}"
     choices = key.field.metadata.get("choices")
-    accepts = "" if choices and len(choices) == 1 else expectation(key.field)
-    meaning = key.doc + (f"; {accepts}" if accepts else "")
-    wrapped = textwrap.wrap(
-        meaning, _width(), initial_indent=f"{head:<36}  ", subsequent_indent=" " * INDENT
-    )
+    expectation_text = "" if choices and len(choices) == 1 else expected_text(key.field)
+    meaning = key.doc + (f"; {expectation_text}" if expectation_text else "")
+    wrapped = textwrap.wrap(meaning, _width(), initial_indent=f"{head:<36}  ", subsequent_indent=" " * INDENT)
     return "\n".join(wrapped or [head])
 
 

@@ -15,47 +15,51 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rlox.configs import RunConfig, make_run, plain
-from rlox.configs.env import KEYED, LONG
+from rlox.configs import RunConfig, make_run, to_plain
+from rlox.configs.env import KEYED, LEGACY
 from rlox.errors import ConfigError
 from rlox_cli.run_folder import read_config
 
 # Keys that say where and whether and under which name, not what: they do not make a job another one.
-PLACE_KEYS = ("run_root", "dry_run", "run")
+BOOKKEEPING_KEYS = ("run_root", "dry_run", "run")
 # These, and what watches a run or shares its work without changing any of its results.
-ASIDE = (*PLACE_KEYS, "logger", "threads")
+NON_RESULT_KEYS = (*BOOKKEEPING_KEYS, "logger", "threads")
 SLUG_LENGTH = 100
-_NAMED = re.compile(r"[0-9].*_")
-SHORT = 6  # characters of the identity in a folder's name
+_JOB_NAME_PATTERN = re.compile(r"[0-9].*_")
+SHORT_ID_LENGTH = 6  # characters of the identity in a folder's name
 
 
 def identity(config: RunConfig) -> str:
     """The hash of everything that decides what a job does."""
-    text = json.dumps(what(config), sort_keys=True, default=str)
+    text = json.dumps(result_config(config), sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def what(config: RunConfig) -> dict[str, Any]:
+def result_config(config: RunConfig) -> dict[str, Any]:
     """The configuration without the keys that change no result.
 
     The seeds that environments had before there was `env.seeding` count as today's: they are other draws
     of the same job.
     """
-    if config.env.seeding == LONG:
+    if config.env.seeding == LEGACY:
         config = replace(config, env=replace(config.env, seeding=KEYED))
-    return {key: value for key, value in plain(config).items() if key not in ASIDE}
+    return {key: value for key, value in to_plain(config).items() if key not in NON_RESULT_KEYS}
 
 
-def require_rule_of_before(folder: Path, rules: Container[str]) -> None:
+def require_same_normalize_rule(folder: Path, rules: Container[str]) -> None:
     """`ConfigError` where the runs of a sweep normalise by a rule of before there was the key for it.
 
     Its command, which names none, asks for the default today. `rules` are those that are asked for.
     """
     for path in job_folders(folder):
-        saved = saved_run(path)
-        if saved is None or saved.env.seeding != LONG or not saved.env.normalizes:
+        saved_config = saved_run(path)
+        if (
+            saved_config is None
+            or saved_config.env.seeding != LEGACY
+            or not saved_config.env.has_normalization
+        ):
             continue
-        if (rule := saved.env.normalize_rule) not in rules:
+        if (rule := saved_config.env.normalize_rule) not in rules:
             raise ConfigError(
                 f"{path} normalises by env.normalize_rule={rule}, as runs did before there was that key; "
                 f"this command asks for another rule\n  to go on with its folder: env.normalize_rule={rule}; "
@@ -65,14 +69,14 @@ def require_rule_of_before(folder: Path, rules: Container[str]) -> None:
 
 def saved_run(folder: Path) -> RunConfig | None:
     """The configuration of a run folder as it would be validated today; `None` where it has none."""
-    found = _saved(folder)
-    return found and found[0]
+    saved = _load_saved(folder)
+    return saved and saved[0]
 
 
 def saved_identity(folder: Path) -> str | None:
     """The job that a run folder is of, as it would be known today; `None` where nothing says it."""
-    found = _saved(folder)
-    return found and found[1]
+    saved = _load_saved(folder)
+    return saved and saved[1]
 
 
 def job_folders(sweep: Path) -> list[Path]:
@@ -80,13 +84,13 @@ def job_folders(sweep: Path) -> list[Path]:
 
     One that was renamed is known by its files.
     """
-    found = [
+    folders = [
         p
         for p in (sweep.iterdir() if sweep.is_dir() else ())
         if p.name[0] != "." and ".attempt" not in p.name and p.is_dir()
-        if _NAMED.match(p.name) or is_run(p)
+        if _JOB_NAME_PATTERN.match(p.name) or is_run(p)
     ]
-    return sorted(found, key=lambda p: (_number(p), p.name))
+    return sorted(folders, key=lambda p: (_job_number(p), p.name))
 
 
 def is_run(folder: Path) -> bool:
@@ -94,22 +98,22 @@ def is_run(folder: Path) -> bool:
     return all((folder / name).is_file() for name in ("config.yaml", "status.json"))
 
 
-def job_slug(overrides: Sequence[str], common: Collection[str] = ()) -> str:
+def job_slug(overrides: Sequence[str], common_overrides: Collection[str] = ()) -> str:
     """What sets the job apart, in characters that a folder's name may have."""
-    text = "_".join(override for override in overrides if override not in common)
+    text = "_".join(override for override in overrides if override not in common_overrides)
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text)[:SLUG_LENGTH].strip("-") or "defaults"
 
 
-def _saved(folder: Path) -> tuple[RunConfig, str] | None:
+def _load_saved(folder: Path) -> tuple[RunConfig, str] | None:
     try:
         path = folder.absolute()  # a process may go to another folder
-        return _read(path, (path / "config.yaml").stat().st_mtime_ns)
+        return _read_cached(path, (path / "config.yaml").stat().st_mtime_ns)
     except OSError:
         return None
 
 
 @functools.cache  # a sweep asks for each of its folders once a job
-def _read(folder: Path, written: int) -> tuple[RunConfig, str] | None:
+def _read_cached(folder: Path, modified_ns: int) -> tuple[RunConfig, str] | None:
     try:
         config = make_run(read_config(folder))
         return config, identity(config)
@@ -117,6 +121,6 @@ def _read(folder: Path, written: int) -> tuple[RunConfig, str] | None:
         return None
 
 
-def _number(path: Path) -> int:
+def _job_number(path: Path) -> int:
     head = path.name.split("_")[0]
     return int(head) if head.isdigit() else -1

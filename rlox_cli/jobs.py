@@ -13,11 +13,11 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from rlox.disk import lock
+from rlox.disk import lock_file
 from rlox.errors import StorageError
-from rlox_cli.identity import SHORT, job_folders, job_slug, saved_identity
-from rlox_cli.job_titles import trial_in
-from rlox_cli.options import conf_folders, file_of, group_options
+from rlox_cli.identity import SHORT_ID_LENGTH, job_folders, job_slug, saved_identity
+from rlox_cli.job_titles import parse_trial_name
+from rlox_cli.options import conf_folders, group_options, read_option_file
 from rlox_cli.run_folder import (
     DONE,
     KILLED,
@@ -26,15 +26,15 @@ from rlox_cli.run_folder import (
     UNREADABLE,
     RunFolder,
     is_locked,
-    state_of,
-    whole_result,
-    writing,
+    read_result_or_none,
+    read_state,
+    translate_os_errors,
 )
 from rlox_cli.run_schema import ALGO, BUFFER
-from rlox_cli.variants import stands_for
+from rlox_cli.variants import resolve_variant
 
-BUSY = "running in another process"
-STOPPED = (KILLED, RUNNING)  # by a signal, or by one that nobody could write down
+BUSY_MESSAGE = "running in another process"
+STOPPED_STATES = (KILLED, RUNNING)  # by a signal, or by one that nobody could write down
 
 
 @dataclass
@@ -44,10 +44,10 @@ class Job:
     overrides: list[str]
     sweep: Path | None
     number: int
-    given: Path | None
+    requested_dir: Path | None
     tuned: str | None = None
-    theirs: frozenset[str] = frozenset()  # keys of the tuned preset that were not typed
-    common: frozenset[str] = frozenset()  # overrides that every job of the sweep has
+    preset_keys: frozenset[str] = frozenset()  # keys of the tuned preset that were not typed
+    common_overrides: frozenset[str] = frozenset()  # overrides that every job of the sweep has
     trial: int | None = None  # of a search; its run may go on from where it was pruned
     identity: str = ""  # once its configuration is known
     folder: Path | None = None  # once it has been made
@@ -58,93 +58,98 @@ class Job:
     def name(self) -> str:
         """The folder name inside a sweep; of a trial its number, as the search counts, and the seed."""
         seed = [override for override in self.overrides if override.startswith("seed=")]
-        slug = job_slug(seed if self.trial else self.overrides, self.common)
+        slug = job_slug(seed if self.trial else self.overrides, self.common_overrides)
         number = self.trial or self.number
-        return "_".join(filter(None, [str(number), slug, self.identity[:SHORT]]))
+        return "_".join(filter(None, [str(number), slug, self.identity[:SHORT_ID_LENGTH]]))
 
-    def runs(self) -> list[Path]:
+    def run_dirs(self) -> list[Path]:
         """Runs of this very configuration in the sweep, whatever they are called."""
-        return [path for path in job_folders(self.sweep) if self._is_of(path)] if self.sweep else []
+        return [path for path in job_folders(self.sweep) if self._has_identity(path)] if self.sweep else []
 
-    def earlier(self) -> list[Path]:
+    def earlier_dirs(self) -> list[Path]:
         """These, and what stands in the place of the job: of a start that was killed early, or another's."""
-        found = self.runs()
-        own = self.sweep / self.name if self.sweep else None
-        return [*found, own] if own and own.exists() and own not in found else found
+        run_dirs = self.run_dirs()
+        own_dir = self.sweep / self.name if self.sweep else None
+        return [*run_dirs, own_dir] if own_dir and own_dir.exists() and own_dir not in run_dirs else run_dirs
 
-    def place(self) -> Path | None:
+    def prepare_dir(self) -> Path | None:
         """The folder to make, earlier attempts set aside; `None`: a fresh one under run_root."""
         if self.sweep is None:
-            return self.given
-        for folder in self.earlier():
+            return self.requested_dir
+        for folder in self.earlier_dirs():
             _set_aside(folder)
         return self.sweep / self.name
 
-    def _is_of(self, folder: Path) -> bool:
+    def _has_identity(self, folder: Path) -> bool:
         return saved_identity(folder) == self.identity
 
 
-def current_job(common: frozenset[str] = frozenset()) -> Job:
+def current_job(common_overrides: frozenset[str] = frozenset()) -> Job:
     """The job that Hydra is running now."""
     node = HydraConfig.get()
     swept = node.mode == RunMode.MULTIRUN
     # `.` is also what a run without a folder of its own has
-    typed = any(str(o).lstrip("+").startswith("hydra.run.dir=") for o in node.overrides.hydra)
-    named = not swept and (typed or str(node.run.dir) != ".")
-    overrides = _overrides(node)
+    has_run_dir = any(str(o).lstrip("+").startswith("hydra.run.dir=") for o in node.overrides.hydra)
+    has_own_dir = not swept and (has_run_dir or str(node.run.dir) != ".")
+    overrides = _task_overrides(node)
     sources = [Path(s.path) for s in node.runtime.config_sources if s.schema == "file"]
     folders = [*conf_folders(), *sources]
-    tuned = _preset(str(node.runtime.choices.get("tuned")), folders)
+    tuned = _used_preset(str(node.runtime.choices.get("tuned")), folders)
     return Job(
         overrides=overrides,
         sweep=Path(node.sweep.dir) if swept else None,
         number=int(node.job.num) if swept else 0,
-        given=Path(node.run.dir) if named else None,
+        requested_dir=Path(node.run.dir) if has_own_dir else None,
         tuned=tuned,
-        theirs=_keys_of(tuned, folders) - {o.lstrip("+~").partition("=")[0] for o in overrides},
-        common=common,
-        trial=trial_in(str(node.job.name)) if swept else None,
+        preset_keys=_preset_env_keys(tuned, folders) - {o.lstrip("+~").partition("=")[0] for o in overrides},
+        common_overrides=common_overrides,
+        trial=parse_trial_name(str(node.job.name)) if swept else None,
         variant=_variant(node.runtime.choices),
     )
 
 
 def _variant(choices: Mapping[str, Any]) -> str:
     """The options that were chosen and say no algorithm or buffer themselves, and the experiment."""
-    named = {group: str(choices.get(group)) for group in ("exp", ALGO.name, BUFFER.name)}
+    options = {group: str(choices.get(group)) for group in ("exp", ALGO.name, BUFFER.name)}
     known = {"None", "null", *ALGO.registry, *BUFFER.registry}
-    return " ".join(f"{group}={option}" for group, option in named.items() if option not in known)
+    return " ".join(f"{group}={option}" for group, option in options.items() if option not in known)
 
 
-def _keys_of(tuned: str | None, folders: Sequence[Path]) -> frozenset[str]:
+def _preset_env_keys(tuned: str | None, folders: Sequence[Path]) -> frozenset[str]:
     """The keys that a preset gives the environment."""
-    env = file_of("tuned", tuned, folders).get("env") if tuned else None
+    env = read_option_file("tuned", tuned, folders).get("env") if tuned else None
     return frozenset(f"env.{name}" for name in env) if isinstance(env, dict) else frozenset()
 
 
-def _preset(name: str, folders: Sequence[Path]) -> str | None:
+def _used_preset(name: str, folders: Sequence[Path]) -> str | None:
     """The tuned preset that was used: of one that is missing Hydra leaves the name in place."""
     if name in group_options("tuned", folders):
         return name
-    found = stands_for(f"tuned/{name}", folders)
-    return found.removeprefix("tuned/") if found else None
+    variant_path = resolve_variant(f"tuned/{name}", folders)
+    return variant_path.removeprefix("tuned/") if variant_path else None
 
 
-def finished(job: Job) -> Path | None:
+def find_finished(job: Job) -> Path | None:
     """The folder in which this very job has been done before."""
-    for folder in job.runs():
-        if state_of(folder) == DONE and whole_result(folder) is not None:
+    for folder in job.run_dirs():
+        if read_state(folder) == DONE and read_result_or_none(folder) is not None:
             return folder
     return None
 
 
-def interrupted(job: Job) -> Path | None:
+def find_interrupted(job: Job) -> Path | None:
     """The folder in which this very job was stopped on its way and left a whole checkpoint.
 
     One whose status or result is lost or damaged goes on too: what it learned was paid for.
     """
-    for folder in job.runs():
-        ends = (*STOPPED, UNREADABLE, DONE, *[PRUNED] * bool(job.trial))  # `finished` was done
-        if state_of(folder) in ends and any(folder.glob("checkpoints/step-*")):
+    for folder in job.run_dirs():
+        resumable_states = (
+            *STOPPED_STATES,
+            UNREADABLE,
+            DONE,
+            *[PRUNED] * bool(job.trial),
+        )  # `find_finished` was done
+        if read_state(folder) in resumable_states and any(folder.glob("checkpoints/step-*")):
             from rlox.runs.checkpoint import newest_checkpoint  # late: it brings torch
 
             if newest_checkpoint(folder) is not None:
@@ -153,7 +158,7 @@ def interrupted(job: Job) -> Path | None:
 
 
 @contextmanager
-def claimed(job: Job) -> Iterator[bool]:
+def claim(job: Job) -> Iterator[bool]:
     """While active, no other process begins this job in this sweep; false where one does it already.
 
     The lock of a run folder is not enough: the folder is looked for, moved and made before it has one.
@@ -161,7 +166,7 @@ def claimed(job: Job) -> Iterator[bool]:
     assert job.sweep is not None
     path = job.sweep / f".claim-{job.identity[:16]}"
     try:
-        descriptor = _locked(path)
+        descriptor = _lock_file(path)
     except OSError as error:
         raise StorageError(f"{path} cannot be written: {error.strerror}") from error
     try:
@@ -172,33 +177,33 @@ def claimed(job: Job) -> Iterator[bool]:
             os.close(descriptor)
 
 
-def busy_folder(job: Job) -> Path | None:
+def find_busy_dir(job: Job) -> Path | None:
     """The folder in which another process is doing this job now."""
-    return next((folder for folder in job.earlier() if is_locked(folder)), None)
+    return next((folder for folder in job.earlier_dirs() if is_locked(folder)), None)
 
 
 def save_hydra(folder: Path, config: DictConfig) -> None:
     """`.hydra/`: what Hydra composed and from which overrides, for people to read."""
-    node, home = HydraConfig.get(), folder / ".hydra"
-    with writing(home):
-        home.mkdir()
-        OmegaConf.save(config, home / "config.yaml")
-        OmegaConf.save(OmegaConf.create({"hydra": node}), home / "hydra.yaml")
-        OmegaConf.save(node.overrides.task, home / "overrides.yaml")
+    node, hydra_dir = HydraConfig.get(), folder / ".hydra"
+    with translate_os_errors(hydra_dir):
+        hydra_dir.mkdir()
+        OmegaConf.save(config, hydra_dir / "config.yaml")
+        OmegaConf.save(OmegaConf.create({"hydra": node}), hydra_dir / "hydra.yaml")
+        OmegaConf.save(node.overrides.task, hydra_dir / "overrides.yaml")
 
 
-def _overrides(node: Any) -> list[str]:
+def _task_overrides(node: Any) -> list[str]:
     # Unresolved: an override may hold an interpolation, which belongs to the job's config.
-    given = OmegaConf.to_container(node.overrides.task, resolve=False)
-    return [str(override) for override in cast(list[str], given)]
+    task_overrides = OmegaConf.to_container(node.overrides.task, resolve=False)
+    return [str(override) for override in cast(list[str], task_overrides)]
 
 
-def _locked(path: Path) -> int | None:
+def _lock_file(path: Path) -> int | None:
     """A file of this name, locked; `None` where another process has it."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            lock(descriptor)
+            lock_file(descriptor)
         except BlockingIOError:
             os.close(descriptor)
             return None
@@ -212,5 +217,5 @@ def _set_aside(folder: Path) -> None:
     attempt = 1
     while (target := folder.with_name(f"{folder.name}.attempt{attempt}")).exists():
         attempt += 1
-    with writing(target):
+    with translate_os_errors(target):
         folder.rename(target)

@@ -13,51 +13,62 @@ from rlox_cli.identity import saved_run
 Loggers = dict[str, LoggerConfig]
 
 
-def kept_loggers(outcomes: Sequence[Mapping[str, Any]], asked: Mapping[str, RunConfig]) -> str:
-    """The line, `asked` being the configurations by identity; empty where nothing more is asked for."""
+def kept_loggers_message(
+    outcomes: Sequence[Mapping[str, Any]], requested_configs: Mapping[str, RunConfig]
+) -> str:
+    """The line, `requested_configs` being the configurations by identity; empty where nothing more is asked
+    for.
+    """
     count = 0
-    had: dict[str, None] = {}
-    new: dict[str, None] = {}
-    elsewhere: dict[str, None] = {}
-    for before, wanted in _done_before(outcomes, asked):
-        added = [name for name in wanted if name not in before]
-        sent = [word for name in wanted if name in before for word in _sent(before, wanted, name)]
-        count += bool(added or sent)
-        had |= dict.fromkeys(before) if added or sent else {}
-        new |= dict.fromkeys(added)
-        elsewhere |= dict.fromkeys(sent)
+    previous_names: dict[str, None] = {}
+    new_names: dict[str, None] = {}
+    sync_arguments: dict[str, None] = {}
+    for previous, requested in _finished_loggers(outcomes, requested_configs):
+        added = [name for name in requested if name not in previous]
+        arguments = [
+            argument
+            for name in requested
+            if name in previous
+            for argument in _sync_arguments(previous, requested, name)
+        ]
+        count += bool(added or arguments)
+        previous_names |= dict.fromkeys(previous) if added or arguments else {}
+        new_names |= dict.fromkeys(added)
+        sync_arguments |= dict.fromkeys(arguments)
     if not count:
         return ""
     jobs = f"{count} jobs done before keep" if count > 1 else "1 job done before keeps"
-    told = [f"logger={','.join(new)} is for jobs that begin"] if new else []
-    told += [f"to send their rows there too: rlox sync RUN {word}" for word in elsewhere]
-    return f"{jobs} the loggers of then ({', '.join(had) or 'none'}); {'; '.join(told)}"
+    message_parts = [f"logger={','.join(new_names)} is for jobs that begin"] if new_names else []
+    message_parts += [
+        f"to send their rows there too: rlox sync RUN {argument}" for argument in sync_arguments
+    ]
+    return f"{jobs} the loggers of then ({', '.join(previous_names) or 'none'}); {'; '.join(message_parts)}"
 
 
-def _done_before(
-    outcomes: Sequence[Mapping[str, Any]], asked: Mapping[str, RunConfig]
+def _finished_loggers(
+    outcomes: Sequence[Mapping[str, Any]], requested_configs: Mapping[str, RunConfig]
 ) -> Iterator[tuple[Loggers, Loggers]]:
     """The loggers that each such job had, and those that are asked for now."""
     for outcome in outcomes:
-        config = asked.get(outcome["identity"])
+        config = requested_configs.get(outcome["identity"])
         if outcome["status"] != "skipped" or outcome["message"] or config is None:
             continue  # what another process does is none of these
         saved = saved_run(Path(outcome["folder"]))
         if saved is not None:
-            yield _named(saved.logger.values()), _named(config.logger.values())
+            yield _by_name(saved.logger.values()), _by_name(config.logger.values())
 
 
-def _named(loggers: Iterable[LoggerConfig]) -> Loggers:
-    return {own.name: own for own in loggers if not isinstance(own, JsonlConfig)}
+def _by_name(loggers: Iterable[LoggerConfig]) -> Loggers:
+    return {logger.name: logger for logger in loggers if not isinstance(logger, JsonlConfig)}
 
 
-def _sent(before: Loggers, wanted: Loggers, name: str) -> Iterator[str]:
+def _sync_arguments(previous: Loggers, requested: Loggers, name: str) -> Iterator[str]:
     """What `rlox sync` is told where a logger that the job had is to send elsewhere now."""
-    old, own = before[name], wanted[name]
-    if isinstance(old, WandbConfig) and isinstance(own, WandbConfig):
-        if (old.mode, own.mode) == ("offline", "online"):
+    old, new = previous[name], requested[name]
+    if isinstance(old, WandbConfig) and isinstance(new, WandbConfig):
+        if (old.mode, new.mode) == ("offline", "online"):
             yield "wandb.mode=online"
-    elif isinstance(old, MlflowConfig) and isinstance(own, MlflowConfig):
-        known: object = old.tracking_uri
-        if known is None and own.given:
+    elif isinstance(old, MlflowConfig) and isinstance(new, MlflowConfig):
+        previous_uri: object = old.tracking_uri
+        if previous_uri is None and new.has_address:
             yield "mlflow.tracking_uri=ADDRESS"

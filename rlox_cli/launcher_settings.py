@@ -50,47 +50,47 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-class Expected(NamedTuple):
+class Expectation(NamedTuple):
     """What a value has to be, in words, and whether one is."""
 
-    words: str
-    fits: Callable[[Any], bool]
+    description: str
+    is_valid: Callable[[Any], bool]
 
 
-def _whole(value: Any) -> bool:
+def _is_integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _amount(value: Any) -> bool:
+def _is_amount(value: Any) -> bool:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return number and 0 <= value < float("inf")
 
 
-def _devices(value: Any) -> bool:
-    return _amount(value) and (value <= 1 or value == int(value))
+def _is_device_count(value: Any) -> bool:
+    return _is_amount(value) and (value <= 1 or value == int(value))
 
 
-def _amounts(value: Any) -> bool:
-    return isinstance(value, dict) and all(map(_amount, value.values()))
+def _is_amounts(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_is_amount, value.values()))
 
 
-COUNT = Expected("1 or more", lambda value: _whole(value) and value > 0)
-NONE_OR_MORE = Expected("0 or more", lambda value: _whole(value) and value >= 0)
-AMOUNT = Expected("a number of 0 or more", _amount)
-AMOUNTS = Expected("a mapping of names to numbers of 0 or more", _amounts)
-MAPPING = Expected("a mapping", lambda value: isinstance(value, dict))
-TEXT = Expected("text", lambda value: isinstance(value, str))
-DEVICES = Expected("0 or more, above 1 a whole number", _devices)
-EXPECTED: Mapping[str, Expected] = {
-    "n_jobs": Expected("1 or more, or -1 for all CPUs", lambda v: _whole(v) and v != 0),
+COUNT = Expectation("1 or more", lambda value: _is_integer(value) and value > 0)
+ZERO_OR_MORE = Expectation("0 or more", lambda value: _is_integer(value) and value >= 0)
+AMOUNT = Expectation("a number of 0 or more", _is_amount)
+AMOUNTS = Expectation("a mapping of names to numbers of 0 or more", _is_amounts)
+MAPPING = Expectation("a mapping", lambda value: isinstance(value, dict))
+TEXT = Expectation("text", lambda value: isinstance(value, str))
+DEVICES = Expectation("0 or more, above 1 a whole number", _is_device_count)
+EXPECTED: Mapping[str, Expectation] = {
+    "n_jobs": Expectation("1 or more, or -1 for all CPUs", lambda v: _is_integer(v) and v != 0),
     **dict.fromkeys(("timeout_min", "cpus_per_task", "gpus_per_node", "mem_gb"), COUNT),
     "array_parallelism": COUNT,
-    "signal_delay_s": NONE_OR_MORE,
-    "max_num_timeout": NONE_OR_MORE,
+    "signal_delay_s": ZERO_OR_MORE,
+    "max_num_timeout": ZERO_OR_MORE,
     **dict.fromkeys(("ray", "ray.init", "ray.remote"), MAPPING),
     "ray.init.address": TEXT,
     "ray.init.num_cpus": COUNT,
-    "ray.init.num_gpus": NONE_OR_MORE,
+    "ray.init.num_gpus": ZERO_OR_MORE,
     "ray.init.resources": AMOUNTS,
     "ray.init.runtime_env": MAPPING,
     "ray.remote.num_cpus": AMOUNT,
@@ -102,29 +102,28 @@ EXPECTED: Mapping[str, Expected] = {
 }
 
 
-def require(launcher: str, settings: Mapping[str, Any]) -> None:
+def require_settings(launcher: str, settings: Mapping[str, Any]) -> None:
     """`ConfigError` for a setting that the launcher does not have, or a value that it cannot be."""
-    _require(launcher, settings, SETTINGS[launcher], "")
+    _require_known(launcher, settings, SETTINGS[launcher], "")
     if launcher == "ray":
-        _require_room(settings.get("ray") or {})
+        _require_ray_capacity(settings.get("ray") or {})
 
 
-def _require(launcher: str, given: Mapping[str, Any], known: Mapping[str, Any], above: str) -> None:
-    for name, value in given.items():
-        key = f"{above}{name}"
+def _require_known(launcher: str, settings: Mapping[str, Any], known: Mapping[str, Any], prefix: str) -> None:
+    for name, value in settings.items():
+        key = f"{prefix}{name}"
         if name not in known:
             raise ConfigError(
-                f"hydra.launcher.{key}: hydra/launcher={launcher} has no such setting"
-                f"{nearest(name, known)}"
+                f"hydra.launcher.{key}: hydra/launcher={launcher} has no such setting{nearest(name, known)}"
             )
         expected = EXPECTED.get(key)
-        if expected and value is not None and not expected.fits(value):
-            raise ConfigError(f"hydra.launcher.{key}={value}: expected {expected.words}")
+        if expected and value is not None and not expected.is_valid(value):
+            raise ConfigError(f"hydra.launcher.{key}={value}: expected {expected.description}")
         if key in ("ray", "ray.init", "ray.remote"):
-            _require(launcher, value or {}, known[name], f"{key}.")
+            _require_known(launcher, value or {}, known[name], f"{key}.")
 
 
-def _require_room(ray: Mapping[str, Any]) -> None:
+def _require_ray_capacity(ray: Mapping[str, Any]) -> None:
     """What a Ray has is its own, or said; a task that asks for more would wait for ever."""
     init = {key: value for key, value in (ray.get("init") or {}).items() if value is not None}
     address = init.get("address") or os.environ.get("RAY_ADDRESS", "local")
@@ -135,10 +134,10 @@ def _require_room(ray: Mapping[str, Any]) -> None:
                 f"leave {key} out"
             )
         return
-    room = {"num_cpus": provenance.cores(), **init}
+    capacity = {"num_cpus": provenance.cores(), **init}
     for key in ("num_cpus", "num_gpus"):
-        asked = (ray.get("remote") or {}).get(key) or 0
-        if asked > room.get(key, asked):
+        requested = (ray.get("remote") or {}).get(key) or 0
+        if requested > capacity.get(key, requested):
             raise ConfigError(
-                f"hydra.launcher.ray.remote.{key}={asked}: Ray has {room[key]} on this machine"
+                f"hydra.launcher.ray.remote.{key}={requested}: Ray has {capacity[key]} on this machine"
             )

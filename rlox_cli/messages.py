@@ -13,15 +13,15 @@ from hydra.errors import OverrideParseException
 from yaml import YAMLError  # type: ignore[import-untyped]  # PyYAML, through omegaconf
 
 from rlox.configs import nearest
-from rlox.configs.names import near_names
-from rlox.configs.secrets import scrubbed
-from rlox.envs.optional import LATE_IDS
+from rlox.configs.name_suggestions import near_names
+from rlox.configs.secrets import redact
+from rlox.envs.optional_packages import OPTIONAL_PACKAGE_IDS
 from rlox.errors import ConfigError, MissingExtraError, RloxError, UnknownNameError
-from rlox_cli.exit_codes import of_disk
+from rlox_cli.exit_codes import is_disk_error
 
 MAX_LINES = 8
 TRACEBACK = "Traceback (most recent call last):"
-LISTED_OPTIONS = 20
+MAX_LISTED_OPTIONS = 20
 
 # Packages that bring options of Hydra's own groups.
 PLUGINS = {"hydra/launcher=rq": "hydra-rq-launcher"}
@@ -51,21 +51,21 @@ SYNONYMS = {
 
 def describe(error: BaseException) -> str:
     """The message; the type too where it is not one that rlox words itself."""
-    text = scrubbed(str(error))
-    if isinstance(error, OSError) and of_disk(error):
-        place = scrubbed(str(error.filename or "a file"))
-        done = "read or written" if error.errno == errno.EIO else "written"
-        text = f"{place} cannot be {done}: {error.strerror}; make room there, or write elsewhere"
+    text = redact(str(error))
+    if isinstance(error, OSError) and is_disk_error(error):
+        path_text = redact(str(error.filename or "a file"))
+        action_text = "read or written" if error.errno == errno.EIO else "written"
+        text = f"{path_text} cannot be {action_text}: {error.strerror}; make room there, or write elsewhere"
     elif not isinstance(error, RloxError) or not text:
         text = f"{type(error).__name__}: {text}" if text else type(error).__name__
     notes: list[str] = getattr(error, "__notes__", [])
-    return " ".join([text, *(f"({scrubbed(note)})" for note in notes)]) if notes else text
+    return " ".join([text, *(f"({redact(note)})" for note in notes)]) if notes else text
 
 
-def without_frames(text: str) -> str:
+def strip_frames(text: str) -> str:
     """A message with a traceback in it, of which the innermost frame and the error are left."""
-    head, found, trace = text.partition(f"\n{TRACEBACK}")
-    if not found:
+    head, marker, trace = text.partition(f"\n{TRACEBACK}")
+    if not marker:
         return text
     lines = [line for line in trace.splitlines() if line.strip()]
     frames = [n for n, line in enumerate(lines) if line.lstrip().startswith('File "')]
@@ -74,28 +74,28 @@ def without_frames(text: str) -> str:
 
 def shorten(text: str, lines: int = MAX_LINES) -> str:
     """At most `lines` lines, the empty ones dropped."""
-    kept = [line.rstrip() for line in text.splitlines() if line.strip()]
-    return "\n".join(kept if len(kept) <= lines else [*kept[: lines - 1], "…"])
+    nonempty_lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    return "\n".join(nonempty_lines if len(nonempty_lines) <= lines else [*nonempty_lines[: lines - 1], "…"])
 
 
 def nearest_keys(key: str, names: Iterable[str]) -> str:
     """`; did you mean ...?` over full key names: by synonym, by last part, then by spelling."""
     known = list(names)
     last = key.rsplit(".", 1)[-1]
-    found = _by_last_part(last, known)
-    found = found or near_names(key, known)
-    if not found:
+    matches = _by_last_part(last, known)
+    matches = matches or near_names(key, known)
+    if not matches:
         tails = {name.rsplit(".", 1)[-1]: name for name in known}
-        found = [tails[tail] for tail in difflib.get_close_matches(last, tails, 2, 0.75)]
-    unique = list(dict.fromkeys(found))[:3]
+        matches = [tails[tail] for tail in difflib.get_close_matches(last, tails, 2, 0.75)]
+    unique = list(dict.fromkeys(matches))[:3]
     return f"; did you mean {' or '.join(repr(u) for u in unique)}?" if unique else ""
 
 
 def _by_last_part(last: str, known: Iterable[str]) -> list[str]:
     """Keys that end in `last`, or that have what other libraries call so."""
     names = list(known)
-    found = [SYNONYMS[last]] if SYNONYMS.get(last) in names else []
-    return found + [name for name in names if name.rsplit(".", 1)[-1] == last]
+    matches = [SYNONYMS[last]] if SYNONYMS.get(last) in names else []
+    return matches + [name for name in names if name.rsplit(".", 1)[-1] == last]
 
 
 def unknown_key(key: str, names: Iterable[str], owners: Sequence[str] = ()) -> ConfigError:
@@ -112,20 +112,20 @@ def unknown_option(group: str, option: str, options: Iterable[str]) -> ConfigErr
         return _unknown_plugin(f"hydra/{option.replace('/', '=', 1)}")
     if group == "env":
         module, colon, name = option.rpartition(":")
-        from rlox.envs.ids import registered_by  # late: it brings Gymnasium
+        from rlox.envs.ids import describe_registered_ids  # late: it brings Gymnasium
 
-        hint = registered_by(module) if module else ""
-        hint += nearest(name, {*names, *LATE_IDS}, module + colon)
+        hint = describe_registered_ids(module) if module else ""
+        hint += nearest(name, {*names, *OPTIONAL_PACKAGE_IDS}, module + colon)
         if not hint and ":" not in option:
             hint = f"\n  one of your own: env=module:{option}, with the module that registers it"
         return UnknownNameError(f"env={option}: no such environment in Gymnasium{hint}")
     if not names:
         return UnknownNameError(f"{group}={option}: no such option; the group '{group}' has none")
     # of presets only those of the same algorithm are near, by the name of the environment alone
-    of, slash, name = option.rpartition("/")
-    inner = [known.removeprefix(f"{of}/") for known in names if known.startswith(f"{of}/")]
-    hint = nearest(name, inner, f"{of}/") if slash else nearest(option, names)
-    if len(names) <= LISTED_OPTIONS:
+    algo, slash, name = option.rpartition("/")
+    env_names = [known.removeprefix(f"{algo}/") for known in names if known.startswith(f"{algo}/")]
+    hint = nearest(name, env_names, f"{algo}/") if slash else nearest(option, names)
+    if len(names) <= MAX_LISTED_OPTIONS:
         hint = f", expected one of {', '.join(names)}{hint}"
     return UnknownNameError(
         f"{group}={option}: no such option{hint or f'; rlox list {group} shows which there are'}"
@@ -160,19 +160,19 @@ def from_hydra(
     names: Sequence[str],
     options: Callable[[str], list[str]],
     owners: Callable[[str], list[str]],
-    several: str,
-    lists: Collection[str] = (),
+    sweep_hint: str,
+    list_keys: Collection[str] = (),
 ) -> ConfigError:
     """Hydra's and OmegaConf's composition errors, reworded.
 
-    `options` lists those of a group, `owners` those that have a key; `several` is how to give a key
-    several values; `lists` are the keys that take a list.
+    `options` lists those of a group, `owners` those that have a key; `sweep_hint` is how to give a key
+    several values; `list_keys` are the keys that take a list.
     """
     if isinstance(error, OverrideParseException):
-        return malformed(error)
+        return malformed_override(error)
     if isinstance(error, YAMLError):
-        return not_yaml(error)
-    text = "\n".join(str(e) for e in _chain(error) if str(e))
+        return yaml_error(error)
+    text = "\n".join(str(e) for e in _cause_chain(error) if str(e))
     if match := re.search(r"Could not (?:find|load) '([^'/]+)/([^']+)'", text):
         return unknown_option(match[1], match[2], options(match[1]))
     if match := re.search(r"Could not override '([^'@]+)", text):
@@ -184,54 +184,46 @@ def from_hydra(
         return unknown_key(match[1], names, owners(match[1]))
     if match := re.search(r"config group override, but config group '([^']+)' does not", text):
         return unknown_key(match[1], names, owners(match[1]))
-    if match := re.search(
-        r"Multiple values for (\S+)\. To override a value use .*: ([^']+)'", text
-    ):
+    if match := re.search(r"Multiple values for (\S+)\. To override a value use .*: ([^']+)'", text):
         group, option = match.groups()
-        return ConfigError(
-            f"+{group}={option}: one is chosen already; to take its place: {group}={option}"
-        )
+        return ConfigError(f"+{group}={option}: one is chosen already; to take its place: {group}={option}")
     if match := re.search(r"Ambiguous value for argument '([^']+)'", text):
-        listed = match[1].lstrip("+").partition("=")[0] in lists
+        is_list = match[1].lstrip("+").partition("=")[0] in list_keys
         return ConfigError(
             f"{match[1]} has several values\n"
-            f"  to run each of them: {several} {match[1]}"
+            f"  to run each of them: {sweep_hint} {match[1]}"
             + f"\n  for one list: {match[1].replace('=', '=[', 1)}]"
-            * listed
+            * is_list
         )
     if "INTERVAL_SWEEP" in text:
-        return ConfigError(
-            "an interval has no list of values: a search draws from it, e.g. search=auto"
-        )
+        return ConfigError("an interval has no list of values: a search draws from it, e.g. search=auto")
     if match := re.search(r"Sweep parameters '([^']+)' requires --multirun", text):
-        return ConfigError(f"{match[1]} has several values; to run each: {several} '{match[1]}'")
+        return ConfigError(f"{match[1]} has several values; to run each: {sweep_hint} '{match[1]}'")
     return ConfigError(shorten(_without_links(text), 6))
 
 
-def not_yaml(error: YAMLError) -> ConfigError:
+def yaml_error(error: YAMLError) -> ConfigError:
     """The error for a configuration file that is not YAML."""
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
     if mark is None:
         return ConfigError(f"a configuration file is not YAML: {error}")
-    place = f"{mark.name}, line {mark.line + 1}, column {mark.column + 1}"
-    return ConfigError(f"not YAML: {problem}\n  {place}")
+    location = f"{mark.name}, line {mark.line + 1}, column {mark.column + 1}"
+    return ConfigError(f"not YAML: {problem}\n  {location}")
 
 
 def require_readable(override: str) -> None:
     """`ConfigError` for a number of more digits than Python reads."""
     key, _, value = override.partition("=")
-    most = sys.int_info.default_max_str_digits
-    if re.search(rf"\d{{{most + 1}}}", value):
-        raise ConfigError(f"{key}: got a number of more than {most} digits, expected a smaller one")
+    max_digits = sys.int_info.default_max_str_digits
+    if re.search(rf"\d{{{max_digits + 1}}}", value):
+        raise ConfigError(f"{key}: got a number of more than {max_digits} digits, expected a smaller one")
 
 
-def malformed(error: OverrideParseException) -> ConfigError:
+def malformed_override(error: OverrideParseException) -> ConfigError:
     """The error for an override that Hydra's grammar does not know."""
     override = error.override
     if "=" not in override and not override.startswith("~"):
-        return ConfigError(
-            f"'{override}' is not an override, expected key=value, e.g. env=CartPole-v1"
-        )
+        return ConfigError(f"'{override}' is not an override, expected key=value, e.g. env=CartPole-v1")
     detail = _without_links(str(error.message)).splitlines()[0]
     return ConfigError(
         f"cannot read the override '{override}': {detail}\n"
@@ -245,12 +237,12 @@ def _value_of(key: str, text: str) -> str:
     return match[1] if match else "?"
 
 
-def _chain(error: BaseException | None) -> list[BaseException]:
-    found: list[BaseException] = []
-    while error is not None and error not in found:
-        found.append(error)
+def _cause_chain(error: BaseException | None) -> list[BaseException]:
+    errors: list[BaseException] = []
+    while error is not None and error not in errors:
+        errors.append(error)
         error = error.__cause__
-    return found
+    return errors
 
 
 def _without_links(text: str) -> str:

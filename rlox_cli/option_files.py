@@ -10,34 +10,34 @@ import yaml  # type: ignore[import-untyped]  # PyYAML, through omegaconf
 
 from rlox.errors import ConfigError
 from rlox_cli.options import CONF
-from rlox_cli.overrides import NEEDED
+from rlox_cli.overrides import REQUIRED_GROUPS
 
-_PACKAGE = re.compile(rb"^#\s*@package\s+\S", re.MULTILINE)
-_BUILT_ON_NOTHING = re.compile(r"Could not (?:find|load) 'buffer/_of/([^']+)'")
+_PACKAGE_PATTERN = re.compile(rb"^#\s*@package\s+\S", re.MULTILINE)
+_MISSING_BASE_PATTERN = re.compile(r"Could not (?:find|load) 'buffer/_of/([^']+)'")
 
 
-def require_packages(given: Iterable[str], folders: Sequence[Path]) -> None:
+def require_packages(overrides: Iterable[str], folders: Sequence[Path]) -> None:
     """`ConfigError` for an experiment's file that does not say where its keys belong."""
-    for override in given:
+    for override in overrides:
         group, _, options = override.lstrip("+").partition("=")
         for option in options.split(",") if group.split("/")[0] == "exp" else ():
-            path = _file(group, option, folders)
-            if path is not None and not _says_package(path):
+            path = _find_option_file(group, option, folders)
+            if path is not None and not _has_package(path):
                 raise ConfigError(
                     f"{path} has no line '# @package _global_', so its keys would be keys of {group}; "
                     "begin the file with that line"
                 )
 
 
-def explained(error: BaseException, folders: Sequence[Path]) -> ConfigError | None:
+def explain_error(error: BaseException, folders: Sequence[Path]) -> ConfigError | None:
     """What is wrong in which file, where Hydra's error does not say it."""
     if isinstance(error, UnicodeDecodeError):
-        found = next(filter(_is_no_text, _own_files(folders)), None)
-        if found is not None:
-            return ConfigError(f"{found} is no text in UTF-8 ({error}); save the file as UTF-8")
-    if match := _BUILT_ON_NOTHING.search(str(error)):
-        path = _file("algo", match[1], folders)
-        names = ", ".join(sorted(NEEDED["algo"].registry))
+        unreadable_path = next(filter(_is_not_utf8, _user_files(folders)), None)
+        if unreadable_path is not None:
+            return ConfigError(f"{unreadable_path} is no text in UTF-8 ({error}); save the file as UTF-8")
+    if match := _MISSING_BASE_PATTERN.search(str(error)):
+        path = _find_option_file("algo", match[1], folders)
+        names = ", ".join(sorted(REQUIRED_GROUPS["algo"].registry))
         if path is not None:
             return ConfigError(
                 f"{path} is built on no algorithm, so it has no buffer; begin it with a line such as\n"
@@ -46,27 +46,27 @@ def explained(error: BaseException, folders: Sequence[Path]) -> ConfigError | No
     return None
 
 
-def _file(group: str, option: str, folders: Sequence[Path]) -> Path | None:
+def _find_option_file(group: str, option: str, folders: Sequence[Path]) -> Path | None:
     """The file of an option in the user's folders, the last of them first."""
     paths = [folder / group / f"{option}.yaml" for folder in reversed(folders) if folder != CONF]
     return next((path for path in paths if path.is_file()), None)
 
 
-def _says_package(path: Path) -> bool:
+def _has_package(path: Path) -> bool:
     """Whether a file says where its keys belong; true of one that is no YAML, which is told elsewhere."""
     data = path.read_bytes()
     try:
         yaml.compose(data.decode("utf-8"))
     except (yaml.YAMLError, ValueError, RecursionError):
         return True
-    return _PACKAGE.search(data) is not None
+    return _PACKAGE_PATTERN.search(data) is not None
 
 
-def _own_files(folders: Sequence[Path]) -> Iterable[Path]:
+def _user_files(folders: Sequence[Path]) -> Iterable[Path]:
     return (path for folder in folders if folder != CONF for path in sorted(folder.rglob("*.yaml")))
 
 
-def _is_no_text(path: Path) -> bool:
+def _is_not_utf8(path: Path) -> bool:
     try:
         path.read_text("utf-8")
     except UnicodeDecodeError:

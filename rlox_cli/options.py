@@ -19,37 +19,37 @@ CONF = Path(__file__).parent / "conf"
 def conf_folders(config_dir: str | None = None) -> list[Path]:
     """The conf folders in force, what wins last: plugins', the shipped one, the user's, `--config-dir`."""
     extra = [config_dir] if config_dir else []
-    brought = [folder for _, folder in plugins.folders()]
-    return [*brought, CONF, *(Path(p).absolute() for p in [*own_folders(), *extra])]
+    plugin_folders = [folder for _, folder in plugins.conf_folders()]
+    return [*plugin_folders, CONF, *(Path(p).absolute() for p in [*user_conf_folders(), *extra])]
 
 
-def own_folders() -> list[str]:
+def user_conf_folders() -> list[str]:
     """The folders in RLOX_CONF_PATH, as they are written there: the last one wins."""
     return [p for p in os.environ.get("RLOX_CONF_PATH", "").split(os.pathsep) if p]
 
 
-def require_own_folders() -> None:
+def require_user_conf_folders() -> None:
     """`ConfigError` for what RLOX_CONF_PATH names and is no folder."""
-    for path in map(Path, own_folders()):
+    for path in map(Path, user_conf_folders()):
         if not path.is_dir():
-            what = "a file, expected a folder" if path.exists() else "no such folder"
+            problem = "a file, expected a folder" if path.exists() else "no such folder"
             raise ConfigError(
-                f"RLOX_CONF_PATH: {path}: {what}; correct the variable (several folders are separated by "
+                f"RLOX_CONF_PATH: {path}: {problem}; correct the variable (several folders are separated by "
                 f"'{os.pathsep}') or unset it: unset RLOX_CONF_PATH"
             )
 
 
 def group_options(group: str, folders: Iterable[Path]) -> list[str]:
     """The options of a config group: files in the conf folders, plugins', and for env the registered ids."""
-    found = set(named_options(group, folders))
+    options = set(declared_options(group, folders))
     if group == "env":
         from rlox.envs.ids import env_ids  # late: it brings Gymnasium
 
-        found.update(env_ids())
-    return sorted(found)
+        options.update(env_ids())
+    return sorted(options)
 
 
-def named_options(group: str, folders: Iterable[Path]) -> list[str]:
+def declared_options(group: str, folders: Iterable[Path]) -> list[str]:
     """Those of files in the conf folders and of plugins.
 
     What begins with an underscore is for other files to be built on, and no option.
@@ -59,32 +59,32 @@ def named_options(group: str, folders: Iterable[Path]) -> list[str]:
         for folder in folders
         for path in (folder / group).rglob("*.yaml")
     }
-    found = {p.as_posix() for p in paths if not any(part.startswith("_") for part in p.parts)}
+    options = {p.as_posix() for p in paths if not any(part.startswith("_") for part in p.parts)}
     if group == "tuned":  # the file exists because Hydra refuses null here; people write null
-        found = {"null" if name == "none" else name for name in found}
+        options = {"null" if name == "none" else name for name in options}
     if group in plugins.KINDS:
-        found.update(plugins.names(group))
-    return sorted(found)
+        options.update(plugins.plugin_names(group))
+    return sorted(options)
 
 
-def file_of(group: str, option: str, folders: Iterable[Path]) -> dict[str, Any]:
+def read_option_file(group: str, option: str, folders: Iterable[Path]) -> dict[str, Any]:
     """What the file of an option says, the last folder's first; empty where there is none to read."""
     for folder in reversed(list(folders)):
         path = folder / group / f"{option}.yaml"
         if path.is_file():
-            return read_plain(path)
+            return read_config_file(path)
     return {}
 
 
-def read_plain(path: Path) -> dict[str, Any]:
+def read_config_file(path: Path) -> dict[str, Any]:
     """A configuration file as plain data; empty where it is none: Hydra says what is wrong with it."""
     try:
-        return copy.deepcopy(_shipped(path)) if CONF in path.parents else plain_yaml.load(path)
+        return copy.deepcopy(_read_shipped(path)) if CONF in path.parents else plain_yaml.load(path)
     except (ConfigError, OSError):
         return {}
 
 
 @functools.cache
-def _shipped(path: Path) -> dict[str, Any]:
+def _read_shipped(path: Path) -> dict[str, Any]:
     """A file of rlox's own: nobody writes those while it runs, and one command looks into them many times."""
     return plain_yaml.load(path)

@@ -13,22 +13,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO, cast
 
-from rlox_cli.exit_codes import FULL
+from rlox_cli.exit_codes import DISK_FULL_ERRORS
 
 
-class Lasting:
+class NonFailingStream:
     """A text stream whose writes do not fail; characters that it cannot say become `?`."""
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
-        self._gone = stream is None  # closed before the command began
-        self.cut: OSError | None = None  # where a disk had no room for the rest
+        self._is_closed = stream is None  # closed before the command began
+        self.disk_full_error: OSError | None = None  # where a disk had no room for the rest
 
     def write(self, text: str) -> int:
         """Write while somebody reads."""
-        with self._kept():
-            if self._stream is not None and not self._gone:
-                self._pass_on(self._stream, self._sayable(text))
+        with self._drop_on_error():
+            if self._stream is not None and not self._is_closed:
+                self._write_all(self._stream, self._encodable(text))
         return len(text)
 
     def writelines(self, lines: Iterator[str]) -> None:
@@ -38,14 +38,14 @@ class Lasting:
 
     def flush(self) -> None:
         """Hand on what is held back."""
-        with self._kept():
-            if self._stream is not None and not self._gone:
+        with self._drop_on_error():
+            if self._stream is not None and not self._is_closed:
                 self._stream.flush()
 
     def isatty(self) -> bool:
         """Whether a terminal shows it."""
         with suppress(OSError, ValueError):
-            return self._stream is not None and not self._gone and self._stream.isatty()
+            return self._stream is not None and not self._is_closed and self._stream.isatty()
         return False
 
     def __getattr__(self, name: str) -> Any:
@@ -53,54 +53,56 @@ class Lasting:
             raise AttributeError(name)
         return getattr(self._stream, name)
 
-    def _pass_on(self, stream: TextIO, text: str) -> None:
+    def _write_all(self, stream: TextIO, text: str) -> None:
         raw = getattr(stream, "buffer", None)
         if not isinstance(raw, io.RawIOBase):
             stream.write(text)
             return
         # with PYTHONUNBUFFERED the stream drops what one call has not taken
-        left = memoryview(text.encode(stream.encoding, stream.errors or "strict"))
-        while left and (taken := raw.write(left)):
-            left = left[taken:]
+        remaining = memoryview(text.encode(stream.encoding, stream.errors or "strict"))
+        while remaining and (n_bytes := raw.write(remaining)):
+            remaining = remaining[n_bytes:]
 
-    def _sayable(self, text: str) -> str:
+    def _encodable(self, text: str) -> str:
         encoding = getattr(self._stream, "encoding", None) or "utf-8"
         return text.encode(encoding, "replace").decode(encoding)
 
     @contextmanager
-    def _kept(self) -> Iterator[None]:
+    def _drop_on_error(self) -> Iterator[None]:
         try:
             yield
         except (OSError, ValueError) as error:  # ValueError: somebody closed it
-            if isinstance(error, OSError) and error.errno in FULL:
-                self.cut = error
+            if isinstance(error, OSError) and error.errno in DISK_FULL_ERRORS:
+                self.disk_full_error = error
             self._drop()
 
     def _drop(self) -> None:
         """From here on nowhere: also what is still held back, which Python writes when it exits."""
-        self._gone = True
+        self._is_closed = True
         with suppress(OSError, ValueError, AttributeError):  # it may have no file number
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, cast(TextIO, self._stream).fileno())
-            os.close(nowhere)
+            devnull = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(devnull, cast(TextIO, self._stream).fileno())
+            os.close(devnull)
 
 
 @contextmanager
-def lasting_output() -> Iterator[Lasting]:
-    """While active, standard output, which is given, and error are `Lasting`; both are flushed at the end."""
-    _occupy()
+def non_failing_output() -> Iterator[NonFailingStream]:
+    """While active, standard output, which is given, and error are `NonFailingStream`; both are flushed at
+    the end.
+    """
+    _open_closed_streams()
     before = sys.stdout, sys.stderr
-    ours = Lasting(sys.stdout), Lasting(sys.stderr)
-    sys.stdout, sys.stderr = cast(TextIO, ours[0]), cast(TextIO, ours[1])
+    streams = NonFailingStream(sys.stdout), NonFailingStream(sys.stderr)
+    sys.stdout, sys.stderr = cast(TextIO, streams[0]), cast(TextIO, streams[1])
     try:
-        yield ours[0]
+        yield streams[0]
     finally:
-        for stream in ours:
+        for stream in streams:
             stream.flush()
         sys.stdout, sys.stderr = before
 
 
-def _occupy() -> None:
+def _open_closed_streams() -> None:
     """Open nowhere for each standard stream that is closed: the next file would have its number, and what
     is written to standard error by number would be in it.
     """

@@ -12,7 +12,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import OverrideParseException
 
 from rlox.configs.check import require_one_schedule
-from rlox.configs.schedules import other_ways
+from rlox.configs.schedules import conflicting_fields
 from rlox.configs.text import TINY
 from rlox.errors import ConfigError
 from rlox_cli import messages
@@ -23,80 +23,84 @@ from rlox_cli.schema import Schema
 from rlox_cli.search.settings import SEARCH
 
 NULL_OPTIONS = {"tuned": "none", "logger": "[]"}
-NEEDED = {group.name: group for group in RUN.groups if not group.many}
-ADDRESSES = ("search.storage", "hydra.sweeper.storage")
-PASSWORD = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
+REQUIRED_GROUPS = {group.name: group for group in RUN.groups if not group.is_multiple}
+ADDRESS_KEYS = ("search.storage", "hydra.sweeper.storage")
+PASSWORD_PATTERN = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
 
 
-def run_overrides(given: Sequence[str], folders: Sequence[Path]) -> list[str]:
+def rewrite_overrides(raw_overrides: Sequence[str], folders: Sequence[Path]) -> list[str]:
     """What Hydra is given for a run's overrides; `ConfigError` for what it would explain badly."""
-    require_lists(RUN, given, folders)
-    named = [o for o in given if o.startswith("env=")]
-    overrides = [o for override in given for o in run_override(as_group(override, named), folders)]
-    _require_own_preset(overrides, folders)
-    return [*overrides, *_untuned(overrides), *displacing(overrides, folders)]
+    require_lists(RUN, raw_overrides, folders)
+    env_overrides = [o for o in raw_overrides if o.startswith("env=")]
+    overrides = [
+        o
+        for override in raw_overrides
+        for o in rewrite_override(env_id_as_group(override, env_overrides), folders)
+    ]
+    _require_matching_preset(overrides, folders)
+    return [*overrides, *_disable_preset(overrides), *displaced_defaults(overrides, folders)]
 
 
 def require_no_password(override: str) -> None:
     """`ConfigError` for an address with a password, which would be in files of the run or sweep."""
     key, _, value = override.lstrip("+").partition("=")
-    kept = key in ADDRESSES or (key.startswith("logger") and "tracking_uri" in override)
+    is_saved = key in ADDRESS_KEYS or (key.startswith("logger") and "tracking_uri" in override)
     key = key.replace("hydra.sweeper.", "search.")  # as it is typed
-    if kept and PASSWORD.search(value):
+    if is_saved and PASSWORD_PATTERN.search(value):
         raise ConfigError(
             f"{key} has a password, which would be in files of the run: "
             f"export ADDRESS=... and give {key}='${{oc.env:ADDRESS}}'"
         )
 
 
-def require_one_list(given: Sequence[str]) -> None:
+def require_one_list(overrides: Sequence[str]) -> None:
     """`ConfigError` for a key with a list of values that is given again without all of them.
 
     Jobs of that list would be lost; a longer list behind it is a sweep that grows.
     """
-    seen: dict[str, str] = {}
-    for override in given:
+    last_by_key: dict[str, str] = {}
+    for override in overrides:
         key, equals, values = override.lstrip("+").partition("=")
-        before = seen.get(key, override)
-        lost = set(before.partition("=")[2].split(",")) - set(values.split(","))
-        if equals and lost and is_several(before):
+        previous = last_by_key.get(key, override)
+        lost_values = set(previous.partition("=")[2].split(",")) - set(values.split(","))
+        if equals and lost_values and has_several_values(previous):
             raise ConfigError(
-                f"{before} and {override} both give values of {key}, and only the last would count; "
+                f"{previous} and {override} both give values of {key}, and only the last would count; "
                 f"give one of them, or one list of all: {key}=A,B,..."
             )
-        seen[key] = override
+        last_by_key[key] = override
 
 
-def is_several(override: str) -> bool:
+def has_several_values(override: str) -> bool:
     """Whether an override has several values, of a job each."""
     with suppress(OverrideParseException):  # which is told where it is composed
         return bool(OverridesParser.create().parse_override(override).is_sweep_override())
     return False
 
 
-def _untuned(overrides: Sequence[str]) -> list[str]:
+def _disable_preset(overrides: Sequence[str]) -> list[str]:
     """Without a preset where a model or text is the user's: those of text are of small new models."""
-    given = dict(o.split("=", 1) for o in overrides if "=" in o)
-    own = given.get("dataset", "null") != "null" or given.get("model", TINY) not in (TINY, "null")
-    return ["tuned=none"] if own and "tuned" not in given else []
+    values = dict(o.split("=", 1) for o in overrides if "=" in o)
+    has_own_text = values.get("dataset", "null") != "null" or values.get("model", TINY) not in (TINY, "null")
+    return ["tuned=none"] if has_own_text and "tuned" not in values else []
 
 
-def as_group(override: str, named: Sequence[str]) -> str:
+def env_id_as_group(override: str, env_overrides: Sequence[str]) -> str:
     """`env.id=X` as `env=X`, by which the environment has its own presets."""
     if not override.startswith("env.id=") or override[7:8] in "[{":  # no name, which is said later
         return override
-    if named:
-        raise ConfigError(f"{named[0]} and {override} both name the environment; give one of them")
+    if env_overrides:
+        raise ConfigError(f"{env_overrides[0]} and {override} both name the environment; give one of them")
     return f"env={override.partition('=')[2]}"
 
 
-def require_lists(schema: Schema, given: Sequence[str], folders: Sequence[Path]) -> None:
+def require_lists(schema: Schema, overrides: Sequence[str], folders: Sequence[Path]) -> None:
     """Refuse mappings where there is a list or a number, which Hydra explains badly."""
-    keys = {key.name: key for key in schema.keys(schema.chosen(given, folders))}
-    for override in given:
+    keys = {key.name: key for key in schema.keys(schema.chosen_options(overrides, folders))}
+    for override in overrides:
         name, _, value = override.lstrip("+").partition("=")
         key = keys.get(name)
-        if value[:1] != "{" or key is None or (key.open and not isinstance(key.default, tuple)):
+        if value[:1] != "{" or key is None or (key.is_open and not isinstance(key.default, tuple)):
             continue
         if isinstance(key.default, tuple) or key.field.metadata.get("scheduled"):
             hint = key.field.metadata.get("hint")
@@ -106,7 +110,7 @@ def require_lists(schema: Schema, given: Sequence[str], folders: Sequence[Path])
             )
 
 
-def run_override(override: str, folders: Sequence[Path]) -> Iterator[str]:
+def rewrite_override(override: str, folders: Sequence[Path]) -> Iterator[str]:
     """The override, or what stands for one that Hydra crashes on; `ConfigError` for what it skips."""
     key, equals, value = override.partition("=")
     if key.lstrip("+~") == "resume":
@@ -114,19 +118,15 @@ def run_override(override: str, folders: Sequence[Path]) -> Iterator[str]:
             return
         raise ConfigError(f"{override}: to go on with a run: rlox train resume=RUN")
     if key.lstrip("+~") == "trust":
-        raise ConfigError(
-            f"{override}: it goes with resume=RUN and rlox evaluate; what you type is trusted"
-        )
-    if key in NEEDED and not equals:
+        raise ConfigError(f"{override}: it goes with resume=RUN and rlox evaluate; what you type is trusted")
+    if key in REQUIRED_GROUPS and not equals:
         raise ConfigError(f"'{override}' is a key without a value; write {override}=NAME")
-    if key.lstrip("~") in NEEDED and value in ("null", ""):
+    if key.lstrip("~") in REQUIRED_GROUPS and value in ("null", ""):
         raise ConfigError(f"{override}: a run needs one, e.g. algo=ppo env=CartPole-v1")
-    if key in NEEDED and value.startswith("["):
+    if key in REQUIRED_GROUPS and value.startswith("["):
         names = value.strip("[]").replace(" ", "")
-        raise ConfigError(
-            f"{override}: a run has one {key}; to run each of them: rlox sweep {key}={names}"
-        )
-    group = NEEDED.get(key.removesuffix(".name").lstrip("+"))
+        raise ConfigError(f"{override}: a run has one {key}; to run each of them: rlox sweep {key}={names}")
+    group = REQUIRED_GROUPS.get(key.removesuffix(".name").lstrip("+"))
     if group and key.endswith(".name") and value in group.registry and len(group.registry) > 1:
         raise ConfigError(f"{override}: use {group.name}={value}, which brings its keys as well")
     if key in ("exp", SEARCH) and value == "null":
@@ -136,53 +136,53 @@ def run_override(override: str, folders: Sequence[Path]) -> Iterator[str]:
     if key == "tuned":
         value = ",".join("none" if v == "null" else v for v in value.split(","))
         _require_tuned(value, folders)
-    yield open_keys(f"{key}{equals}{value}")
+    yield allow_open_keys(f"{key}{equals}{value}")
 
 
-def open_keys(override: str) -> str:
+def allow_open_keys(override: str) -> str:
     """`env.kwargs` is open: its keys belong to the environment, so Hydra's struct mode must not judge
     them.
     """
     return re.sub(r"^\+?(?=env\.kwargs[.=])", "++", override)
 
 
-def _require_own_preset(overrides: Sequence[str], folders: Sequence[Path]) -> None:
+def _require_matching_preset(overrides: Sequence[str], folders: Sequence[Path]) -> None:
     """Reject the preset of an algorithm that is not the one chosen: its keys would be unknown."""
-    chosen = {
-        part.tags[0]
-        for part in RUN.chosen(overrides, folders)
-        if part.group is ALGO and len(part.tags) == 1
+    algorithms = {
+        option.tags[0]
+        for option in RUN.chosen_options(overrides, folders)
+        if option.group is ALGO and len(option.tags) == 1
     }
-    named = [o.partition("=")[2] for o in overrides if o.startswith("tuned=")]
-    for preset in (name for value in named for name in value.split(",")):
+    preset_values = [o.partition("=")[2] for o in overrides if o.startswith("tuned=")]
+    for preset in (name for value in preset_values for name in value.split(",")):
         owner = ALGO.tag(preset.partition("/")[0], folders) if "/" in preset else None
-        if owner and (others := sorted(chosen - {owner})):
+        if owner and (others := sorted(algorithms - {owner})):
             raise ConfigError(
                 f"tuned={preset}: this preset is for {owner}, the run has algo={others[0]}; choose "
                 f"algo={owner}, or tuned=null"
             )
 
 
-def displacing(overrides: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
+def displaced_defaults(overrides: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
     """Defaults for keys that a preset may give and the command line says in another way.
 
     Where both are typed they contradict each other.
     """
     pairs = [o.lstrip("+~").partition("=") for o in overrides]
-    given = {key: _value(value) for key, _, value in pairs}
-    for part in RUN.chosen(overrides, folders):
-        keys = {key.name.rpartition(".")[2]: key for key in part.keys}
-        said = {name: given[key.name] for name, key in keys.items() if key.name in given}
-        for tag in part.tags:
-            if part.group is ALGO:
-                require_one_schedule(tag, said)
+    values = {key: _parse_value(value) for key, _, value in pairs}
+    for option in RUN.chosen_options(overrides, folders):
+        keys = {key.name.rpartition(".")[2]: key for key in option.keys}
+        algo_values = {name: values[key.name] for name, key in keys.items() if key.name in values}
+        for tag in option.tags:
+            if option.group is ALGO:
+                require_one_schedule(tag, algo_values)
             # which job of a sweep has a schedule shows when it is composed
-            plain = {name: value and 0.0 for name, value in said.items()}
-            for name in other_ways(part.group.registry[tag], plain):
+            plain = {name: value and 0.0 for name, value in algo_values.items()}
+            for name in conflicting_fields(option.group.registry[tag], plain):
                 yield f"{keys[name].name}={value_text(keys[name].default)}"
 
 
-def _value(text: str) -> Any:
+def _parse_value(text: str) -> Any:
     """None, true, a number, or else the text; of a sweep's several values the kind of any that is none."""
     if "null" in text.split(","):
         return None
@@ -196,7 +196,7 @@ def _value(text: str) -> Any:
 
 def _require_tuned(value: str, folders: Sequence[Path]) -> None:
     """Reject unknown presets: Hydra silently skips a missing option of an optional group."""
-    found = group_options("tuned", folders)
+    presets = group_options("tuned", folders)
     for name in value.split(","):
-        if "$" not in name and name not in ("none", *found):
-            raise messages.unknown_option("tuned", name, found)
+        if "$" not in name and name not in ("none", *presets):
+            raise messages.unknown_option("tuned", name, presets)

@@ -27,8 +27,8 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
         keys: set[str] = set()
         for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
             if key.value in keys:  # else the last one would count, without a word
-                told = f"the key {key.value!r} is there twice"
-                raise yaml.constructor.ConstructorError(None, None, told, key.start_mark)
+                problem = f"the key {key.value!r} is there twice"
+                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
             keys.add(key.value)
         return super().construct_mapping(node, deep)
 
@@ -38,8 +38,8 @@ class _Dumper(yaml.SafeDumper):  # type: ignore[misc]
         return True
 
 
-for _side in (_Loader, _Dumper):
-    _side.add_implicit_resolver("tag:yaml.org,2002:float", EXPONENT, list("-+.0123456789"))
+for _yaml_class in (_Loader, _Dumper):
+    _yaml_class.add_implicit_resolver("tag:yaml.org,2002:float", EXPONENT, list("-+.0123456789"))
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -52,10 +52,8 @@ def load(path: Path) -> dict[str, Any]:
         if isinstance(error, ConfigError):
             raise
         mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
-        where = f", line {mark.line + 1}" if mark else ""
-        raise ConfigError(
-            f"{path}{where}: not plain YAML: {problem or type(error).__name__}"
-        ) from error
+        location = f", line {mark.line + 1}" if mark else ""
+        raise ConfigError(f"{path}{location}: not plain YAML: {problem or type(error).__name__}") from error
     if not isinstance(data, dict):
         raise ConfigError(f"{path}: expected keys and values, found {type(data).__name__}")
     _require_plain(data, str(path))
@@ -67,14 +65,14 @@ def dump(data: Any) -> str:
     return str(yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True))
 
 
-def _require_plain(value: Any, where: str) -> None:
+def _require_plain(value: Any, location: str) -> None:
     if isinstance(value, dict):
         for key, inner in value.items():
             if not isinstance(key, str):
-                raise ConfigError(f"{where}: the key {key!r} is not text")
-            _require_plain(inner, f"{where}: {key}")
+                raise ConfigError(f"{location}: the key {key!r} is not text")
+            _require_plain(inner, f"{location}: {key}")
     elif isinstance(value, list):
         for inner in value:
-            _require_plain(inner, where)
+            _require_plain(inner, location)
     elif not (value is None or isinstance(value, (str, bool, int, float))):
-        raise ConfigError(f"{where}: expected text or a number, found {type(value).__name__}")
+        raise ConfigError(f"{location}: expected text or a number, found {type(value).__name__}")

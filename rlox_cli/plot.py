@@ -14,16 +14,16 @@ from rlox.configs.text import is_text
 from rlox.errors import ConfigError
 from rlox.loggers import read_rows
 from rlox_cli.run_folder import read_config, read_result
-from rlox_cli.summary import number
+from rlox_cli.summary import format_number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-RAW, MEAN, FINAL = "#6baed6", "#08519c", "#d94801"
+EPISODE_COLOR, MEAN_COLOR, EVALUATION_COLOR = "#6baed6", "#08519c", "#d94801"
 MAX_POINTS = 20_000
-LOSS = "loss/"  # what the names of losses begin with
-AXIS = {"env_steps": "environment steps", "updates": "updates", "samples": "samples"}
+LOSS_PREFIX = "loss/"  # what the names of losses begin with
+AXIS_LABELS = {"env_steps": "environment steps", "updates": "updates", "samples": "samples"}
 
 
 def learning_curve(run: Path) -> Path | None:
@@ -42,38 +42,38 @@ def curve_figure(run: Path) -> Figure | None:
 
     Where no episodes were played to learn from, as of datasets, the losses are drawn below the returns.
     """
-    result, unit, env = read_result(run), *_about(run)
+    result, unit, env = read_result(run), *_unit_and_env(run)
     rows, episodes = read_rows(run / "metrics.jsonl"), read_rows(run / "episodes.jsonl")
     evaluations = [row for row in rows if row.get("eval/return_mean") is not None]
     score = result is not None and result["score"] is not None
-    played = bool(episodes or evaluations or score)
+    has_returns = bool(episodes or evaluations or score)
     losses = {} if episodes else _losses(rows, unit)
-    if not (played or losses):
+    if not (has_returns or losses):
         return None
     # where its cache is, as it tells those whose home is read-only, is no concern of a run
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    parts = played + bool(losses)
-    figure = Figure(figsize=(8, 1.5 + 3 * parts), dpi=150, layout="constrained")
+    n_panels = has_returns + bool(losses)
+    figure = Figure(figsize=(8, 1.5 + 3 * n_panels), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
-    every = figure.subplots(parts, sharex=True, squeeze=False)[:, 0]
-    if played:
-        axes = every[0]
+    all_axes = figure.subplots(n_panels, sharex=True, squeeze=False)[:, 0]
+    if has_returns:
+        axes = all_axes[0]
         if episodes:
-            _episodes(axes, _places(episodes, rows, unit), [row["return"] for row in episodes])
-        _evaluations(axes, evaluations, result, unit)
+            _draw_episodes(axes, _episode_steps(episodes, rows, unit), [row["return"] for row in episodes])
+        _draw_evaluations(axes, evaluations, result, unit)
         axes.set_ylabel("reward of a completion" if is_text(env) else "episode return")
     if losses:
         for name, points in losses.items():
-            every[-1].plot(*zip(*points, strict=True), lw=1.5, label=name.removeprefix(LOSS))
-        every[-1].set_ylabel("loss")
+            all_axes[-1].plot(*zip(*points, strict=True), lw=1.5, label=name.removeprefix(LOSS_PREFIX))
+        all_axes[-1].set_ylabel("loss")
     title = f"{result['algo']} on {result['env']}, seed {result['seed']}" if result else run.name
-    every[0].set_title(title, loc="left", fontsize=12, fontweight="bold")
-    every[-1].set_xlabel(AXIS[unit])
-    for axes in every:
-        axes.xaxis.set_major_formatter(lambda value, _: short(value))
+    all_axes[0].set_title(title, loc="left", fontsize=12, fontweight="bold")
+    all_axes[-1].set_xlabel(AXIS_LABELS[unit])
+    for axes in all_axes:
+        axes.xaxis.set_major_formatter(lambda value, _: short_number(value))
         axes.grid(True, color="#e5e5e5", lw=0.8)
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
@@ -83,12 +83,9 @@ def curve_figure(run: Path) -> Figure | None:
 
 def _losses(rows: list[dict[str, Any]], unit: str) -> dict[str, list[tuple[float, float]]]:
     """The points of each loss that was logged twice or more."""
-    names = dict.fromkeys(name for row in rows for name in row if name.startswith(LOSS))
-    points = {
-        name: [(row[unit], row[name]) for row in rows if row.get(name) is not None]
-        for name in names
-    }
-    return {name: of for name, of in points.items() if len(of) > 1}
+    names = dict.fromkeys(name for row in rows for name in row if name.startswith(LOSS_PREFIX))
+    points = {name: [(row[unit], row[name]) for row in rows if row.get(name) is not None] for name in names}
+    return {name: curve for name, curve in points.items() if len(curve) > 1}
 
 
 def moving_mean(values: NDArray[np.float64], window: int) -> NDArray[np.float64]:
@@ -100,7 +97,7 @@ def moving_mean(values: NDArray[np.float64], window: int) -> NDArray[np.float64]
     return mean
 
 
-def _about(run: Path) -> tuple[str, str]:
+def _unit_and_env(run: Path) -> tuple[str, str]:
     """What the run counts, and its environment: as its result says, else its configuration.
 
     Results of early versions name no unit: these runs counted steps.
@@ -115,36 +112,36 @@ def _about(run: Path) -> tuple[str, str]:
     return config.algo.unit, config.env.id
 
 
-def _places(
+def _episode_steps(
     episodes: list[dict[str, Any]], rows: list[dict[str, Any]], unit: str
 ) -> NDArray[np.float64]:
     """Where episodes ended, in the unit; the rows say how it grew with the environment's steps."""
-    own = "samples" if unit == "samples" else "env_steps"
-    steps = np.array([row[own] for row in episodes], float)
-    if unit == own:
+    known_unit = "samples" if unit == "samples" else "env_steps"
+    steps = np.array([row[known_unit] for row in episodes], float)
+    if unit == known_unit:
         return steps
     known = [(0, 0), *((row["env_steps"], row[unit]) for row in rows)]
-    placed: NDArray[np.float64] = np.interp(steps, *np.array(known, float).T)
-    return placed
+    steps_in_unit: NDArray[np.float64] = np.interp(steps, *np.array(known, float).T)
+    return steps_in_unit
 
 
-def _episodes(axes: Axes, places: NDArray[np.float64], given: list[float]) -> None:
-    returns = np.array(given, float)
+def _draw_episodes(axes: Axes, steps: NDArray[np.float64], episode_returns: list[float]) -> None:
+    returns = np.array(episode_returns, float)
     window = min(100, max(1, len(returns) // 10))
-    shown = np.unique(np.linspace(0, len(returns) - 1, MAX_POINTS).astype(int))
-    raw: dict[str, Any] = {"color": RAW, "ms": 5, "mew": 0, "alpha": 0.45, "zorder": 1}
-    axes.plot(places[shown], returns[shown], ".", label="episode", **raw)
+    indices = np.unique(np.linspace(0, len(returns) - 1, MAX_POINTS).astype(int))
+    raw: dict[str, Any] = {"color": EPISODE_COLOR, "ms": 5, "mew": 0, "alpha": 0.45, "zorder": 1}
+    axes.plot(steps[indices], returns[indices], ".", label="episode", **raw)
     if window > 1:
         mean = moving_mean(returns, window)
-        axes.plot(places, mean, color=MEAN, lw=2, label=f"mean of {window} episodes", zorder=3)
+        axes.plot(steps, mean, color=MEAN_COLOR, lw=2, label=f"mean of {window} episodes", zorder=3)
 
 
-def _evaluations(
+def _draw_evaluations(
     axes: Axes, rows: list[dict[str, Any]], result: dict[str, Any] | None, unit: str
 ) -> None:
     during = [row for row in rows if result is None or row[unit] < result[unit]]
     if during:
-        line: dict[str, Any] = {"color": FINAL, "ms": 4, "lw": 1, "alpha": 0.7, "zorder": 4}
+        line: dict[str, Any] = {"color": EVALUATION_COLOR, "ms": 4, "lw": 1, "alpha": 0.7, "zorder": 4}
         values = [row["eval/return_mean"] for row in during]
         axes.plot([row[unit] for row in during], values, "o-", label="evaluation", **line)
     if result is not None and result["score"] is not None:
@@ -154,16 +151,16 @@ def _evaluations(
             [result["score"]],
             yerr=[[result["score"] - low], [high - result["score"]]],
             fmt="D",
-            color=FINAL,
+            color=EVALUATION_COLOR,
             ms=7,
             capsize=4,
-            label=f"final evaluation: {number(result['score'])}",
+            label=f"final evaluation: {format_number(result['score'])}",
             zorder=5,
             clip_on=False,
         )
 
 
-def short(value: float) -> str:
+def short_number(value: float) -> str:
     """A number of steps in few letters."""
     for size, letter in ((1e6, "M"), (1e3, "k")):
         if abs(value) >= size:

@@ -12,10 +12,10 @@ from omegaconf import OmegaConf
 from rlox import plugins
 from rlox.errors import ConfigError
 from rlox_cli.run_schema import ALGO, LOGGER
-from rlox_cli.schema import brings_of, node_of, tree_of
+from rlox_cli.schema import default_overrides_of, defaults_of, nested_dict
 
 GROUPS = {group.name: group for group in (ALGO, LOGGER)}
-OF_ALGO = ("schema/brings", "buffer/_of")  # where else an algorithm's name stands
+ALGO_FOLDERS = ("schema/brings", "buffer/_of")  # where else an algorithm's name stands
 
 
 class PluginSource(ConfigSource):
@@ -36,7 +36,7 @@ class PluginSource(ConfigSource):
     def is_group(self, config_path: str) -> bool:
         """Groups of plugins are those of rlox, or folders that they bring."""
         return config_path == "" or any(
-            (folder / config_path).is_dir() for _, folder in plugins.folders()
+            (folder / config_path).is_dir() for _, folder in plugins.conf_folders()
         )
 
     def is_config(self, config_path: str) -> bool:
@@ -46,49 +46,49 @@ class PluginSource(ConfigSource):
     def load_config(self, config_path: str) -> ConfigResult:
         """The option of a plugin; `ConfigError` where two folders have a file of that name."""
         if (option := self._option(config_path)) is None:
-            return self._loaded_file(config_path)
-        place, name = option
-        registry = GROUPS[ALGO.name if place in OF_ALGO else place].registry
+            return self._load_file(config_path)
+        group, name = option
+        registry = GROUPS[ALGO.name if group in ALGO_FOLDERS else group].registry
         return ConfigResult(
             provider=self.provider,
             path=f"{self.scheme()}://{config_path}",
-            config=OmegaConf.create(_content(place, name, registry[name])),
-            header={"package": f"{place}.{name}" if place == LOGGER.name else None},
+            config=OmegaConf.create(_option_content(group, name, registry[name])),
+            header={"package": f"{group}.{name}" if group == LOGGER.name else None},
         )
 
     def _option(self, config_path: str) -> tuple[str, str] | None:
         """Where the option of a plugin stands, and its name."""
-        place, _, name = config_path.removesuffix(".yaml").rpartition("/")
-        kind = ALGO.name if place in OF_ALGO else place
-        return (place, name) if kind in GROUPS and name in plugins.names(kind) else None
+        group, _, name = config_path.removesuffix(".yaml").rpartition("/")
+        kind = ALGO.name if group in ALGO_FOLDERS else group
+        return (group, name) if kind in GROUPS and name in plugins.plugin_names(kind) else None
 
-    def _files(self, config_path: str) -> list[tuple[plugins.Offer, Any]]:
+    def _files(self, config_path: str) -> list[tuple[plugins.PluginEntry, Any]]:
         name = config_path if config_path.endswith(".yaml") else f"{config_path}.yaml"
-        return [(o, folder) for o, folder in plugins.folders() if (folder / name).is_file()]
+        return [(o, folder) for o, folder in plugins.conf_folders() if (folder / name).is_file()]
 
-    def _loaded_file(self, config_path: str) -> ConfigResult:
-        found = self._files(config_path)
-        if len({offer.distribution for offer, _ in found}) > 1:
-            both = " and ".join(offer.source for offer, _ in found)
+    def _load_file(self, config_path: str) -> ConfigResult:
+        matches = self._files(config_path)
+        if len({offer.distribution for offer, _ in matches}) > 1:
+            sources = " and ".join(offer.source for offer, _ in matches)
             raise ConfigError(
-                f"{config_path.removesuffix('.yaml')}.yaml: {both} both bring it, so neither is used; "
+                f"{config_path.removesuffix('.yaml')}.yaml: {sources} both bring it, so neither is used; "
                 "uninstall one of them, or write your own: --config-dir FOLDER"
             )
-        return FileConfigSource(self.provider, f"file://{found[0][1]}").load_config(config_path)
+        return FileConfigSource(self.provider, f"file://{matches[0][1]}").load_config(config_path)
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
         """What there is under a group."""
-        return plugins.names(config_path) if config_path in GROUPS else []
+        return plugins.plugin_names(config_path) if config_path in GROUPS else []
 
 
-def _content(place: str, name: str, kind: type[Any]) -> dict[str, Any]:
+def _option_content(group: str, name: str, kind: type[Any]) -> dict[str, Any]:
     """What the file of an option would say, as those in conf/ do."""
-    if place == "schema/brings":
-        return tree_of(brings_of(kind))
-    if place == "buffer/_of":
+    if group == "schema/brings":
+        return nested_dict(default_overrides_of(kind))
+    if group == "buffer/_of":
         buffers = kind.buffers
-        chosen = "auto" if len(buffers) > 1 else buffers[0]
-        return {"defaults": [f"/schema/buffer/{chosen}@_here_", "_self_"]}
-    if place == ALGO.name and brings_of(kind):
-        return {"defaults": [f"/schema/brings/{name}@_global_", "_self_"], **node_of(kind)}
-    return node_of(kind)
+        buffer_name = "auto" if len(buffers) > 1 else buffers[0]
+        return {"defaults": [f"/schema/buffer/{buffer_name}@_here_", "_self_"]}
+    if group == ALGO.name and default_overrides_of(kind):
+        return {"defaults": [f"/schema/brings/{name}@_global_", "_self_"], **defaults_of(kind)}
+    return defaults_of(kind)

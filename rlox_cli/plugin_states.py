@@ -6,51 +6,55 @@ import sys
 from collections.abc import Iterable
 
 from rlox.configs import ALGO_CONFIGS, LOGGER_CONFIGS, RunConfig
-from rlox.configs.code import name_of
-from rlox.configs.env import WRAPPERS
-from rlox.plugins import KINDS, Offer, folders, offers
+from rlox.configs.code import display_name
+from rlox.configs.env import WRAPPER_NAMES
+from rlox.plugins import KINDS, PluginEntry, conf_folders, plugin_entries
 
 IGNORED = "ignored"
 
 
-def state(offer: Offer) -> str:
+def plugin_state(offer: PluginEntry) -> str:
     """`ready`, or why it is ignored; nothing is imported."""
     if offer.kind not in KINDS or not offer.name:
-        return f"{IGNORED}: '{offer.point.name}' is not named KIND.NAME, KIND one of {', '.join(KINDS)}"
-    if shadows(offer):
+        return f"{IGNORED}: '{offer.entry_point.name}' is not named KIND.NAME, KIND one of {', '.join(KINDS)}"
+    if is_shadowed(offer):
         return f"{IGNORED}: rlox has a {offer.name} of its own"
-    others = [
-        o.source for o in offers() if (o.kind, o.name) == (offer.kind, offer.name) and o != offer
+    other_sources = [
+        o.source for o in plugin_entries() if (o.kind, o.name) == (offer.kind, offer.name) and o != offer
     ]
-    if others:
-        return f"{IGNORED}: {', '.join(others)} offers it too; uninstall one of them"
-    if offer.kind == "conf" and offer not in [found for found, _ in folders()]:
-        return f"{IGNORED}: no folder {offer.point.value} is installed"
+    if other_sources:
+        return f"{IGNORED}: {', '.join(other_sources)} offers it too; uninstall one of them"
+    if offer.kind == "conf" and offer not in [conf_offer for conf_offer, _ in conf_folders()]:
+        return f"{IGNORED}: no folder {offer.entry_point.value} is installed"
     return "ready"
 
 
-def shadows(offer: Offer) -> bool:
+def is_shadowed(offer: PluginEntry) -> bool:
     """Whether it has the name of something that rlox, or Gymnasium, has itself."""
     if offer.kind == "env":
         from rlox.envs.ids import env_ids  # late: it brings Gymnasium
 
-        return offer.name in env_ids() and offer.point.module not in sys.modules
-    own = {"algo": ALGO_CONFIGS.own, "logger": LOGGER_CONFIGS.own, "wrapper": WRAPPERS}
-    return offer.name in own.get(offer.kind, ())
+        return offer.name in env_ids() and offer.entry_point.module not in sys.modules
+    builtin_names = {
+        "algo": ALGO_CONFIGS.builtin_names,
+        "logger": LOGGER_CONFIGS.builtin_names,
+        "wrapper": WRAPPER_NAMES,
+    }
+    return offer.name in builtin_names.get(offer.kind, ())
 
 
-def passed_over(config: RunConfig) -> list[str]:
+def shadowing_messages(config: RunConfig) -> list[str]:
     """What to say of a run that uses rlox's own where a plugin has the same name."""
     used = {("algo", config.algo.name), ("env", config.env.id)}
-    used |= {("logger", own.name) for own in config.logger.values()}
+    used |= {("logger", logger.name) for logger in config.logger.values()}
     used |= {("wrapper", name) for name in _names(config.env.wrappers, config.env.reward_wrappers)}
     return [
         f"{o.kind}={o.name} is rlox's own; the one of {o.source} is ignored, a plugin takes no name that "
         "rlox has"
-        for o in offers()
-        if (o.kind, o.name) in used and shadows(o)
+        for o in plugin_entries()
+        if (o.kind, o.name) in used and is_shadowed(o)
     ]
 
 
 def _names(*specs: Iterable[object]) -> set[str]:
-    return {name_of(spec) for many in specs for spec in many}  # type: ignore[arg-type]
+    return {display_name(spec) for group in specs for spec in group}  # type: ignore[arg-type]

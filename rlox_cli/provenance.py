@@ -16,19 +16,19 @@ from typing import Any
 
 from rlox import plugins
 from rlox.configs import RunConfig
-from rlox.configs.secrets import masked
-from rlox.distributed.group import processes
+from rlox.configs.secrets import mask_command
+from rlox.distributed.group import process_count
 from rlox.extras import DISTRIBUTION
 
 PACKAGES = ("torch", "numpy", "gymnasium", "hydra-core", "omegaconf", "safetensors")
-ENGINES = (
+ENV_PACKAGES = (
     "box2d",
     "mujoco",
     "ale-py",
     "envpool",
     "minigrid",
 )  # of environments; most machines lack some
-KINDS = {"cpu family": "family", "model": "model", "stepping": "stepping"}  # of one name, on x86
+CPU_FIELDS = {"cpu family": "family", "model": "model", "stepping": "stepping"}  # of one name, on x86
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -36,7 +36,7 @@ THREAD_VARIABLES = (
     "RAYON_NUM_THREADS",
 )
 
-GIT_PLACES = (
+GIT_VARIABLES = (
     "GIT_DIR",
     "GIT_WORK_TREE",
     "GIT_INDEX_FILE",
@@ -50,10 +50,10 @@ def collect(config: RunConfig, command: Sequence[str]) -> dict[str, Any]:
     return {
         "schema_version": 1,
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": shlex.join(masked(command)),
+        "command": shlex.join(mask_command(command)),
         "git": git_state(Path.cwd()),
         "packages": packages(),
-        "wheel": _extension(),
+        "wheel": _extension_hash(),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cpu": {"model": cpu_model(), "cores": cores()},
@@ -63,7 +63,7 @@ def collect(config: RunConfig, command: Sequence[str]) -> dict[str, Any]:
             "rlox": config.threads,
             **{name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ},
         },
-        **({"processes": processes()} if processes() > 1 else {}),
+        **({"processes": process_count()} if process_count() > 1 else {}),
         "seeds": {"run": config.seed, "eval": config.eval.seed},
     }
 
@@ -72,10 +72,15 @@ def packages() -> dict[str, str | None]:
     """Versions of what a run is made of; of the engines of environments those that are installed,
     of plugins those that are used.
     """
-    engines = {name: _version(name) for name in ENGINES}
-    installed = {name: version for name, version in engines.items() if version is not None}
-    own = {"rlox": _version(DISTRIBUTION)}
-    return own | {name: _version(name) for name in PACKAGES} | installed | plugins.loaded()
+    env_versions = {name: _version(name) for name in ENV_PACKAGES}
+    installed = {name: version for name, version in env_versions.items() if version is not None}
+    rlox_version = {"rlox": _version(DISTRIBUTION)}
+    return (
+        rlox_version
+        | {name: _version(name) for name in PACKAGES}
+        | installed
+        | plugins.loaded_plugin_versions()
+    )
 
 
 def cores() -> int:
@@ -87,28 +92,28 @@ def cores() -> int:
 
 def git_state(folder: Path) -> dict[str, Any] | None:
     """Commit of the repository around `folder`, and a hash of what is not committed; else `None`."""
-    inside = _git(folder, "rev-parse", "--is-inside-work-tree")
+    inside = _run_git(folder, "rev-parse", "--is-inside-work-tree")
     if inside is None:
         return None
-    sha = _git(folder, "rev-parse", "--verify", "-q", "HEAD")
-    diff = _git(folder, "diff", "--binary", "HEAD") if sha else None
+    sha = _run_git(folder, "rev-parse", "--verify", "-q", "HEAD")
+    diff = _run_git(folder, "diff", "--binary", "HEAD") if sha else None
     # Untracked files by name: their content can be large, and a run's own folder may be among them.
-    status = _git(folder, "status", "--porcelain", "--untracked-files=normal") or b""
+    status = _run_git(folder, "status", "--porcelain", "--untracked-files=normal") or b""
     dirty = bool(status.strip())
     digest = hashlib.sha256((diff or b"") + status).hexdigest() if dirty else None
     return {"sha": sha.decode().strip() if sha else None, "dirty": dirty, "diff_sha256": digest}
 
 
-def _git(folder: Path, *arguments: str) -> bytes | None:
+def _run_git(folder: Path, *arguments: str) -> bytes | None:
     # Hooks of git set variables that name another repository than that of the folder.
-    env = {name: value for name, value in os.environ.items() if name not in GIT_PLACES}
+    env = {name: value for name, value in os.environ.items() if name not in GIT_VARIABLES}
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             ["git", "-C", str(folder), *arguments], env=env, capture_output=True, timeout=10, check=False
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout if done.returncode == 0 else None
+    return result.stdout if result.returncode == 0 else None
 
 
 def _version(package: str) -> str | None:
@@ -118,7 +123,7 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _extension() -> dict[str, str] | None:
+def _extension_hash() -> dict[str, str] | None:
     """File name and hash of the compiled extension: the version alone does not tell builds apart."""
     module = sys.modules.get("rlox._core")
     path = Path(getattr(module, "__file__", None) or "")
@@ -136,11 +141,11 @@ def cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
         lines = cpuinfo.read_text(encoding="utf-8").partition("\n\n")[0].splitlines()
     except OSError:
         lines = []
-    said = {k.strip(): v.strip() for k, _, v in (line.partition(":") for line in lines)}
-    if "model name" not in said:
+    fields = {k.strip(): v.strip() for k, _, v in (line.partition(":") for line in lines)}
+    if "model name" not in fields:
         return platform.processor() or platform.machine()
-    kind = [f"{name} {said[key]}" for key, name in KINDS.items() if key in said]
-    return said["model name"] + (f" ({', '.join(kind)})" if kind else "")
+    details = [f"{name} {fields[key]}" for key, name in CPU_FIELDS.items() if key in fields]
+    return fields["model name"] + (f" ({', '.join(details)})" if details else "")
 
 
 def _gpu() -> str | None:

@@ -7,53 +7,59 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from rlox.configs.secrets import FromProcess, meant
+from rlox.configs.secrets import EnvVarRef, parse_scalar
 from rlox_cli.schema import Schema
 
-_NODE = re.compile(r"\$\{([^{}:]+)\}")  # a reference to another value of the configuration
+_REFERENCE = re.compile(r"\$\{([^{}:]+)\}")  # a reference to another value of the configuration
 
 
 def with_references(data: dict[str, Any], config: DictConfig, schema: Schema) -> dict[str, Any]:
-    """The resolved `data` with a `FromProcess` for each value below an open key that `oc.env` gave."""
+    """The resolved `data` with a `EnvVarRef` for each value below an open key that `oc.env` gave."""
     raw: Any = OmegaConf.to_container(config, resolve=False)
     if "oc.env" not in str(raw):
         return data
-    for name in [key.name for key in schema.keys(schema.parts_of(data)) if key.open]:
+    for name in [key.name for key in schema.keys(schema.options_of(data)) if key.is_open]:
         *path, last = name.split(".")
-        before, after = _inner(raw, path), _inner(data, path)
-        if isinstance(before, dict) and isinstance(after, dict) and last in before:
-            after[last] = _marked(before[last], after[last], raw)
+        raw_values, resolved_values = _get_path(raw, path), _get_path(data, path)
+        if isinstance(raw_values, dict) and isinstance(resolved_values, dict) and last in raw_values:
+            resolved_values[last] = _mark_references(raw_values[last], resolved_values[last], raw)
     return data
 
 
-def _marked(raw: Any, real: Any, tree: Any) -> Any:
+def _mark_references(raw: Any, resolved: Any, tree: Any) -> Any:
     """The real value, or where it depends on the environment one that knows what asked for it."""
     if isinstance(raw, str):
-        if not _asks(raw, tree, ()):
-            return real
-        return FromProcess(raw, meant(real) if isinstance(real, str) else real)
+        if not _depends_on_environment(raw, tree, ()):
+            return resolved
+        return EnvVarRef(raw, parse_scalar(resolved) if isinstance(resolved, str) else resolved)
     if isinstance(raw, dict):
-        return {key: _marked(raw[key], real[key], tree) for key in real}
+        return {key: _mark_references(raw[key], resolved[key], tree) for key in resolved}
     if isinstance(raw, list):
-        return [_marked(inner, value, tree) for inner, value in zip(raw, real, strict=True)]
-    return real
+        return [_mark_references(inner, value, tree) for inner, value in zip(raw, resolved, strict=True)]
+    return resolved
 
 
-def _asks(raw: Any, tree: Any, seen: tuple[str, ...]) -> bool:
+def _depends_on_environment(raw: Any, tree: Any, visited: tuple[str, ...]) -> bool:
     """Whether `oc.env` is asked for by a text, or by what it refers to."""
     if isinstance(raw, (dict, list)):
-        return any(_asks(v, tree, seen) for v in (raw.values() if isinstance(raw, dict) else raw))
+        return any(
+            _depends_on_environment(v, tree, visited)
+            for v in (raw.values() if isinstance(raw, dict) else raw)
+        )
     if not isinstance(raw, str) or "${" not in raw:
         return False
-    names = [name.strip() for name in _NODE.findall(raw)]
+    names = [name.strip() for name in _REFERENCE.findall(raw)]
     # a relative name, or one inside another expression, may lead anywhere
-    if "oc.env" in raw or any(name.startswith(".") for name in names) or "${" in _NODE.sub("", raw):
+    if "oc.env" in raw or any(name.startswith(".") for name in names) or "${" in _REFERENCE.sub("", raw):
         return True
-    left = [name for name in names if name not in seen]
-    return any(_asks(_inner(tree, name.split(".")), tree, (*seen, name)) for name in left)
+    unvisited = [name for name in names if name not in visited]
+    return any(
+        _depends_on_environment(_get_path(tree, name.split(".")), tree, (*visited, name))
+        for name in unvisited
+    )
 
 
-def _inner(tree: Any, path: list[str]) -> Any:
+def _get_path(tree: Any, path: list[str]) -> Any:
     for part in path:
         tree = tree.get(part) if isinstance(tree, dict) else None
     return tree

@@ -24,15 +24,15 @@ MODULES = {
     "torch": "torch",
 }
 PROJECT = Path(__file__).resolve().parents[1] / "pyproject.toml"  # in a checkout
-OF_DEVELOPERS = ("dev", "peers")
+DEVELOPER_EXTRAS = ("dev", "peers")
 
 
 @dataclass(frozen=True)
-class Need:
+class RequirementStatus:
     """One requirement, and what is there."""
 
     name: str
-    asked: str
+    specification: str
     version: str | None
     problem: str  # empty where what is there fits
 
@@ -50,19 +50,19 @@ def own_version() -> str:
     return version(DISTRIBUTION) or "(not installed)"
 
 
-def needed() -> list[Need] | None:
+def required_packages() -> list[RequirementStatus] | None:
     """What rlox needs in any case; `None` where rlox itself is not installed."""
-    return _each_once(_needs(DISTRIBUTION, "")) if version(DISTRIBUTION) is not None else None
+    return _deduplicate(_requirements_of(DISTRIBUTION, "")) if version(DISTRIBUTION) is not None else None
 
 
-def extras() -> dict[str, list[Need]]:
+def extras() -> dict[str, list[RequirementStatus]]:
     """What the extras of rlox for its users need, by extra."""
-    named = _provided() if version(DISTRIBUTION) is not None else []
-    users = [extra for extra in named if extra not in OF_DEVELOPERS]
-    return {extra: _each_once(_needs(DISTRIBUTION, extra)) for extra in users}
+    names = _declared_extras() if version(DISTRIBUTION) is not None else []
+    users = [extra for extra in names if extra not in DEVELOPER_EXTRAS]
+    return {extra: _deduplicate(_requirements_of(DISTRIBUTION, extra)) for extra in users}
 
 
-def undeclared() -> list[str]:
+def undeclared_extras() -> list[str]:
     """The extras of the checkout that this is which the metadata of its installation does not know yet.
 
     An editable installation has the metadata of the day it was made.
@@ -71,47 +71,52 @@ def undeclared() -> list[str]:
         return []
     try:
         project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
-        own = project["optional-dependencies"] if project["name"] == DISTRIBUTION else {}
+        project_extras = project["optional-dependencies"] if project["name"] == DISTRIBUTION else {}
     except (OSError, ValueError, KeyError):  # no checkout
         return []
-    return sorted(set(own) - {*_provided(), *OF_DEVELOPERS})
+    return sorted(set(project_extras) - {*_declared_extras(), *DEVELOPER_EXTRAS})
 
 
-def _provided() -> list[str]:
+def _declared_extras() -> list[str]:
     return importlib.metadata.metadata(DISTRIBUTION).get_all("Provides-Extra") or []
 
 
-def _needs(package: str, extra: str, seen: tuple[str, ...] = ()) -> Iterator[Need]:
+def _requirements_of(package: str, extra: str, visited: tuple[str, ...] = ()) -> Iterator[RequirementStatus]:
     """The requirements of a package that belong to an extra, or to none."""
     for text in importlib.metadata.requires(package) or ():
         try:
-            asked = Requirement(text)
+            requirement = Requirement(text)
         except InvalidRequirement:  # of somebody else's package: pip says what is wrong with it
             continue
-        marker = asked.marker
+        marker = requirement.marker
         always = marker is None or marker.evaluate({"extra": ""})
         if always == bool(extra) or not (always or (marker and marker.evaluate({"extra": extra}))):
             continue
-        found = version(asked.name)
-        yield Need(asked.name, f"{asked.name}{asked.specifier}", found, _problem(asked, found))
-        for inner in sorted(asked.extras):
-            if found is not None and asked.name not in seen:
-                yield from _needs(asked.name, inner, (*seen, package))
+        installed = version(requirement.name)
+        yield RequirementStatus(
+            requirement.name,
+            f"{requirement.name}{requirement.specifier}",
+            installed,
+            _problem(requirement, installed),
+        )
+        for inner in sorted(requirement.extras):
+            if installed is not None and requirement.name not in visited:
+                yield from _requirements_of(requirement.name, inner, (*visited, package))
 
 
-def _each_once(needs: Iterable[Need]) -> list[Need]:
+def _deduplicate(statuses: Iterable[RequirementStatus]) -> list[RequirementStatus]:
     """Of what several packages ask for the first, or the one that is not met."""
-    found: dict[str, Need] = {}
-    for need in needs:
-        name = need.name.lower().replace("_", "-")
-        if name not in found or (need.problem and not found[name].problem):
-            found[name] = need
-    return list(found.values())
+    by_name: dict[str, RequirementStatus] = {}
+    for status in statuses:
+        name = status.name.lower().replace("_", "-")
+        if name not in by_name or (status.problem and not by_name[name].problem):
+            by_name[name] = status
+    return list(by_name.values())
 
 
-def _problem(asked: Requirement, found: str | None) -> str:
-    if found is None:
+def _problem(requirement: Requirement, installed: str | None) -> str:
+    if installed is None:
         return "is missing"
-    if not asked.specifier.contains(found, prereleases=True):
-        return f"is {found}, expected {asked.specifier}"
+    if not requirement.specifier.contains(installed, prereleases=True):
+        return f"is {installed}, expected {requirement.specifier}"
     return ""

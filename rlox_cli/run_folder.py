@@ -18,18 +18,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from rlox.configs import RunConfig, plain, upgrade_saved
-from rlox.configs.secrets import scrubbed
-from rlox.disk import Place, lock, may_pass, read_file, replace_file
-from rlox.envs.simulators import forget_warnings, repeat_warnings
+from rlox.configs import RunConfig, to_plain, upgrade_saved_config
+from rlox.configs.secrets import redact
+from rlox.disk import FolderIdentity, is_transient, lock_file, read_file, replace_file
+from rlox.envs.mujoco_log import clear_warnings, repeat_warnings
 from rlox.errors import ConfigError, RloxError, StorageError
 from rlox_cli import plain_yaml
-from rlox_cli.signals import Interrupted
+from rlox_cli.signals import SignalInterrupt
 
 RUNNING, DONE, FAILED, KILLED, PRUNED = "running", "done", "failed", "killed", "pruned"
 UNREADABLE = "unreadable"  # how a run stands whose status or result cannot be read
 HEARTBEAT_SECONDS = 5.0
-RETRY_SECONDS = 0.5
+RETRY_INTERVAL = 0.5
 LOCK_TRIES = 5
 
 log = logging.getLogger("rlox.cli")
@@ -50,60 +50,60 @@ def run_path(config: RunConfig) -> Path:
     return Path(config.run_root) / slug(config.env.id) / config.algo.name / name
 
 
-def write_text(path: Path, text: str, patience: float = 0.0) -> None:
+def write_text(path: Path, text: str, retry_seconds: float = 0.0) -> None:
     """Replace a file in one step, so that a reader sees the old or the new content, never half.
 
-    A disk that refuses is asked again for `patience` seconds.
+    A disk that refuses is asked again for `retry_seconds`.
     """
-    begun = time.monotonic()
+    start = time.monotonic()
     while True:
         try:
             replace_file(path, text.encode())
             return
         except StorageError as error:
-            if time.monotonic() - begun >= patience or not may_pass(error):
+            if time.monotonic() - start >= retry_seconds or not is_transient(error):
                 raise
-        time.sleep(RETRY_SECONDS)
+        time.sleep(RETRY_INTERVAL)
 
 
 @contextmanager
-def writing(place: Path) -> Iterator[None]:
-    """The block in which something at `place` is made or moved; `StorageError` where that is refused."""
+def translate_os_errors(path: Path) -> Iterator[None]:
+    """The block in which something at `path` is made or moved; `StorageError` where that is refused."""
     try:
         yield
     except OSError as error:
         if isinstance(error, StorageError):
             raise
         raise StorageError(
-            f"{error.filename or place} cannot be written: {error.strerror}; make room there, or write "
+            f"{error.filename or path} cannot be written: {error.strerror}; make room there, or write "
             "elsewhere"
         ) from error
 
 
-def write_json(path: Path, data: Any, patience: float = 0.0) -> None:
+def write_json(path: Path, data: Any, retry_seconds: float = 0.0) -> None:
     """Replace a JSON file in one step."""
-    write_text(path, json.dumps(data, indent=2, allow_nan=False) + "\n", patience)
+    write_text(path, json.dumps(data, indent=2, allow_nan=False) + "\n", retry_seconds)
 
 
 def read_status(folder: Path) -> dict[str, Any]:
     """`status.json` of a run folder; errors as `read_json`."""
-    return _mapping(folder / "status.json")
+    return _read_mapping(folder / "status.json")
 
 
 def read_result(folder: Path) -> dict[str, Any] | None:
     """`result.json` of a run folder; `None` where no session of it has ended. Errors as `read_json`."""
     path = folder / "result.json"
-    return _mapping(path) if path.exists() else None
+    return _read_mapping(path) if path.exists() else None
 
 
-def state_of(folder: Path) -> str:
+def read_state(folder: Path) -> str:
     """What `status.json` says of a run; `UNREADABLE` where it says nothing."""
     with suppress(OSError, ValueError, KeyError):
         return str(read_status(folder)["status"])
     return UNREADABLE
 
 
-def whole_result(folder: Path) -> dict[str, Any] | None:
+def read_result_or_none(folder: Path) -> dict[str, Any] | None:
     """`result.json` of a run folder; `None` where there is none that can be read."""
     with suppress(OSError, ValueError):
         return read_result(folder)
@@ -116,41 +116,41 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
-        why = "it is empty" if not data else f"it is no JSON ({error})"
-        raise ConfigError(f"{path} is damaged: {why}; put it back as the run wrote it") from error
+        reason = "it is empty" if not data else f"it is no JSON ({error})"
+        raise ConfigError(f"{path} is damaged: {reason}; put it back as the run wrote it") from error
 
 
-def _mapping(path: Path) -> dict[str, Any]:
+def _read_mapping(path: Path) -> dict[str, Any]:
     data = read_json(path)
     if not isinstance(data, dict):
-        kind = type(data).__name__
-        raise ConfigError(f"{path} is damaged: found {kind}, expected what the run wrote there")
+        type_name = type(data).__name__
+        raise ConfigError(f"{path} is damaged: found {type_name}, expected what the run wrote there")
     return data
 
 
 def read_config(folder: Path) -> dict[str, Any]:
     """`config.yaml` of a run folder as plain data: nothing in it is resolved or executed.
 
-    Keys are those of today (`upgrade_saved`).
+    Keys are those of today (`upgrade_saved_config`).
     """
     data = plain_yaml.load(folder / "config.yaml")
-    return upgrade_saved({key: value for key, value in data.items() if key != "hydra"})
+    return upgrade_saved_config({key: value for key, value in data.items() if key != "hydra"})
 
 
 def write_config(folder: Path, config: RunConfig) -> None:
     """Write `config.yaml`."""
-    write_text(folder / "config.yaml", plain_yaml.dump(plain(config)))
+    write_text(folder / "config.yaml", plain_yaml.dump(to_plain(config)))
 
 
-def nearest_runs(run: Path) -> str:
+def nearest_runs_hint(run: Path) -> str:
     """`; there is ...`: run folders below `run`, or else beside it, the nearest names first."""
-    below = [p.parent for depth in ("*", "*/*", "*/*/*") for p in run.glob(f"{depth}/config.yaml")]
-    found = sorted(p for p in below if ".hydra" not in p.parts)[-3:]
-    if not found:
-        beside = {p.parent.name: p.parent for p in sorted(run.parent.glob("*/config.yaml"))}
-        close = difflib.get_close_matches(run.name, beside, 3, 0.6) or list(beside)[-3:]
-        found = [beside[name] for name in close]
-    return f"; there is {', '.join(map(str, found))}" if found else ""
+    run_configs = [p.parent for depth in ("*", "*/*", "*/*/*") for p in run.glob(f"{depth}/config.yaml")]
+    run_dirs = sorted(p for p in run_configs if ".hydra" not in p.parts)[-3:]
+    if not run_dirs:
+        siblings = {p.parent.name: p.parent for p in sorted(run.parent.glob("*/config.yaml"))}
+        near_names = difflib.get_close_matches(run.name, siblings, 3, 0.6) or list(siblings)[-3:]
+        run_dirs = [siblings[name] for name in near_names]
+    return f"; there is {', '.join(map(str, run_dirs))}" if run_dirs else ""
 
 
 class RunFolder:
@@ -159,13 +159,13 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock: int | None = None
-        self._place: Place | None = None  # once it is ours
+        self._folder_identity: FolderIdentity | None = None  # once it is ours
         self._step = 0
-        self._beat = 0.0
+        self._last_heartbeat = 0.0
         self._log: logging.Handler | None = None
-        self._over = False  # an end has been written
-        self.fresh = self.begun = True  # a folder that was there before is neither, at first
-        self._can_go_on = False  # a fresh one until it has what a run is resumed from
+        self._has_ended = False  # an end has been written
+        self.is_new = self.has_started = True  # a folder that was there before is neither, at first
+        self._is_resumable = False  # a fresh one until it has what a run is resumed from
 
     @classmethod
     def create(cls, config: RunConfig, path: Path | None = None) -> RunFolder:
@@ -194,7 +194,7 @@ class RunFolder:
     def reopen(cls, path: Path) -> RunFolder:
         """Lock the folder of a run that ended or was killed; until `restart` nothing is changed."""
         folder = cls(path)
-        folder.fresh = folder.begun = False
+        folder.is_new = folder.has_started = False
         for attempt in range(LOCK_TRIES):  # someone who only looks holds the lock for a moment
             try:
                 folder._acquire()
@@ -210,20 +210,20 @@ class RunFolder:
 
     def restart(self, step: int) -> None:
         """From here on the folder says how the resumed run is doing, from `step` on."""
-        self.begun, self._step = True, step
-        self.status(RUNNING)
+        self.has_started, self._step = True, step
+        self.write_status(RUNNING)
 
     def start(self, config: RunConfig, provenance: dict[str, Any]) -> None:
         """Write what is known before the first step."""
         write_config(self.path, config)
         write_json(self.path / "provenance.json", provenance)
-        self.status(RUNNING)
-        self._can_go_on = True
+        self.write_status(RUNNING)
+        self._is_resumable = True
 
-    def status(self, state: str, reason: str = "", patience: float = 0.0) -> None:
+    def write_status(self, state: str, reason: str = "", retry_seconds: float = 0.0) -> None:
         """Write `status.json`; `StorageError` where the folder is not in its place any more."""
-        if self._place is not None:
-            self._place.require()
+        if self._folder_identity is not None:
+            self._folder_identity.require_unmoved()
         now = datetime.now(UTC).isoformat(timespec="seconds")
         data = {
             "status": state,
@@ -232,23 +232,23 @@ class RunFolder:
             "time": now,
             "pid": os.getpid(),
         }
-        write_json(self.path / "status.json", data, patience)
-        self._over = state != RUNNING
+        write_json(self.path / "status.json", data, retry_seconds)
+        self._has_ended = state != RUNNING
         if state != RUNNING:
             log.info("%s at step %d: %s", state, self._step, reason)
 
-    def at_step(self, step: int) -> None:
+    def update_step(self, step: int) -> None:
         """Note the progress; it reaches `status.json` every few seconds.
 
         `StorageError` where the folder is not in its place any more.
         """
         self._step = step
-        if self._place is not None:
-            self._place.require()
-        if time.monotonic() - self._beat >= HEARTBEAT_SECONDS:
-            self._beat = time.monotonic()
+        if self._folder_identity is not None:
+            self._folder_identity.require_unmoved()
+        if time.monotonic() - self._last_heartbeat >= HEARTBEAT_SECONDS:
+            self._last_heartbeat = time.monotonic()
             try:
-                self.status(RUNNING)
+                self.write_status(RUNNING)
             # the session waits for the disk, and says when it gives up
             except StorageError as error:
                 print(f"rlox: {error}; the run goes on, rows wait in memory", file=sys.stderr)
@@ -265,15 +265,13 @@ class RunFolder:
 
     def __enter__(self) -> Self:
         try:
-            self._log = _Log(self.path / "log.txt", encoding="utf-8")
+            self._log = _RunLogHandler(self.path / "log.txt", encoding="utf-8")
         except OSError as error:
-            if self.fresh:
+            if self.is_new:
                 self.discard()
             self._release()
-            raise StorageError(
-                f"{self.path / 'log.txt'} cannot be written: {error.strerror}"
-            ) from error
-        self._log.setFormatter(_Lines("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+            raise StorageError(f"{self.path / 'log.txt'} cannot be written: {error.strerror}") from error
+        self._log.setFormatter(_ScrubbingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         logging.getLogger("rlox").setLevel(logging.INFO)
         logging.getLogger("rlox").addHandler(self._log)
         logging.captureWarnings(True)
@@ -288,31 +286,31 @@ class RunFolder:
         trace: TracebackType | None,
     ) -> None:
         try:
-            if not self.begun:
-                self._note(error)
-            elif self._over:  # what comes now, when loggers are waited for, ends it no other way
+            if not self.has_started:
+                self._log_resume_error(error)
+            elif self._has_ended:  # what comes now, when loggers are waited for, ends it no other way
                 pass
-            elif isinstance(error, (Interrupted, KeyboardInterrupt)):
-                if self.fresh and not self._can_go_on:
+            elif isinstance(error, (SignalInterrupt, KeyboardInterrupt)):
+                if self.is_new and not self._is_resumable:
                     self.discard()
                 else:
-                    self.status(KILLED, "signal")
-            elif isinstance(error, ConfigError) and self.fresh and self._step == 0:
+                    self.write_status(KILLED, "signal")
+            elif isinstance(error, ConfigError) and self.is_new and self._step == 0:
                 self.discard()
             elif error is not None:
-                self._record(error)
+                self._mark_failed(error)
         finally:
             self._detach_log()
             self._release()
 
-    def _note(self, error: BaseException | None) -> None:
+    def _log_resume_error(self, error: BaseException | None) -> None:
         if isinstance(error, Exception) and not isinstance(error, ConfigError):
             log.error("the run could not be resumed", exc_info=error)
 
-    def _record(self, error: BaseException) -> None:
+    def _mark_failed(self, error: BaseException) -> None:
         log.error("the run failed", exc_info=error)
         with suppress(StorageError):  # of a full disk the error itself tells
-            self.status(FAILED, scrubbed(f"{type(error).__name__}: {error}"))
+            self.write_status(FAILED, redact(f"{type(error).__name__}: {error}"))
 
     def _detach_log(self) -> None:
         if self._log is None:
@@ -320,7 +318,7 @@ class RunFolder:
         for name in ("rlox", "py.warnings"):
             logging.getLogger(name).removeHandler(self._log)
         logging.captureWarnings(False)
-        forget_warnings()
+        clear_warnings()
         with suppress(OSError):  # lines that a full disk has not taken are lost, as those before
             self._log.close()
 
@@ -329,7 +327,7 @@ class RunFolder:
         self._lock = os.open(
             self.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
         )
-        if not lock(self._lock):
+        if not lock_file(self._lock):
             print(
                 f"rlox: warning: the disk of {self.path} has no locks; nothing keeps another process from "
                 "writing to the run as well",
@@ -338,7 +336,7 @@ class RunFolder:
         with suppress(OSError):  # only for the message of whoever finds it locked
             os.ftruncate(self._lock, 0)
             os.pwrite(self._lock, str(os.getpid()).encode(), 0)
-        self._place = Place(self.path)
+        self._folder_identity = FolderIdentity(self.path)
 
     def _release(self) -> None:
         if self._lock is not None:
@@ -346,22 +344,22 @@ class RunFolder:
             self._lock = None
 
 
-class _Lines(logging.Formatter):
+class _ScrubbingFormatter(logging.Formatter):
     """Tracebacks too, without values that no file is to have."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The lines of a record."""
-        return scrubbed(super().format(record))
+        return redact(super().format(record))
 
 
-class _Log(logging.FileHandler):
+class _RunLogHandler(logging.FileHandler):
     """`log.txt`; while the disk is full its lines are lost, the run is not."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         """Say nothing: the heartbeat tells of a full disk."""
 
 
-def note_death(folder: Path, reason: str) -> None:
+def record_death(folder: Path, reason: str) -> None:
     """Say in the folder of a run whose process died that it was killed, unless somebody has it now."""
     with suppress(RloxError, OSError, ValueError, KeyError):
         run = RunFolder.reopen(folder)
@@ -369,7 +367,7 @@ def note_death(folder: Path, reason: str) -> None:
             status = read_status(folder)
             if status["status"] == RUNNING:
                 run._step = int(status["step"])
-                run.status(KILLED, reason)
+                run.write_status(KILLED, reason)
         finally:
             run._release()
 
@@ -381,7 +379,7 @@ def is_locked(folder: Path) -> bool | None:
     except OSError:  # none, or in a folder that can only be read
         return False
     try:
-        return False if lock(descriptor) else None
+        return False if lock_file(descriptor) else None
     except BlockingIOError:
         return True
     finally:

@@ -14,10 +14,10 @@ ALGO = Group("algo", ALGO_CONFIGS)
 ENV = Group(
     "env",
     {"base": EnvConfig},
-    listed="any Gymnasium id, e.g. env=Acrobot-v1, or env=module:MyEnv-v0",
+    help_listing="any Gymnasium id, e.g. env=Acrobot-v1, or env=module:MyEnv-v0",
 )
 BUFFER = Group("buffer", BUFFER_CONFIGS)
-LOGGER = Group("logger", LOGGER_CONFIGS, many=True)
+LOGGER = Group("logger", LOGGER_CONFIGS, is_multiple=True)
 
 RUN = Schema(
     "run",
@@ -25,8 +25,8 @@ RUN = Schema(
     primary="train",
     groups=(ALGO, ENV, BUFFER, LOGGER),
     presets=("tuned", "exp", SEARCH),
-    choosing=("exp",),
-    words=(
+    choosing_presets=("exp",),
+    special_keys=(
         "resume",
         "trust",
         "sweep.workers",
@@ -37,18 +37,18 @@ RUN = Schema(
 )
 
 
-def one_env(schema: Schema) -> Callable[[Sequence[str], Sequence[Path]], Iterable[str]]:
+def single_env_rewriter(schema: Schema) -> Callable[[Sequence[str], Sequence[Path]], Iterable[str]]:
     """What rewrites overrides of a command with one environment in spellings that Hydra takes."""
 
     def rewrite(overrides: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
-        from rlox_cli.overrides import as_group, open_keys, require_lists
+        from rlox_cli.overrides import allow_open_keys, env_id_as_group, require_lists
 
         require_lists(schema, overrides, folders)
-        named = [o for o in overrides if o.startswith("env=")]
+        env_overrides = [o for o in overrides if o.startswith("env=")]
         for override in overrides:
             key, _, value = override.partition("=")
             if key.lstrip("~") == "env" and (value in ("", "null") or value[:1] == "["):
                 raise ConfigError(f"{override}: name one environment, e.g. env=my_pkg:MyEnv-v0")
-            yield open_keys(as_group(override, named))
+            yield allow_open_keys(env_id_as_group(override, env_overrides))
 
     return rewrite

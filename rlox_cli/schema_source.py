@@ -20,11 +20,11 @@ class SchemaSource(ConfigSource):
     """
 
     # The schema of the command, which Hydra does not tell a source; an instance keeps that of its call.
-    in_force: ClassVar[Schema]
+    current_schema: ClassVar[Schema]
 
     def __init__(self, provider: str, path: str) -> None:
         super().__init__(provider, path)
-        self.schema = self.in_force
+        self.schema = self.current_schema
 
     @staticmethod
     def scheme() -> str:
@@ -54,8 +54,8 @@ class SchemaSource(ConfigSource):
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
         """The options of a group below `schema`, which Hydra names where one is not found."""
-        found = [g for g in self.schema.groups if config_path == f"{ROOT}/{g.name}"]
-        return sorted(found[0].registry) if found and results_filter != ObjectType.GROUP else []
+        groups = [g for g in self.schema.groups if config_path == f"{ROOT}/{g.name}"]
+        return sorted(groups[0].registry) if groups and results_filter != ObjectType.GROUP else []
 
     def _node(self, config_path: str) -> dict[str, Any] | None:
         start, _, path = config_path.removesuffix(".yaml").partition("/")

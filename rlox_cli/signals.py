@@ -14,21 +14,21 @@ from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-TOGETHER = 1.0  # seconds within which signals of one cause come
-HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+SAME_CAUSE_SECONDS = 1.0  # seconds within which signals of one cause come
+HANDLED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
 
-STOPPING = (
+STOPPING_MESSAGE = (
     "{}: stopping, and saving if the step under way ends within 2 s; again: quit without saving"
 )
 
 
-def said(signum: int) -> str:
+def signal_name(signum: int) -> str:
     """What people call the signal."""
     return "Ctrl-C" if signum == signal.SIGINT else signal.Signals(signum).name
 
 
-class Interrupted(BaseException):
+class SignalInterrupt(BaseException):
     """A signal asked the process to stop; carries its number."""
 
     def __init__(self, signum: int) -> None:
@@ -44,38 +44,38 @@ class Interrupted(BaseException):
 class Signals:
     """Context manager that owns both handlers for one command."""
 
-    def __init__(self, patient: bool = False) -> None:
-        self.received: int | None = None
-        self.patient = patient  # of a worker: its sweep decides when it is enough
-        self.at_once: Callable[[], None] | None = None  # what a second signal does first
-        self._at = 0.0
-        self._raised: int | None = None
+    def __init__(self, ignores_repeats: bool = False) -> None:
+        self.received_signal: int | None = None
+        self.ignores_repeats = ignores_repeats  # of a worker: its sweep decides when it is enough
+        self.on_second_signal: Callable[[], None] | None = None  # what a second signal does first
+        self._received_at = 0.0
+        self._raised_signal: int | None = None
         self._stop: Callable[[], None] | None = None
         self._previous: dict[signal.Signals, Any] = {}
-        self._tell = sys.unraisablehook
+        self._previous_hook = sys.unraisablehook
 
     @contextmanager
-    def stopping(self, stop: Callable[[], None]) -> Iterator[None]:
-        """While active, a signal calls `stop` instead of raising `Interrupted`."""
-        self.settle()
+    def call_on_signal(self, stop: Callable[[], None]) -> Iterator[None]:
+        """While active, a signal calls `stop` instead of raising `SignalInterrupt`."""
+        self.raise_pending()
         self._stop = stop
         try:
             yield
         finally:
             self._stop = None
 
-    def settle(self) -> None:
-        """Raise `Interrupted` again: libraries may have caught it, and gone on or failed otherwise."""
-        if self._raised is not None:
-            raise Interrupted(self._raised)
+    def raise_pending(self) -> None:
+        """Raise `SignalInterrupt` again: libraries may have caught it, and gone on or failed otherwise."""
+        if self._raised_signal is not None:
+            raise SignalInterrupt(self._raised_signal)
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             # `nohup` means that nothing shall happen when the terminal goes away
-            left = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else set()
-            handled = [number for number in HANDLED if number not in left]
+            ignored = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else set()
+            handled = [number for number in HANDLED_SIGNALS if number not in ignored]
             self._previous = {s: signal.signal(s, self._handle) for s in handled}
-            self._tell, sys.unraisablehook = sys.unraisablehook, self._untold
+            self._previous_hook, sys.unraisablehook = sys.unraisablehook, self._unraisable_hook
         return self
 
     def __exit__(
@@ -87,30 +87,33 @@ class Signals:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
         if self._previous:
-            sys.unraisablehook = self._tell
+            sys.unraisablehook = self._previous_hook
         if isinstance(error, Exception):
-            self.settle()
+            self.raise_pending()
 
-    def _untold(self, found: sys.UnraisableHookArgs) -> None:
-        """What is raised in a destructor ends nothing, and Python shows it; `settle` raises it again."""
-        if not isinstance(found.exc_value, Interrupted):
-            self._tell(found)
+    def _unraisable_hook(self, unraisable: sys.UnraisableHookArgs) -> None:
+        """What is raised in a destructor ends nothing, and Python shows it; `raise_pending` raises again."""
+        if not isinstance(unraisable.exc_value, SignalInterrupt):
+            self._previous_hook(unraisable)
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
-        if self.received is not None:
+        if self.received_signal is not None:
             # a terminal that goes away sends SIGHUP twice, and a session's end SIGTERM with it
-            with_it = self.received == signal.SIGHUP and time.monotonic() - self._at < TOGETHER
-            if signum == signal.SIGHUP or with_it or self.patient:
+            is_same_cause = (
+                self.received_signal == signal.SIGHUP
+                and time.monotonic() - self._received_at < SAME_CAUSE_SECONDS
+            )
+            if signum == signal.SIGHUP or is_same_cause or self.ignores_repeats:
                 return
-            if self.at_once is not None:
-                self.at_once()
+            if self.on_second_signal is not None:
+                self.on_second_signal()
             os._exit(128 + signum)
-        self.received, self._at = signum, time.monotonic()
+        self.received_signal, self._received_at = signum, time.monotonic()
         if self._stop is None:
-            self._raised = signum
-            raise Interrupted(signum)
+            self._raised_signal = signum
+            raise SignalInterrupt(signum)
         self._stop()
-        if self.patient:
+        if self.ignores_repeats:
             return
         with suppress(OSError):  # nobody may be left to read it
-            os.write(2, f"\n{STOPPING.format(said(signum))}\n".encode())
+            os.write(2, f"\n{STOPPING_MESSAGE.format(signal_name(signum))}\n".encode())

@@ -12,13 +12,13 @@ def main() -> int:
     """Run the command line; its exit code."""
     # until the command has handlers of its own: imports take a while, and there is nothing to save
     signal.signal(signal.SIGINT, lambda number, frame: os._exit(130))
-    site = Path(__file__).resolve().parents[1]
+    site_packages = Path(__file__).resolve().parents[1]
     # as `import rlox` has it, of which the file is another project's where that was installed later
-    for other in site.glob("rlox-*.dist-info"):
+    for metadata_dir in site_packages.glob("rlox-*.dist-info"):
         print(
-            f"rlox: the package {other.stem}, another project or an rlox from before its package was called "
-            f"rlox-runner, shares the folder {site / 'rlox'} with this one: pip uninstall rlox rlox-runner, "
-            "then install this one again",
+            f"rlox: the package {metadata_dir.stem}, another project or an rlox from before its package was "
+            f"called rlox-runner, shares the folder {site_packages / 'rlox'} with this one: pip uninstall "
+            "rlox rlox-runner, then install this one again",
             file=sys.stderr,
         )
         return 1

@@ -14,18 +14,18 @@ import sys
 def main() -> int:
     """Do the jobs that are ordered; the exit code."""
     orders, events = os.fdopen(os.dup(0), "rb"), os.dup(1)
-    nothing = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nothing, 0)
+    devnull = os.open(os.devnull, os.O_RDWR)
+    os.dup2(devnull, 0)
     os.dup2(2, 1)  # what no stream of Python's writes is text
-    os.close(nothing)
+    os.close(devnull)
     first = orders.readline()
     if not first:
         return 1
-    greeting = json.loads(first)
-    sys.path[:] = greeting["path"]
+    worker_init = json.loads(first)
+    sys.path[:] = worker_init["path"]
     from rlox_cli.worker import serve
 
-    return serve(greeting, orders, events)
+    return serve(worker_init, orders, events)
 
 
 if __name__ == "__main__":

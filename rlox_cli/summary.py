@@ -10,26 +10,26 @@ from typing import Any, cast
 
 from rlox.configs import RunConfig
 from rlox.configs.loggers import WandbConfig
-from rlox.runs.progress import duration, word
+from rlox.runs.progress import format_duration, unit_label
 from rlox_cli.run_folder import FAILED, KILLED
-from rlox_cli.trust import repeated
+from rlox_cli.trust import trust_arguments
 
 SCHEMA_VERSION = 1
-PARTS = ("total", "collect", "update", "evaluate")
+TIME_PARTS = ("total", "collect", "update", "evaluate")
 
 
-def printable(text: str) -> str:
+def replace_unprintable(text: str) -> str:
     """Text of a file that anybody may have written: no letter of it moves the cursor."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
-def typed(path: Path) -> str:
+def quote_path(path: Path) -> str:
     """A path as it is typed in a shell: one that would be read as a flag or an override begins with `./`."""
     text = str(path)
     return shlex.quote(f"./{text}" if text[:1] in ("-", "~", "+") else text)
 
 
-def result(config: RunConfig, outcome: Any, status: str, reason: str) -> dict[str, Any]:
+def result_document(config: RunConfig, outcome: Any, status: str, reason: str) -> dict[str, Any]:
     """The content of `result.json`.
 
     Numbers that are not finite become null; `unscored` says why there is no score.
@@ -51,26 +51,29 @@ def result(config: RunConfig, outcome: Any, status: str, reason: str) -> dict[st
         "score_iqm": evaluation.iqm if evaluation else None,
         "score_ci95": list(evaluation.ci95) if evaluation and evaluation.ci95 else None,
         "episodes": list(evaluation.returns) if evaluation else [],
-        "episodes_cut": evaluation.cut if evaluation else 0,
-        "unscored": (evaluation.flaw if evaluation else outcome.unscored) or None,
+        "episodes_cut": evaluation.n_cut if evaluation else 0,
+        "unscored": (evaluation.non_finite_message if evaluation else outcome.no_score_reason) or None,
         "train_return_last100": outcome.train_return_last100,
-        "seconds": {part: outcome.seconds[part] for part in PARTS},
-        "steps_per_second": {part: _rate(clock.now, outcome.seconds[part]) for part in PARTS},
+        "seconds": {part: outcome.seconds[part] for part in TIME_PARTS},
+        "steps_per_second": {part: _rate(clock.now, outcome.seconds[part]) for part in TIME_PARTS},
     }
     # Steps of the evaluation itself, not of training; known when there was only the final one.
     only_final = evaluation is not None and config.eval.every == 0
     data["steps_per_second"]["evaluate"] = (
         _rate(sum(evaluation.lengths), outcome.seconds["evaluate"]) if only_final else None
     )
-    return cast(dict[str, Any], finite(data))
+    return cast(dict[str, Any], replace_non_finite(data))
 
 
-def evaluation(found: Any, best: bool) -> str:
+def evaluation_line(result: Any, is_best: bool) -> str:
     """What an evaluation on the way came to, in the words of the last one."""
-    return score(found.mean, found.iqm, found.ci95, len(found.returns)) + ", the best so far" * best
+    return (
+        format_score(result.mean, result.iqm, result.ci95, len(result.returns))
+        + ", the best so far" * is_best
+    )
 
 
-def closing(
+def closing_lines(
     config: RunConfig,
     data: dict[str, Any],
     folder: Path,
@@ -82,119 +85,124 @@ def closing(
     `best` is the highest evaluation and where it was made, `signal` what people call the one that stopped it.
     """
     seconds, rate = data["seconds"], data["steps_per_second"]["total"]
-    counted = word(data["unit"])
-    speed = f", {rate:,.0f} {counted}/s" if rate else ""
-    parts = ", ".join(f"{part} {seconds[part] or 0:.1f} s" for part in PARTS[1:])
-    plain = data["reason"] in ("total_steps", data["status"])
-    by = signal if data["reason"] == "signal" else data["reason"]
-    ended = "" if plain or data["status"] == FAILED else f" (stopped by {by})"
+    unit_word = unit_label(data["unit"])
+    speed = f", {rate:,.0f} {unit_word}/s" if rate else ""
+    parts = ", ".join(f"{part} {seconds[part] or 0:.1f} s" for part in TIME_PARTS[1:])
+    is_regular_end = data["reason"] in ("total_steps", data["status"])
+    stopped_by = signal if data["reason"] == "signal" else data["reason"]
+    stop_text = "" if is_regular_end or data["status"] == FAILED else f" (stopped by {stopped_by})"
     lines = [
-        f"{data['status']}{ended}: {data['algo']} on {data['env']}, seed {data['seed']}",
-        f"  score   {_score(data)}",
-        f"  {counted:<7} {_steps(config, data)}",
-        f"  time    {duration(seconds['total'])} ({parts}{speed})",
+        f"{data['status']}{stop_text}: {data['algo']} on {data['env']}, seed {data['seed']}",
+        f"  score   {_score_text(data)}",
+        f"  {unit_word:<7} {_steps_text(config, data)}",
+        f"  time    {format_duration(seconds['total'])} ({parts}{speed})",
         f"  folder  {folder}",
     ]
     if best is not None and math.isfinite(best[0]):
-        at = f"{number(best[0])} at {counted} {best[1]:,} (checkpoint=best)"
-        lines.insert(2, f"  best    {at}")
+        best_text = f"{format_number(best[0])} at {unit_word} {best[1]:,} (checkpoint=best)"
+        lines.insert(2, f"  best    {best_text}")
     if data["episodes_cut"]:
-        lines.insert(2, cut(data["episodes_cut"], len(data["episodes"])).rstrip())
+        lines.insert(2, truncation_line(data["episodes_cut"], len(data["episodes"])).rstrip())
     if data["status"] in (KILLED, FAILED):
         lines.append(f"  resume  {resume_command(folder, config)}")
     if (mean := data["train_return_last100"]) is not None:
-        lines.insert(2, f"  train   {number(mean)} mean return of the last 100 episodes")
+        lines.insert(2, f"  train   {format_number(mean)} mean return of the last 100 episodes")
     return "\n".join(lines)
 
 
-def offline(config: RunConfig, folder: Path) -> str:
+def offline_message(config: RunConfig, folder: Path) -> str:
     """Where files for Weights & Biases are and how they are sent, where that is not done; else empty."""
     kinds = config.logger.values()
     if not any(isinstance(kind, WandbConfig) and kind.mode == "offline" for kind in kinds):
         return ""
-    return f"  wandb   offline, in {folder / 'wandb'}; to send it: rlox sync {typed(folder)}"
+    return f"  wandb   offline, in {folder / 'wandb'}; to send it: rlox sync {quote_path(folder)}"
 
 
-def cut(count: int, episodes: int) -> str:
+def truncation_line(count: int, episodes: int) -> str:
     """A line on episodes that had not ended when they were; empty where all had."""
     return f"  cut     {count} of {episodes} episodes, at max_steps\n" if count else ""
 
 
-def abandoned(config: RunConfig, outcome: Any, folder: Path) -> str:
+def abandoned_message(config: RunConfig, outcome: Any, folder: Path) -> str:
     """What a stop in the middle of something long costs."""
-    saved = [int(p.name[5:17]) for p in folder.glob("checkpoints/step-*") if "." not in p.name]
-    counted = word(config.algo.unit)
-    where = (
-        f"the last checkpoint is at step {max(saved):,}" if saved else "there is no checkpoint yet"
+    checkpoint_steps = [int(p.name[5:17]) for p in folder.glob("checkpoints/step-*") if "." not in p.name]
+    unit_word = unit_label(config.algo.unit)
+    checkpoint_text = (
+        f"the last checkpoint is at step {max(checkpoint_steps):,}"
+        if checkpoint_steps
+        else "there is no checkpoint yet"
     )
-    lost = outcome.clock.now - max(saved, default=0)
-    return f"stopped {outcome.abandoned}: {where}; {lost:,} {counted} and what was under way are made again"
-
-
-def checkpoints_are_gone(folder: Path, step: Any) -> str:
-    """What a run that is done is without its checkpoints, and what to do."""
-    at = f" at step {step:,}" if isinstance(step, int) else ""
+    lost_steps = outcome.clock.now - max(checkpoint_steps, default=0)
     return (
-        f"{folder} was done{at} and has no checkpoints any more\n"
+        f"stopped {outcome.abandoned_during}: {checkpoint_text}; {lost_steps:,} {unit_word} and what was "
+        "under way are made again"
+    )
+
+
+def missing_checkpoints_message(folder: Path, step: Any) -> str:
+    """What a run that is done is without its checkpoints, and what to do."""
+    step_text = f" at step {step:,}" if isinstance(step, int) else ""
+    return (
+        f"{folder} was done{step_text} and has no checkpoints any more\n"
         "  put checkpoints/ back, or start a new run: rlox train"
     )
 
 
 def resume_command(folder: Path, config: RunConfig) -> str:
     """What to type to go on with a run, code that it names repeated."""
-    return f"rlox resume {typed(folder)}{repeated(config)}"
+    return f"rlox resume {quote_path(folder)}{trust_arguments(config)}"
 
 
-def finite(value: Any) -> Any:
+def replace_non_finite(value: Any) -> Any:
     """The same data with NaN and infinities as `None`, which JSON can say."""
     if isinstance(value, dict):
-        return {k: finite(v) for k, v in value.items()}
+        return {k: replace_non_finite(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [finite(v) for v in value]
+        return [replace_non_finite(v) for v in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _score(data: dict[str, Any]) -> str:
+def _score_text(data: dict[str, Any]) -> str:
     if data["score"] is None:
         return f"none: {data['unscored']}"
-    return score(
+    return format_score(
         data["score"], data["score_iqm"], data["score_ci95"], len(data["episodes"]), "evaluation "
     )
 
 
-def score(
+def format_score(
     mean: float | None,
     iqm: float | None,
     ci95: Sequence[float | None] | None,
     episodes: int,
-    of: str = "",
+    qualifier: str = "",
 ) -> str:
     """`475.2 mean of 50 episodes (95% CI 460.1 to 489.9), IQM 500.0`, in digits that suffice.
 
     The interval is that of the mean. One episode has no interval: `475.2 in 1 episode`.
     """
     if episodes == 1 or ci95 is None:
-        return f"{number(mean)} in {episodes} {of}episode{'s' * (episodes != 1)}"
+        return f"{format_number(mean)} in {episodes} {qualifier}episode{'s' * (episodes != 1)}"
     low, high = ci95
     return (
-        f"{number(mean)} mean of {episodes} {of}episodes "
-        f"(95% CI {number(low)} to {number(high)}), IQM {number(iqm)}"
+        f"{format_number(mean)} mean of {episodes} {qualifier}episodes "
+        f"(95% CI {format_number(low)} to {format_number(high)}), IQM {format_number(iqm)}"
     )
 
 
-def _steps(config: RunConfig, data: dict[str, Any]) -> str:
-    taken = data[data["unit"]]
-    if taken > config.total_steps:
-        whole = f"{config.algo.batches} of {config.quantum:,}"
-        return f"{taken:,} (total_steps={config.total_steps:,} rounded up to {whole})"
-    return f"{taken:,} of {config.total_steps:,}" if taken < config.total_steps else f"{taken:,}"
+def _steps_text(config: RunConfig, data: dict[str, Any]) -> str:
+    steps = data[data["unit"]]
+    if steps > config.total_steps:
+        rounding = f"{config.algo.batch_name} of {config.batch_steps:,}"
+        return f"{steps:,} (total_steps={config.total_steps:,} rounded up to {rounding})"
+    return f"{steps:,} of {config.total_steps:,}" if steps < config.total_steps else f"{steps:,}"
 
 
 def _rate(steps: int, seconds: float) -> float | None:
     return steps / seconds if seconds > 0 else None
 
 
-def number(value: float | None) -> str:
+def format_number(value: float | None) -> str:
     """With one decimal from 100 on, two from 10 on, three below that."""
     if value is None:
         return "-"

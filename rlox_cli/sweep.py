@@ -16,29 +16,29 @@ from hydra._internal.hydra import Hydra
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 
-from rlox.configs import RunConfig, plain
+from rlox.configs import RunConfig, to_plain
 from rlox.errors import ConfigError, EnvError
-from rlox.runs.progress import word
-from rlox_cli import elsewhere, grid, sweep_backend, sweep_summary, validate
+from rlox.runs.progress import unit_label
+from rlox_cli import external_launchers, grid, sweep_backend, sweep_summary, validate
 from rlox_cli.exit_codes import FAILED, OK
 from rlox_cli.identity import (
     identity,
     is_run,
     job_folders,
     job_slug,
-    require_rule_of_before,
+    require_same_normalize_rule,
     saved_identity,
 )
-from rlox_cli.kept_loggers import kept_loggers
-from rlox_cli.run_folder import DONE, KILLED, RUNNING, UNREADABLE, state_of, whole_result
-from rlox_cli.search.settings import FILES
+from rlox_cli.kept_loggers import kept_loggers_message
+from rlox_cli.run_folder import DONE, KILLED, RUNNING, UNREADABLE, read_result_or_none, read_state
+from rlox_cli.search.settings import SEARCH_FILES
 from rlox_cli.trust import require_no_links
 
 if TYPE_CHECKING:  # what shows help and versions chooses no engine
     from rlox.training.backend import Backend
 
 
-NEAR = 1.01  # times as long as another: what a job may learn without a word
+SIMILAR_LENGTH_RATIO = 1.01  # times as long as another: what a job may learn without a word
 
 
 class PlannedJob(NamedTuple):
@@ -54,46 +54,46 @@ class SweepPlan:
 
     folder: Path
     jobs: list[PlannedJob] | None
-    dry: bool
+    is_dry_run: bool
     # what was decided for jobs that leave the engine open, and before that, by algorithm
     backends: dict[str, Backend] = field(default_factory=dict, kw_only=True)
-    kept_backends: dict[str, str] = field(default_factory=dict, kw_only=True)
+    recorded_backends: dict[str, str] = field(default_factory=dict, kw_only=True)
 
-    def begin(self, folder: Path) -> None:
+    def record_decisions(self, folder: Path) -> None:
         """Say and keep what was decided, and which jobs there are, in the folder of the jobs."""
-        self.tell([config for _, config in self.jobs or ()])
-        sweep_backend.record(folder, self.backends)
+        self.print_decisions([config for _, config in self.jobs or ()])
+        sweep_backend.record_backends(folder, self.backends)
         if self.jobs:  # a kill -9 leaves no time for it
             folder.mkdir(parents=True, exist_ok=True)
-            sweep_summary.write(folder, (), self.without_run(job_states(folder)))
+            sweep_summary.write_summary(folder, (), self.jobs_without_run(job_states(folder)))
 
-    def tell(self, configs: Sequence[RunConfig]) -> None:
+    def print_decisions(self, configs: Sequence[RunConfig]) -> None:
         """Print which engines learn in the jobs, which are configured so, and that some learn longer."""
-        for line in sweep_backend.lines(self.backends, self.kept_backends):
+        for line in sweep_backend.backend_messages(self.backends, self.recorded_backends):
             print(line, flush=True)
-        for line in lengths(configs):
+        for line in length_warnings(configs):
             print(line, flush=True)
 
     @property
-    def common(self) -> frozenset[str]:
+    def common_overrides(self) -> frozenset[str]:
         """The overrides that all jobs share."""
         grid = [job.overrides for job in self.jobs or ()]
         return frozenset(grid[0]).intersection(*grid) if len(grid) > 1 else frozenset()
 
-    def without_run(self, known: Container[str]) -> dict[str, RunConfig]:
+    def jobs_without_run(self, known_identities: Container[str]) -> dict[str, RunConfig]:
         """The jobs whose identities are not among the known ones, by the names that summaries give them."""
         return {
-            f"{number}_{job_slug(overrides, self.common)}": config
+            f"{number}_{job_slug(overrides, self.common_overrides)}": config
             for number, (overrides, config) in enumerate(self.jobs or ())
-            if identity(config) not in known
+            if identity(config) not in known_identities
         }
 
-    def finish(self, outcomes: Sequence[dict[str, Any]], line: Sequence[str]) -> int:
+    def finish(self, outcomes: Sequence[dict[str, Any]], command_line: Sequence[str]) -> int:
         """Write and print what came of it; the exit code."""
-        return finish(self, outcomes, line)
+        return finish_sweep(self, outcomes, command_line)
 
 
-def plan(app: Hydra, name: str, overrides: list[str]) -> SweepPlan:
+def plan_sweep(app: Hydra, name: str, overrides: list[str]) -> SweepPlan:
     """Compose and validate every job before the first one starts."""
     master = app.compose_config(
         name, [*overrides, "hydra.mode=MULTIRUN"], RunMode.MULTIRUN, with_log_configuration=False
@@ -101,57 +101,57 @@ def plan(app: Hydra, name: str, overrides: list[str]) -> SweepPlan:
     folder = Path(str(master.hydra.sweep.dir))
     require_no_links(folder)
     _require_no_run(folder)
-    elsewhere.require(master.hydra.launcher)
-    from rlox_cli.search.plan import search_plan, searches  # late: it is built on this
+    external_launchers.require_launchable(master.hydra.launcher)
+    from rlox_cli.search.plan import is_search, search_plan  # late: it is built on this
 
-    _require_own_kind(folder, searches(master))
-    if searches(master):
+    _require_same_kind(folder, is_search(master))
+    if is_search(master):
         return search_plan(app, master, folder)
-    before = sweep_backend.recorded(folder)
+    recorded_backends = sweep_backend.read_backends(folder)
     if not str(OmegaConf.select(master, grid.SWEEPER)).endswith(".BasicSweeper"):
-        chosen = sweep_backend.decide_unknown(folder, before)
-        return SweepPlan(folder, None, False, backends=chosen, kept_backends=before)
-    asked: list[sweep_backend.Asked] = []
-    planned: list[PlannedJob] = []
-    compose, look = grid.Composer(app, master), sweep_backend.Looks()
+        backends = sweep_backend.decide_unknown_backends(folder, recorded_backends)
+        return SweepPlan(folder, None, False, backends=backends, recorded_backends=recorded_backends)
+    requests: list[sweep_backend.BackendRequest] = []
+    checked_jobs: list[PlannedJob] = []
+    compose, spaces_of = grid.Composer(app, master), sweep_backend.SpacesCache()
     for job in grid.combinations(app, master):
         try:
             config = validate.run_config(compose(job))
-            planned.append(PlannedJob(job, config))
+            checked_jobs.append(PlannedJob(job, config))
             with suppress(EnvError):  # code of the user's that fails: the job will say so
-                asked.append(sweep_backend.Asked(job, config, look(config)))
+                requests.append(sweep_backend.BackendRequest(job, config, spaces_of(config)))
         except ConfigError as error:
             raise ConfigError(f"{error}\n  in the job: {' '.join(job)}") from error
-    chosen = sweep_backend.decide(folder, before, asked)
-    names = before | {algo: backend.name for algo, backend in chosen.items()}
-    jobs = [PlannedJob(job, sweep_backend.applied(config, names)) for job, config in planned]
+    backends = sweep_backend.decide_backends(folder, recorded_backends, requests)
+    names = recorded_backends | {algo: backend.name for algo, backend in backends.items()}
+    jobs = [PlannedJob(job, sweep_backend.apply_backend(config, names)) for job, config in checked_jobs]
     _require_distinct(jobs)
     validate.require_rule_used([config for _, config in jobs], overrides)
-    rules = {config.env.normalize_rule for _, config in jobs if config.env.normalizes}
+    rules = {config.env.normalize_rule for _, config in jobs if config.env.has_normalization}
     if rules:
-        require_rule_of_before(folder, rules)
+        require_same_normalize_rule(folder, rules)
     dry = all(config.dry_run for _, config in jobs)
-    return SweepPlan(folder, jobs, dry, backends=chosen, kept_backends=before)
+    return SweepPlan(folder, jobs, dry, backends=backends, recorded_backends=recorded_backends)
 
 
-def lengths(configs: Iterable[RunConfig]) -> Iterator[str]:
+def length_warnings(configs: Iterable[RunConfig]) -> Iterator[str]:
     """Lines on jobs that are asked for the same total, and of which some learn longer than others.
 
     Totals are rounded up to whole batches, so that sizes of batches decide.
     """
-    quanta: dict[tuple[str, int], set[int]] = {}
+    batch_sizes: dict[tuple[str, int], set[int]] = {}
     for config in configs:
-        quanta.setdefault((config.algo.unit, config.total_steps), set()).add(config.quantum)
-    for (unit, total), sizes in quanta.items():
-        taken = {-(-total // size) * size for size in sizes}
-        if max(taken) <= NEAR * min(taken):
+        batch_sizes.setdefault((config.algo.unit, config.total_steps), set()).add(config.batch_steps)
+    for (unit, total), sizes in batch_sizes.items():
+        step_counts = {-(-total // size) * size for size in sizes}
+        if max(step_counts) <= SIMILAR_LENGTH_RATIO * min(step_counts):
             continue
-        common = math.lcm(*sizes)
-        equal = -(-total // common) * common
-        hint = f"; total_steps={equal} is the same for all" if equal <= 2 * total else ""
+        common_multiple = math.lcm(*sizes)
+        common_total = -(-total // common_multiple) * common_multiple
+        hint = f"; total_steps={common_total} is the same for all" if common_total <= 2 * total else ""
         yield (
-            f"total_steps={total} is {min(taken):,} to {max(taken):,} {word(unit)}, as the sizes of batches "
-            f"differ and totals are rounded up to whole ones{hint}"
+            f"total_steps={total} is {min(step_counts):,} to {max(step_counts):,} {unit_label(unit)}, as the "
+            f"sizes of batches differ and totals are rounded up to whole ones{hint}"
         )
 
 
@@ -164,18 +164,18 @@ def _require_no_run(folder: Path) -> None:
         )
 
 
-def _require_own_kind(folder: Path, searching: bool) -> None:
+def _require_same_kind(folder: Path, is_search_requested: bool) -> None:
     """A folder is a sweep's or a search's: their summaries and their ways of going on do not fit together."""
-    left = [name for name in FILES if (folder / name).exists()]
+    search_files = [name for name in SEARCH_FILES if (folder / name).exists()]
     runs = len(job_folders(folder))
-    if searching == bool(left) or not (left or runs):
+    if is_search_requested == bool(search_files) or not (search_files or runs):
         return
-    there, wanted = ("search", "sweep") if left else ("sweep", "search")
-    found = ", ".join([*left, f"{runs} run{'s' * (runs != 1)}"])
-    go_on = "as it was given, with search=" if left else "without search="
+    existing_kind, requested_kind = ("search", "sweep") if search_files else ("sweep", "search")
+    contents = ", ".join([*search_files, f"{runs} run{'s' * (runs != 1)}"])
+    hint = "as it was given, with search=" if search_files else "without search="
     raise ConfigError(
-        f"{folder} is the folder of a {there} ({found}); a {wanted} needs one of its own: "
-        f"hydra.sweep.dir=FOLDER\n  to go on with the {there}: the same command {go_on}"
+        f"{folder} is the folder of a {existing_kind} ({contents}); a {requested_kind} needs one of its own: "
+        f"hydra.sweep.dir=FOLDER\n  to go on with the {existing_kind}: the same command {hint}"
     )
 
 
@@ -183,43 +183,45 @@ def _require_distinct(jobs: Sequence[PlannedJob]) -> None:
     """A sweep has jobs, and no job twice: what differs in nothing that changes a result is the same."""
     if not jobs:
         raise ConfigError("the sweep has no jobs: a range or list of values is empty")
-    seen: dict[str, PlannedJob] = {}
+    jobs_by_identity: dict[str, PlannedJob] = {}
     for job in jobs:
-        other = seen.setdefault(identity(job.config), job)
+        other = jobs_by_identity.setdefault(identity(job.config), job)
         if other is not job:
-            why = "names, tags, loggers and threads change no result"
+            reason = "names, tags, loggers and threads change no result"
             if "algo.backend=auto" in (*other.overrides, *job.overrides):
-                why = f"algo.backend=auto is {plain(job.config.algo)['backend']} in this sweep"
+                reason = f"algo.backend=auto is {to_plain(job.config.algo)['backend']} in this sweep"
             raise ConfigError(
-                f"two jobs of the sweep are the same: {why}:\n"
+                f"two jobs of the sweep are the same: {reason}:\n"
                 f"  {' '.join(other.overrides)}\n  {' '.join(job.overrides)}"
             )
 
 
-def finish(planned: SweepPlan, outcomes: Sequence[dict[str, Any]], line: Sequence[str] = ()) -> int:
-    """Write and print the summary; the exit code of the sweep. `line` is the command that was typed.
+def finish_sweep(
+    plan: SweepPlan, outcomes: Sequence[dict[str, Any]], command_line: Sequence[str] = ()
+) -> int:
+    """Write and print the summary; the exit code of the sweep. `command_line` is the command that was typed.
 
     A job counts as done when its folder says so: a launcher may have run it in another process, and
     may not have run it at all.
     """
     failed = any(outcome["code"] != OK for outcome in outcomes)
-    if planned.dry or not planned.folder.is_dir():
-        return FAILED if failed or not (planned.dry or outcomes) else OK
-    states = job_states(planned.folder)
-    told = {outcome["identity"] for outcome in outcomes}
-    missing = planned.without_run({*states, *told})
-    asked = {identity(config): config for _, config in planned.jobs or ()}
-    left = [states.get(job, sweep_summary.NOT_STARTED) for job in asked if job not in told]
-    if planned.jobs is None and not outcomes:
-        left = list(states.values()) or [sweep_summary.NOT_STARTED]
-    if kept := kept_loggers(outcomes, asked):
-        print(kept)
-    print(sweep_summary.write(planned.folder, outcomes, missing), flush=True)
-    ends = [*left, *(outcome["status"] for outcome in outcomes)]
-    if line and not {KILLED, RUNNING, sweep_summary.NOT_STARTED}.isdisjoint(ends):
-        print(f"to go on: {again(line, planned.folder)}", flush=True)
+    if plan.is_dry_run or not plan.folder.is_dir():
+        return FAILED if failed or not (plan.is_dry_run or outcomes) else OK
+    states = job_states(plan.folder)
+    reported = {outcome["identity"] for outcome in outcomes}
+    missing = plan.jobs_without_run({*states, *reported})
+    configs = {identity(config): config for _, config in plan.jobs or ()}
+    unfinished_states = [states.get(job, sweep_summary.NOT_STARTED) for job in configs if job not in reported]
+    if plan.jobs is None and not outcomes:
+        unfinished_states = list(states.values()) or [sweep_summary.NOT_STARTED]
+    if message := kept_loggers_message(outcomes, configs):
+        print(message)
+    print(sweep_summary.write_summary(plan.folder, outcomes, missing), flush=True)
+    all_states = [*unfinished_states, *(outcome["status"] for outcome in outcomes)]
+    if command_line and not {KILLED, RUNNING, sweep_summary.NOT_STARTED}.isdisjoint(all_states):
+        print(f"to go on: {continue_command(command_line, plan.folder)}", flush=True)
     failed = failed or UNREADABLE in states.values()
-    return FAILED if failed or not {DONE, sweep_summary.PRUNED}.issuperset(left) else OK
+    return FAILED if failed or not {DONE, sweep_summary.PRUNED}.issuperset(unfinished_states) else OK
 
 
 def new_folder() -> str:
@@ -228,24 +230,26 @@ def new_folder() -> str:
     return f"${{run_root}}/sweeps/{stamp}_{secrets.token_hex(2)}"
 
 
-def again(line: Sequence[str], folder: Path) -> str:
+def continue_command(command_line: Sequence[str], folder: Path) -> str:
     """What to type to go on with a sweep."""
-    kept = [word for word in line if not word.startswith("hydra.sweep.dir=")]
-    return shlex.join([*kept, f"hydra.sweep.dir={folder}"])
+    arguments = [argument for argument in command_line if not argument.startswith("hydra.sweep.dir=")]
+    return shlex.join([*arguments, f"hydra.sweep.dir={folder}"])
 
 
 def job_states(folder: Path) -> dict[str, str]:
     """How each job in a folder stands, by its identity; `UNREADABLE` where a file that says it is damaged."""
     runs = {path: saved_identity(path) for path in job_folders(folder)}
     states = {
-        job: state_of(path)
+        job: read_state(path)
         for path, job in runs.items()
         if job is not None and (path / "status.json").exists()
     }
-    lost = [job for path, job in runs.items() if job in states and _is_lost(path, states[job])]
-    return states | dict.fromkeys(lost, UNREADABLE)
+    unreadable_jobs = [
+        job for path, job in runs.items() if job in states and _has_unreadable_result(path, states[job])
+    ]
+    return states | dict.fromkeys(unreadable_jobs, UNREADABLE)
 
 
-def _is_lost(run: Path, state: str) -> bool:
+def _has_unreadable_result(run: Path, state: str) -> bool:
     """Whether what is known of a job that is done cannot be read."""
-    return state == DONE and (run / "result.json").exists() and whole_result(run) is None
+    return state == DONE and (run / "result.json").exists() and read_result_or_none(run) is None

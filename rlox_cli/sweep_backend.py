@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from rlox.configs import RunConfig, plain
+from rlox.configs import RunConfig, to_plain
 from rlox.configs.offline import NO_ENV
 from rlox.configs.text import is_text
 from rlox.errors import ConfigError, StorageError
@@ -29,12 +29,12 @@ if TYPE_CHECKING:  # what shows help and versions makes no environment
 
 FILE = "backend.json"
 AUTO = "auto"
-ANY = "*"  # every algorithm, in the place of its name
-UNKNOWN = "the sweeper chooses the settings of its jobs as it goes"
-NOWHERE = "without an environment the sizes of its networks are not known before"
+ANY_ALGO = "*"  # every algorithm, in the place of its name
+UNKNOWN_REASON = "the sweeper chooses the settings of its jobs as it goes"
+NO_ENV_REASON = "without an environment the sizes of its networks are not known before"
 
 
-class Asked(NamedTuple):
+class BackendRequest(NamedTuple):
     """A job, and the spaces that it learns in; `None` where it has no environment."""
 
     overrides: Sequence[str]
@@ -42,18 +42,18 @@ class Asked(NamedTuple):
     spaces: Spaces | None
 
 
-def applied(config: RunConfig, names: Mapping[str, str]) -> RunConfig:
+def apply_backend(config: RunConfig, names: Mapping[str, str]) -> RunConfig:
     """The configuration of a job, with the engine of its sweep where it leaves the choice to it."""
-    name, algo = chosen_for(config.algo.name, config, names), cast(Any, config.algo)
+    name, algo = backend_for(config.algo.name, config, names), cast(Any, config.algo)
     return config if name is None else replace(config, algo=replace(algo, backend=name))
 
 
-def chosen_for(algo: str, config: RunConfig, names: Mapping[str, str]) -> str | None:
+def backend_for(algo: str, config: RunConfig, names: Mapping[str, str]) -> str | None:
     """The engine of an algorithm's jobs, which are configured so; `None` where they say it themselves."""
-    return names.get(algo, names.get(ANY)) if _open(config) else None
+    return names.get(algo, names.get(ANY_ALGO)) if _leaves_choice(config) else None
 
 
-def recorded(folder: Path) -> dict[str, str]:
+def read_backends(folder: Path) -> dict[str, str]:
     """The engines that a sweep has decided for, by algorithm; none of one that began without."""
     try:
         data = json.loads((folder / FILE).read_text(encoding="utf-8"))
@@ -67,130 +67,140 @@ def recorded(folder: Path) -> dict[str, str]:
         ) from error
 
 
-def record(folder: Path, chosen: Mapping[str, Backend]) -> None:
+def record_backends(folder: Path, backends: Mapping[str, Backend]) -> None:
     """Keep what was decided beside what was before."""
-    if not chosen:
+    if not backends:
         return
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StorageError(f"{folder} cannot be written: {error.strerror}") from error
     path = folder / FILE
-    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    other = [
-        algo for algo in chosen if algo in before and before[algo]["name"] != chosen[algo].name
-    ]
-    if other:
+    saved = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    conflicting = [algo for algo in backends if algo in saved and saved[algo]["name"] != backends[algo].name]
+    if conflicting:
         raise ConfigError(f"{path} was written by another process just now; give the command again")
-    write_json(path, {**{algo: asdict(backend) for algo, backend in chosen.items()}, **before})
+    write_json(path, {**{algo: asdict(backend) for algo, backend in backends.items()}, **saved})
 
 
-def decide(folder: Path, before: Mapping[str, str], jobs: Sequence[Asked]) -> dict[str, Backend]:
+def decide_backends(
+    folder: Path, recorded_backends: Mapping[str, str], jobs: Sequence[BackendRequest]
+) -> dict[str, Backend]:
     """The engine of each algorithm whose jobs leave the choice; torch unless native is for all of them.
 
-    Of algorithms that the folder has decided for (`before`), and of those with jobs from before sweeps
-    decided, none.
+    Of algorithms that the folder has decided for (`recorded_backends`), and of those with jobs from before
+    sweeps decided, none.
     """
-    from rlox.training.backend import NATIVE, TORCH, Backend, foreseen
+    from rlox.training.backend import NATIVE, TORCH, Backend, predict_backend
 
-    _require_as_before(folder, before, jobs)
-    chosen: dict[str, Backend] = {}
-    for algo, own in _undecided(folder, before, jobs).items():
-        found = [
-            foreseen(job.config, *job.spaces) if job.spaces else Backend(TORCH, NOWHERE)
-            for job in own
+    _require_recorded_backends(folder, recorded_backends, jobs)
+    backends: dict[str, Backend] = {}
+    for algo, algo_jobs in _undecided_jobs(folder, recorded_backends, jobs).items():
+        candidates = [
+            predict_backend(job.config, *job.spaces) if job.spaces else Backend(TORCH, NO_ENV_REASON)
+            for job in algo_jobs
         ]
-        torch = [backend for backend in found if backend.name != NATIVE]
-        chosen[algo] = torch[0] if torch else found[0]
-        if torch and len(torch) < len(found):
-            part = f"native would be faster in {len(found) - len(torch)} of its {len(found)} jobs"
-            chosen[algo] = Backend(TORCH, f"{torch[0].reason}; {part}")
-    return chosen
+        torch_backends = [backend for backend in candidates if backend.name != NATIVE]
+        backends[algo] = torch_backends[0] if torch_backends else candidates[0]
+        if torch_backends and len(torch_backends) < len(candidates):
+            reason = (
+                f"native would be faster in {len(candidates) - len(torch_backends)} of its "
+                f"{len(candidates)} jobs"
+            )
+            backends[algo] = Backend(TORCH, f"{torch_backends[0].reason}; {reason}")
+    return backends
 
 
-def decide_between(
+def decide_backends_between(
     folder: Path,
-    before: Mapping[str, str],
+    recorded_backends: Mapping[str, str],
     configs: Sequence[RunConfig],
     spaces: Spaces | None,
 ) -> dict[str, Backend]:
     """The same of a search, whose jobs are somewhere between configurations in the same spaces."""
-    from rlox.training.backend import TORCH, Backend, foreseen_between
+    from rlox.training.backend import TORCH, Backend, predict_backend_between
 
-    jobs = [Asked((), config, spaces) for config in configs]
-    undecided = _undecided(folder, before, jobs)
+    jobs = [BackendRequest((), config, spaces) for config in configs]
+    undecided = _undecided_jobs(folder, recorded_backends, jobs)
     return {
-        algo: foreseen_between([job.config for job in own], *spaces)
+        algo: predict_backend_between([job.config for job in algo_jobs], *spaces)
         if spaces
-        else Backend(TORCH, NOWHERE)
-        for algo, own in undecided.items()
+        else Backend(TORCH, NO_ENV_REASON)
+        for algo, algo_jobs in undecided.items()
     }
 
 
-def decide_unknown(folder: Path, before: Mapping[str, str]) -> dict[str, Backend]:
+def decide_unknown_backends(folder: Path, recorded_backends: Mapping[str, str]) -> dict[str, Backend]:
     """The same of jobs that nobody knows."""
     from rlox.training.backend import TORCH, Backend
 
-    old = any(_open(config) for config in _configs(folder))
-    return {} if old or before else {ANY: Backend(TORCH, UNKNOWN)}
+    has_open_jobs = any(_leaves_choice(config) for config in _job_configs(folder))
+    return {} if has_open_jobs or recorded_backends else {ANY_ALGO: Backend(TORCH, UNKNOWN_REASON)}
 
 
-def lines(chosen: Mapping[str, Backend], before: Mapping[str, str]) -> list[str]:
+def backend_messages(backends: Mapping[str, Backend], recorded_backends: Mapping[str, str]) -> list[str]:
     """What people are told, once for the sweep."""
-    kept = [
-        f"backend {name} in {_jobs(algo)}, as when the sweep began" for algo, name in before.items()
+    kept_lines = [
+        f"backend {name} in {_jobs_text(algo)}, as when the sweep began"
+        for algo, name in recorded_backends.items()
     ]
-    new = [f"backend {b.name} in {_jobs(algo)}: {b.reason}" for algo, b in chosen.items()]
-    return kept + new
+    new_lines = [f"backend {b.name} in {_jobs_text(algo)}: {b.reason}" for algo, b in backends.items()]
+    return kept_lines + new_lines
 
 
-def _jobs(algo: str) -> str:
-    return "all jobs" if algo == ANY else f"all jobs of {algo}"
+def _jobs_text(algo: str) -> str:
+    return "all jobs" if algo == ANY_ALGO else f"all jobs of {algo}"
 
 
-def _open(config: RunConfig) -> bool:
+def _leaves_choice(config: RunConfig) -> bool:
     """Whether a job leaves the choice of the engine."""
-    return plain(config.algo).get("backend") == AUTO
+    return to_plain(config.algo).get("backend") == AUTO
 
 
-def _undecided(
-    folder: Path, before: Mapping[str, str], jobs: Iterable[Asked]
-) -> dict[str, list[Asked]]:
+def _undecided_jobs(
+    folder: Path, recorded_backends: Mapping[str, str], jobs: Iterable[BackendRequest]
+) -> dict[str, list[BackendRequest]]:
     """The jobs that leave the choice, by algorithm, of those for which the folder has none."""
-    old = {config.algo.name for config in _configs(folder) if _open(config)}
-    found: dict[str, list[Asked]] = {}
+    earlier_algos = {config.algo.name for config in _job_configs(folder) if _leaves_choice(config)}
+    by_algo: dict[str, list[BackendRequest]] = {}
     for job in jobs:
         algo = job.config.algo.name
-        if _open(job.config) and not {algo, ANY} & before.keys() and algo not in old:
-            found.setdefault(algo, []).append(job)
-    return found
+        if (
+            _leaves_choice(job.config)
+            and not {algo, ANY_ALGO} & recorded_backends.keys()
+            and algo not in earlier_algos
+        ):
+            by_algo.setdefault(algo, []).append(job)
+    return by_algo
 
 
-def _require_as_before(folder: Path, before: Mapping[str, str], jobs: Iterable[Asked]) -> None:
+def _require_recorded_backends(
+    folder: Path, recorded_backends: Mapping[str, str], jobs: Iterable[BackendRequest]
+) -> None:
     """`ConfigError` for a job that cannot learn with the engine that its sweep began with."""
-    from rlox.training.backend import NATIVE, impossible
+    from rlox.training.backend import NATIVE, native_obstacle
 
     for overrides, config, spaces in jobs:
-        if before.get(config.algo.name) != NATIVE or not _open(config) or spaces is None:
+        if recorded_backends.get(config.algo.name) != NATIVE or not _leaves_choice(config) or spaces is None:
             continue
-        if why := impossible(config, *spaces):
+        if reason := native_obstacle(config, *spaces):
             raise ConfigError(
-                f"{folder} began with backend native for {config.algo.name} ({FILE}), and {why}; give this "
-                "job a sweep of its own (hydra.sweep.dir=FOLDER), or algo.backend=torch\n"
+                f"{folder} began with backend native for {config.algo.name} ({FILE}), and {reason}; give "
+                "this job a sweep of its own (hydra.sweep.dir=FOLDER), or algo.backend=torch\n"
                 f"  in the job: {' '.join(overrides)}"
             )
 
 
-def _configs(folder: Path) -> list[RunConfig]:
+def _job_configs(folder: Path) -> list[RunConfig]:
     """The configurations of the jobs that have been begun."""
     return [config for path in job_folders(folder) if (config := saved_run(path)) is not None]
 
 
-class Looks:
+class SpacesCache:
     """The spaces of environments, of which each is made once for all jobs that have it."""
 
     def __init__(self) -> None:
-        self._found: dict[str, Spaces] = {}
+        self._spaces: dict[str, Spaces] = {}
 
     def __call__(self, config: RunConfig) -> Spaces | None:
         """Those of a job; `ConfigError` where its algorithm cannot learn in them."""
@@ -198,8 +208,8 @@ class Looks:
 
         if config.env.id == NO_ENV or is_text(config.env.id):
             return None
-        key = json.dumps(plain(replace(config.env, n_envs=1)), sort_keys=True, default=str)
-        if key not in self._found:
-            self._found[key] = validate.spaces_of(config)
-        validate.require_spaces(config, *self._found[key])
-        return self._found[key]
+        key = json.dumps(to_plain(replace(config.env, n_envs=1)), sort_keys=True, default=str)
+        if key not in self._spaces:
+            self._spaces[key] = validate.spaces_of(config)
+        validate.require_spaces(config, *self._spaces[key])
+        return self._spaces[key]

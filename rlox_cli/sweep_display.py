@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from rlox.runs.progress import WIDE, Snapshot, duration, under_way, word
+from rlox.runs.progress import MIN_BAR_COLUMNS, ProgressSnapshot, activity_text, format_duration, unit_label
 from rlox_cli import summary
 from rlox_cli.exit_codes import OK
 from rlox_cli.job_titles import job_title
@@ -20,21 +20,19 @@ from rlox_cli.run_folder import KILLED, read_result
 
 LINE_SECONDS = 10.0  # between lines about one job
 REDRAW_SECONDS = 0.2
-NARROW = 60  # columns, below which lines that stay are easier to read
-BEGUN = ("begun", "resumed")
-TOLD = ("resumed", "skipped", "checked")  # parts of a job's story that its own lines do not say
-NAME = 32  # columns for what sets a job apart
+NARROW_WIDTH = 60  # columns, below which lines that stay are easier to read
+STARTED_KINDS = ("begun", "resumed")
+SHOWN_KINDS = ("resumed", "skipped", "checked")  # parts of a job's story that its own lines do not say
+NAME_WIDTH = 32  # columns for what sets a job apart
 
 
 class Display:
     """One line an event, for pipes, log files and narrow terminals."""
 
-    def __init__(self, total: int, common: Collection[str]) -> None:
-        self.total, self.common = total, common
-        self._due: dict[int, float] = {}
-        self._unsaid: dict[
-            int, str
-        ] = {}  # what jobs are whose process has only just been given them
+    def __init__(self, total: int, common_overrides: Collection[str]) -> None:
+        self.total, self.common_overrides = total, common_overrides
+        self._next_line_at: dict[int, float] = {}
+        self._unannounced: dict[int, str] = {}  # what jobs are whose process has only just been given them
 
     def __enter__(self) -> Self:
         return self
@@ -47,59 +45,59 @@ class Display:
     ) -> None:
         """Nothing to restore."""
 
-    def started(self, number: int, overrides: Sequence[str]) -> None:
+    def on_started(self, number: int, overrides: Sequence[str]) -> None:
         """A worker has the job; it is said to have started once it trains."""
-        self._unsaid[number] = self.name(overrides)
+        self._unannounced[number] = self.name(overrides)
 
-    def event(self, number: int, event: Mapping[str, Any]) -> None:
+    def on_event(self, number: int, on_event: Mapping[str, Any]) -> None:
         """What the job says of itself."""
-        if event["event"] == "progress" or event.get("about") in BEGUN:
-            self._say_started(number)
-        if event["event"] == "progress":
-            self.progress(number, Snapshot(**event["snapshot"]))
-        elif event["event"] == "printed" or event.get("about") in TOLD:
-            self.line(number, event["text"].strip(), error=event.get("error", False))
+        if on_event["event"] == "progress" or on_event.get("about") in STARTED_KINDS:
+            self._announce_start(number)
+        if on_event["event"] == "progress":
+            self.on_progress(number, ProgressSnapshot(**on_event["snapshot"]))
+        elif on_event["event"] == "printed" or on_event.get("about") in SHOWN_KINDS:
+            self.print_lines(number, on_event["text"].strip(), is_error=on_event.get("error", False))
 
-    def progress(self, number: int, now: Snapshot) -> None:
+    def on_progress(self, number: int, snapshot: ProgressSnapshot) -> None:
         """How far it is."""
-        if time.monotonic() >= self._due.get(number, 0.0):
-            self._due[number] = time.monotonic() + LINE_SECONDS
-            self.line(number, "  ".join(filter(None, parts(now))))
+        if time.monotonic() >= self._next_line_at.get(number, 0.0):
+            self._next_line_at[number] = time.monotonic() + LINE_SECONDS
+            self.print_lines(number, "  ".join(filter(None, progress_cells(snapshot))))
 
-    def ended(self, number: int, outcome: Mapping[str, Any]) -> None:
+    def on_ended(self, number: int, outcome: Mapping[str, Any]) -> None:
         """How it ended; of one that was skipped it has said so."""
-        name = self._unsaid.pop(number, "")
-        if text := closing(outcome):
+        name = self._unannounced.pop(number, "")
+        if text := closing_line(outcome):
             if name:  # it failed before it began
-                self.line(number, name)
-            self.line(number, text, error=outcome["code"] != OK and outcome["status"] != KILLED)
+                self.print_lines(number, name)
+            self.print_lines(number, text, is_error=outcome["code"] != OK and outcome["status"] != KILLED)
 
-    def stopped(self, number: int) -> None:
+    def on_stopped(self, number: int) -> None:
         """A signal came before it began."""
-        self._unsaid.pop(number, None)
-        self.line(number, "stopped before it began")
+        self._unannounced.pop(number, None)
+        self.print_lines(number, "stopped before it began")
 
     def note(self, text: str) -> None:
         """Something about the sweep."""
-        self.line(None, text, error=True)
+        self.print_lines(None, text, is_error=True)
 
     def tick(self) -> None:
         """Time passes."""
 
-    def _say_started(self, number: int) -> None:
-        name = self._unsaid.pop(number, None)
+    def _announce_start(self, number: int) -> None:
+        name = self._unannounced.pop(number, None)
         if name is not None:
-            self._due[number] = time.monotonic() + LINE_SECONDS
-            self.line(number, f"started {name}".rstrip())
+            self._next_line_at[number] = time.monotonic() + LINE_SECONDS
+            self.print_lines(number, f"started {name}".rstrip())
 
-    def line(self, number: int | None, text: str, error: bool = False) -> None:
+    def print_lines(self, number: int | None, text: str, is_error: bool = False) -> None:
         """Print each line with the number of its job."""
         for part in text.splitlines() or [""]:
-            self.print(f"{self.label(number)} {part}".strip(), error)
+            self.print_line(f"{self.label(number)} {part}".strip(), is_error)
 
-    def print(self, text: str, error: bool) -> None:
+    def print_line(self, text: str, is_error: bool) -> None:
         """Print a line."""
-        print(text, file=sys.stderr if error else sys.stdout, flush=True)
+        print(text, file=sys.stderr if is_error else sys.stdout, flush=True)
 
     def label(self, number: int | None) -> str:
         """`[3/12]`."""
@@ -107,20 +105,20 @@ class Display:
 
     def name(self, overrides: Sequence[str]) -> str:
         """What sets the job apart from the others."""
-        return job_title(overrides, self.common)
+        return job_title(overrides, self.common_overrides)
 
 
-class Table(Display):
+class LiveTable(Display):
     """A live line for each job that runs; what stays is printed above."""
 
-    def __init__(self, total: int, common: Collection[str]) -> None:
-        super().__init__(total, common)
+    def __init__(self, total: int, common_overrides: Collection[str]) -> None:
+        super().__init__(total, common_overrides)
         from rich.console import Console
         from rich.live import Live
 
         self._names: dict[int, str] = {}
-        self._now: dict[int, Snapshot] = {}
-        self._drawn = 0.0
+        self._snapshots: dict[int, ProgressSnapshot] = {}
+        self._drawn_at = 0.0
         self._console = Console(highlight=False)
         # The loop of the sweep redraws it: a thread of rich's could draw into what it prints.
         # Nor shall rich take standard error, which may lead elsewhere.
@@ -130,7 +128,7 @@ class Table(Display):
             transient=True,
             redirect_stdout=False,
             redirect_stderr=False,
-            get_renderable=self._rendered,
+            get_renderable=self._render,
         )
 
     def __enter__(self) -> Self:
@@ -145,92 +143,90 @@ class Table(Display):
     ) -> None:
         self._live.stop()
 
-    def started(self, number: int, overrides: Sequence[str]) -> None:
+    def on_started(self, number: int, overrides: Sequence[str]) -> None:
         """Give it a line."""
         self._names[number] = self.name(overrides)
         self._draw()
 
-    def progress(self, number: int, now: Snapshot) -> None:
+    def on_progress(self, number: int, snapshot: ProgressSnapshot) -> None:
         """Change its line when it is next drawn."""
-        self._now[number] = now
+        self._snapshots[number] = snapshot
 
-    def ended(self, number: int, outcome: Mapping[str, Any]) -> None:
+    def on_ended(self, number: int, outcome: Mapping[str, Any]) -> None:
         """Its line goes, how it ended stays."""
         name = self._forget(number)
-        if text := closing(outcome):
-            self.line(number, f"{name}: {text}" if name else text)
+        if text := closing_line(outcome):
+            self.print_lines(number, f"{name}: {text}" if name else text)
 
-    def stopped(self, number: int) -> None:
+    def on_stopped(self, number: int) -> None:
         """Its line goes."""
         self._forget(number)
-        super().stopped(number)
+        super().on_stopped(number)
 
     def tick(self) -> None:
         """Redraw now and then."""
-        if time.monotonic() - self._drawn >= REDRAW_SECONDS:
+        if time.monotonic() - self._drawn_at >= REDRAW_SECONDS:
             self._draw()
 
-    def print(self, text: str, error: bool) -> None:
+    def print_line(self, text: str, is_error: bool) -> None:
         """Print above the live lines; errors where errors go, unless that is the same terminal."""
-        if error and not sys.stderr.isatty():
-            super().print(text, error)
+        if is_error and not sys.stderr.isatty():
+            super().print_line(text, is_error)
             return
         from rich.text import Text
 
         self._console.print(Text(text))
 
     def _forget(self, number: int) -> str:
-        self._now.pop(number, None)
+        self._snapshots.pop(number, None)
         name = self._names.pop(number, "")
         self._draw()
         return name
 
     def _draw(self) -> None:
-        self._drawn = time.monotonic()
+        self._drawn_at = time.monotonic()
         self._live.refresh()
 
-    def _rendered(self) -> Any:
+    def _render(self) -> Any:
         from rich.table import Table as Grid
 
         grid = Grid.grid(padding=(0, 2, 0, 0))
-        wide = self._console.width >= WIDE
+        wide = self._console.width >= MIN_BAR_COLUMNS
         for column in range(6 if wide else 4):
-            grid.add_column(
-                no_wrap=True, overflow="ellipsis", max_width=NAME * (column == 1) or None
-            )
-        shown = sorted(self._names)[: max(1, self._console.height - 2)]
-        for number in shown:
+            grid.add_column(no_wrap=True, overflow="ellipsis", max_width=NAME_WIDTH * (column == 1) or None)
+        shown_jobs = sorted(self._names)[: max(1, self._console.height - 2)]
+        for number in shown_jobs:
             cells = [self.label(number), self._names[number]]
-            now = self._now.get(number)
-            steps, score, speed, left = parts(now) if now else ("starts", "", "", "")
-            grid.add_row(*cells, steps, *([score, speed] if wide else []), left)
+            snapshot = self._snapshots.get(number)
+            steps, score, speed, time_left = progress_cells(snapshot) if snapshot else ("starts", "", "", "")
+            grid.add_row(*cells, steps, *([score, speed] if wide else []), time_left)
         return grid
 
 
-def display(total: int, common: Collection[str]) -> Display:
+def make_display(total: int, common_overrides: Collection[str]) -> Display:
     """The one that fits standard output."""
     if not sys.stdout.isatty() or "NO_COLOR" in os.environ:
-        return Display(total, common)
+        return Display(total, common_overrides)
     from rich.console import Console
 
     console = Console()
-    small = console.is_dumb_terminal or console.width < NARROW
-    return Display(total, common) if small else Table(total, common)
+    small = console.is_dumb_terminal or console.width < NARROW_WIDTH
+    return Display(total, common_overrides) if small else LiveTable(total, common_overrides)
 
 
-def parts(now: Snapshot) -> tuple[str, str, str, str]:
+def progress_cells(snapshot: ProgressSnapshot) -> tuple[str, str, str, str]:
     """Steps, return, speed and time left."""
-    counted = word(now.unit)
-    score = "" if now.return_mean is None else f"return {now.return_mean:.1f}"
+    unit_word = unit_label(snapshot.unit)
+    score = "" if snapshot.return_mean is None else f"return {snapshot.return_mean:.1f}"
     return (
-        f"{counted} {now.now:,}/{now.total:,}",
+        f"{unit_word} {snapshot.now:,}/{snapshot.total:,}",
         score,
-        f"{now.steps_per_second:,.0f} {counted}/s",
-        under_way(now) or f"left {duration(now.seconds_left)}",
+        f"{snapshot.steps_per_second:,.0f} {unit_word}/s",
+        activity_text(snapshot) or f"left {format_duration(snapshot.seconds_left)}",
     )
 
 
-def closing(outcome: Mapping[str, Any]) -> str:
+def closing_line(outcome: Mapping[str, Any]) -> str:
     """How a job ended, with its score; nothing of one that did nothing."""
     if outcome["status"] in ("skipped", "checked"):
         return ""
@@ -239,13 +235,13 @@ def closing(outcome: Mapping[str, Any]) -> str:
     folder = outcome["folder"]
     with suppress(OSError, ValueError, KeyError, TypeError):  # somebody may have moved it
         if folder and (result := read_result(Path(folder))):
-            return _results(outcome["status"], result, folder)
+            return _result_line(outcome["status"], result, folder)
     return str(outcome["status"])
 
 
-def _results(status: str, result: Mapping[str, Any], folder: str) -> str:
-    steps = f"{result[result['unit']]:,} {word(result['unit'])}"
+def _result_line(status: str, result: Mapping[str, Any], folder: str) -> str:
+    steps = f"{result[result['unit']]:,} {unit_label(result['unit'])}"
     if status == KILLED:
         return f"stopped after {steps}, {folder}"
-    score = f"score {summary.number(result['score'])}, " if result["score"] is not None else ""
-    return f"{status} {score}{steps} in {duration(result['seconds']['total'])}, {folder}"
+    score = f"score {summary.format_number(result['score'])}, " if result["score"] is not None else ""
+    return f"{status} {score}{steps} in {format_duration(result['seconds']['total'])}, {folder}"

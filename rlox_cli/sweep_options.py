@@ -13,19 +13,17 @@ PREFIX = "sweep."
 WORKERS = f"{PREFIX}workers"
 LAUNCHER = "hydra/launcher"
 # Hydra's keys of several jobs, which do nothing in one, and those of one, which do nothing in several.
-OF_SEVERAL = (LAUNCHER, "hydra/sweeper", "hydra.launcher.", "hydra.sweeper.", "hydra.sweep.")
-OF_ONE = ("hydra.run.dir",)
+MULTI_RUN_PREFIXES = (LAUNCHER, "hydra/sweeper", "hydra.launcher.", "hydra.sweeper.", "hydra.sweep.")
+SINGLE_RUN_PREFIXES = ("hydra.run.dir",)
 
 
 @dataclass(frozen=True)
 class SweepOptions:
     """The keys of a sweep beside those of its jobs."""
 
-    workers: int = param(
-        1, "processes that do jobs side by side, on this machine", within="[1, 1024]"
-    )
+    workers: int = param(1, "processes that do jobs side by side, on this machine", within="[1, 1024]")
 
-    def launcher(self) -> list[str]:
+    def launcher_overrides(self) -> list[str]:
         """The overrides by which Hydra launches the jobs so."""
         if self.workers == 1:
             return []
@@ -35,41 +33,41 @@ class SweepOptions:
         return [f"{LAUNCHER}=workers", f"hydra.launcher.workers={self.workers}"]
 
 
-def read(args: Sequence[str]) -> tuple[SweepOptions, list[str]]:
+def split_sweep_options(args: Sequence[str]) -> tuple[SweepOptions, list[str]]:
     """The options that a command line gives, the last of each, and the rest of it."""
-    given = {key: value for key, value in map(_parts, args) if key == WORKERS}
-    rest = [arg for arg in args if _parts(arg)[0] not in given]
+    values = {key: value for key, value in map(_split_argument, args) if key == WORKERS}
+    rest = [arg for arg in args if _split_argument(arg)[0] not in values]
     for arg in rest:
-        if _parts(arg)[0].startswith(OF_ONE):
+        if _split_argument(arg)[0].startswith(SINGLE_RUN_PREFIXES):
             raise ConfigError(f"{arg}: the folder of one run; of a sweep: hydra.sweep.dir=FOLDER")
-        if given and _parts(arg)[0] == LAUNCHER:
+        if values and _split_argument(arg)[0] == LAUNCHER:
             raise ConfigError(
-                f"{WORKERS}={given[WORKERS]} and {arg} both say where jobs run; leave one of them out"
+                f"{WORKERS}={values[WORKERS]} and {arg} both say where jobs run; leave one of them out"
             )
-    data = {key.removeprefix(PREFIX): _number(value) for key, value in given.items()}
+    data = {key.removeprefix(PREFIX): _parse_number(value) for key, value in values.items()}
     return make(SweepOptions, data, PREFIX.rstrip(".")), rest
 
 
-def refuse(args: Iterable[str]) -> None:
+def refuse_sweep_options(args: Iterable[str]) -> None:
     """Raise `ConfigError` where a single run is given what only a sweep has."""
     for arg in args:
-        if _parts(arg)[0] == WORKERS:
+        if _split_argument(arg)[0] == WORKERS:
             raise ConfigError(
                 f"{arg}: one run has no use for workers; for several: rlox sweep, or rlox train -m"
             )
-        if _parts(arg)[0].startswith(OF_SEVERAL):
+        if _split_argument(arg)[0].startswith(MULTI_RUN_PREFIXES):
             raise ConfigError(
                 f"{arg}: a key of several runs, which one run has no use for; its folder is "
                 "hydra.run.dir=FOLDER, several runs are made by rlox sweep, or rlox train -m"
             )
 
 
-def _parts(arg: str) -> tuple[str, str]:
+def _split_argument(arg: str) -> tuple[str, str]:
     key, _, value = arg.lstrip("+").partition("=")
     return key, value
 
 
-def _number(text: str) -> int | str | None:
+def _parse_number(text: str) -> int | str | None:
     """The number in it; of anything else `make` says what was expected."""
     if text in ("", "null"):
         return None

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from rlox.configs import RunConfig, leaves
+from rlox.configs import RunConfig, dotted_items
 from rlox.configs.offline import NO_ENV
 from rlox.statistics import iqm, stratified_bootstrap
 from rlox_cli.help import value_text
-from rlox_cli.identity import job_folders, saved_identity, saved_run, what
+from rlox_cli.identity import job_folders, result_config, saved_identity, saved_run
 from rlox_cli.run_folder import (
     DONE,
     FAILED,
@@ -25,7 +25,7 @@ from rlox_cli.run_folder import (
     read_status,
     write_text,
 )
-from rlox_cli.summary import number
+from rlox_cli.summary import format_number
 
 NOT_STARTED = "not started"
 PRUNED = "pruned"  # ended early on purpose: neither done nor failed
@@ -62,49 +62,51 @@ GROUP_COLUMNS = (
 SETTINGS = "settings"  # of a row, for grouping: its configuration without the seed
 
 
-def write(
+def write_summary(
     folder: Path, outcomes: Sequence[Mapping[str, Any]], missing: Mapping[str, RunConfig]
 ) -> str:
     """Write both summaries and return the text for the terminal.
 
     `missing` are jobs that were planned and of which there is neither folder nor outcome.
     """
-    begun = [path for path in job_folders(folder) if (path / "status.json").exists()]
-    there = set(map(saved_identity, begun))
-    rows = [_row(path) for path in begun]
-    nowhere = [outcome for outcome in outcomes if outcome["folder"] is None]
-    rows += [_refused(outcome) for outcome in nowhere if outcome["identity"] not in there]
-    rows += [_of(config) | {"job": job, "status": NOT_STARTED} for job, config in missing.items()]
+    started_dirs = [path for path in job_folders(folder) if (path / "status.json").exists()]
+    known_identities = set(map(saved_identity, started_dirs))
+    rows = [_run_row(path) for path in started_dirs]
+    without_folder = [outcome for outcome in outcomes if outcome["folder"] is None]
+    rows += [
+        _outcome_row(outcome) for outcome in without_folder if outcome["identity"] not in known_identities
+    ]
+    rows += [_config_row(config) | {"job": job, "status": NOT_STARTED} for job, config in missing.items()]
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, COLUMNS, extrasaction="ignore")
     writer.writeheader()
     writer.writerows(rows)
     write_text(folder / "summary.csv", buffer.getvalue())
     table = "\n".join(_table(COLUMNS, rows))
-    groups = list(_groups(rows))
-    means = "\n".join(_table(GROUP_COLUMNS, groups))
-    write_text(folder / "summary.md", f"# {folder.name}\n\n{means}\n\n## Jobs\n\n{table}\n")
-    return _closing(folder, rows, groups, outcomes)
+    groups = list(_group_rows(rows))
+    group_table = "\n".join(_table(GROUP_COLUMNS, groups))
+    write_text(folder / "summary.md", f"# {folder.name}\n\n{group_table}\n\n## Jobs\n\n{table}\n")
+    return _closing_text(folder, rows, groups, outcomes)
 
 
-def _groups(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+def _group_rows(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """Runs that differ in nothing but their seed, and what sets each such group apart."""
-    pairs: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
+    runs_by_task: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
         if row["status"] == DONE and row["score"] not in ("", None):
-            pairs[row["algo"], row["env"]].append(row)
-    for (algo, env), members in sorted(pairs.items()):
+            runs_by_task[row["algo"], row["env"]].append(row)
+    for (algo, env), members in sorted(runs_by_task.items()):
         scores: dict[str, list[float]] = defaultdict(list)
-        varied = _varied([row[SETTINGS] for row in members])
+        varying_keys = _varying_keys([row[SETTINGS] for row in members])
         for row in members:
-            chosen = [f"{k}={value_text(row[SETTINGS].get(k, 'unset'))}" for k in varied]
-            scores[", ".join(chosen)].append(row["score"])
+            settings_parts = [f"{k}={value_text(row[SETTINGS].get(k, 'unset'))}" for k in varying_keys]
+            scores[", ".join(settings_parts)].append(row["score"])
         for settings, values in scores.items():
             yield {
                 "algo": algo,
                 "env": env,
                 "seeds": len(values),
-                **_over_seeds(values),
+                **_seed_statistics(values),
                 "mean": statistics.fmean(values),
                 "std": statistics.stdev(values) if len(values) > 1 else "",
                 "lowest": min(values),
@@ -113,43 +115,47 @@ def _groups(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
             }
 
 
-def _over_seeds(scores: Sequence[float]) -> dict[str, Any]:
+def _seed_statistics(scores: Sequence[float]) -> dict[str, Any]:
     """Their IQM and its interval over seeds, which one seed alone does not have."""
     values = np.array(scores)
     if len(values) < 2:
         return {"iqm": iqm(values), "ci95_low": "", "ci95_high": ""}
-    found = stratified_bootstrap(values, iqm, rng=np.random.default_rng(0))
-    return {"iqm": found.estimate, "ci95_low": found.low, "ci95_high": found.high}
+    interval = stratified_bootstrap(values, iqm, rng=np.random.default_rng(0))
+    return {"iqm": interval.estimate, "ci95_low": interval.low, "ci95_high": interval.high}
 
 
-def _varied(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+def _varying_keys(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     """The keys in which configurations differ."""
-    keys = dict.fromkeys(key for one in settings for key in one)
-    return [key for key in keys if any(one.get(key) != settings[0].get(key) for one in settings)]
+    keys = dict.fromkeys(key for setting_values in settings for key in setting_values)
+    return [
+        key
+        for key in keys
+        if any(setting_values.get(key) != settings[0].get(key) for setting_values in settings)
+    ]
 
 
-def _row(path: Path) -> dict[str, Any]:
+def _run_row(path: Path) -> dict[str, Any]:
     """What a run folder says; one with a damaged file is unreadable, and the file named."""
     config = saved_run(path)
-    row = _of(config) if config else dict.fromkeys(COLUMNS, "") | {SETTINGS: {}}
+    row = _config_row(config) if config else dict.fromkeys(COLUMNS, "") | {SETTINGS: {}}
     row |= {"job": path.name}
     try:
-        return row | _status(path, row["unit"]) | _result(path)
+        return row | _status_columns(path, row["unit"]) | _result_columns(path)
     except (OSError, ValueError) as error:
-        why = str(error)
+        reason = str(error)
     except (KeyError, TypeError) as error:
-        why = f"{path}: status.json or result.json is damaged: {error!r}"
-    return row | {"status": UNREADABLE, "reason": why}
+        reason = f"{path}: status.json or result.json is damaged: {error!r}"
+    return row | {"status": UNREADABLE, "reason": reason}
 
 
-def _status(path: Path, unit: str) -> dict[str, Any]:
+def _status_columns(path: Path, unit: str) -> dict[str, Any]:
     status = read_status(path)
-    known = {name: status[name] for name in ("status", "reason")} | {"steps": status["step"]}
-    counted = unit == "env_steps" and read_result(path) is None
-    return known | ({"env_steps": status["step"]} if counted else {})
+    columns = {name: status[name] for name in ("status", "reason")} | {"steps": status["step"]}
+    is_env_step_count = unit == "env_steps" and read_result(path) is None
+    return columns | ({"env_steps": status["step"]} if is_env_step_count else {})
 
 
-def _result(path: Path) -> dict[str, Any]:
+def _result_columns(path: Path) -> dict[str, Any]:
     data = read_result(path)
     if data is None:
         return {}
@@ -160,22 +166,22 @@ def _result(path: Path) -> dict[str, Any]:
         row["score_ci95_low"], row["score_ci95_high"] = data["score_ci95"] or ("", "")
     row["seconds"] = data["seconds"]["total"]
     if row["score"] is None and read_status(path)["status"] == DONE:
-        if unscored := data.get("unscored"):
-            row["reason"] = unscored
+        if no_score_reason := data.get("unscored"):
+            row["reason"] = no_score_reason
         if data["episodes"]:  # of an earlier version, which called it done
             row |= {"status": FAILED, "reason": "its score is not finite"}
     return row
 
 
-def _of(config: RunConfig) -> dict[str, Any]:
+def _config_row(config: RunConfig) -> dict[str, Any]:
     """What is known of a job from its configuration alone."""
     row: dict[str, Any] = dict.fromkeys(COLUMNS, "")
     row |= {"algo": config.algo.name, "env": config.env.id, "seed": config.seed}
     row |= {"unit": config.algo.unit}
-    return row | {SETTINGS: {k: v for k, v in leaves(what(config)) if k != "seed"}}
+    return row | {SETTINGS: {k: v for k, v in dotted_items(result_config(config)) if k != "seed"}}
 
 
-def _refused(outcome: Mapping[str, Any]) -> dict[str, Any]:
+def _outcome_row(outcome: Mapping[str, Any]) -> dict[str, Any]:
     row: dict[str, Any] = dict.fromkeys(COLUMNS, "") | {SETTINGS: {}}
     reason = str(outcome["message"]).splitlines()[0] if outcome["message"] else ""
     return row | {"job": outcome["job"], "status": outcome["status"], "reason": reason}
@@ -191,39 +197,36 @@ def _cell(value: Any) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def _words(group: Mapping[str, Any]) -> str:
+def _group_text(group: Mapping[str, Any]) -> str:
     if group["seeds"] == 1:
-        return f"{number(group['mean'])} (1 run)"
-    kept = ("iqm", "ci95_low", "ci95_high", "mean", "std")
-    iqm, low, high, mean, std = (number(group[name]) for name in kept)
+        return f"{format_number(group['mean'])} (1 run)"
+    statistic_names = ("iqm", "ci95_low", "ci95_high", "mean", "std")
+    iqm, low, high, mean, std = (format_number(group[name]) for name in statistic_names)
     return (
-        f"IQM {iqm} (95% CI {low} to {high}), mean {mean}, standard deviation {std} "
-        f"({group['seeds']} runs)"
+        f"IQM {iqm} (95% CI {low} to {high}), mean {mean}, standard deviation {std} ({group['seeds']} runs)"
     )
 
 
-def _closing(
+def _closing_text(
     folder: Path,
     rows: Sequence[Mapping[str, Any]],
     groups: Sequence[Mapping[str, Any]],
     outcomes: Sequence[Mapping[str, Any]],
 ) -> str:
-    left = [row for row in rows if row["status"] not in (DONE, PRUNED)]
-    pruned = sum(row["status"] == PRUNED for row in rows)
-    done = len(rows) - len(left) - pruned
-    scoreless = [
-        r for r in rows if r["status"] == DONE and r["env"] != NO_ENV and r["score"] is None
-    ]
-    before = done - sum(outcome["status"] == DONE for outcome in outcomes)
+    unfinished = [row for row in rows if row["status"] not in (DONE, PRUNED)]
+    n_pruned = sum(row["status"] == PRUNED for row in rows)
+    n_done = len(rows) - len(unfinished) - n_pruned
+    scoreless = [r for r in rows if r["status"] == DONE and r["env"] != NO_ENV and r["score"] is None]
+    n_before = n_done - sum(outcome["status"] == DONE for outcome in outcomes)
     lines = [
-        f"{done} of {len(rows)} jobs done"
-        + f", {before} of them before" * (before > 0)
-        + f", {pruned} pruned" * bool(pruned)
+        f"{n_done} of {len(rows)} jobs done"
+        + f", {n_before} of them before" * (n_before > 0)
+        + f", {n_pruned} pruned" * bool(n_pruned)
     ]
     for group in groups:
         name = ", ".join(filter(None, [f"{group['algo']} on {group['env']}", group["settings"]]))
-        lines.append(f"  {name}: {_words(group)}")
-    for row in [*scoreless, *left]:
+        lines.append(f"  {name}: {_group_text(group)}")
+    for row in [*scoreless, *unfinished]:
         status = f"{row['status']}, in no mean" if row in scoreless else row["status"]
         lines.append(f"  {status}: {row['job']}: {row['reason']}".rstrip(": "))
     return "\n".join([*lines, f"summary  {folder / 'summary.md'}"])

@@ -14,12 +14,12 @@ from urllib.parse import urlsplit
 
 from rlox.configs import RunConfig
 from rlox.configs.loggers import MlflowConfig, WandbConfig
-from rlox.configs.secrets import scrubbed
+from rlox.configs.secrets import redact
 from rlox.errors import ConfigError
 from rlox.loggers import LOGGERS, METRICS, catch_up
 from rlox_cli import validate
 from rlox_cli.commands.sync import SyncConfig
-from rlox_cli.run_folder import RunFolder, is_locked, locked_message, nearest_runs, read_config
+from rlox_cli.run_folder import RunFolder, is_locked, locked_message, nearest_runs_hint, read_config
 from rlox_cli.trust import require_no_links
 
 WANDB = "https://api.wandb.ai"
@@ -30,55 +30,55 @@ def sync_run(config: SyncConfig) -> bool:
     path = Path(config.run)
     if not (path / "config.yaml").is_file() or not (path / METRICS).is_file():
         missing = METRICS if (path / "config.yaml").is_file() else "config.yaml"
-        raise ConfigError(
-            f"run={path}: no run folder there ({missing} is missing){nearest_runs(path)}"
-        )
+        raise ConfigError(f"run={path}: no run folder there ({missing} is missing){nearest_runs_hint(path)}")
     if is_locked(path):
         raise ConfigError(f"run={path}: {locked_message(path)}")
     run = validate.saved_config(read_config(path))
     require_no_links(path)
-    targets = replace(run, logger={key: _target(own, config) for key, own in run.logger.items()})
-    if not any(own.name in LOGGERS for own in targets.logger.values()):
+    target_config = replace(
+        run, logger={key: _with_target(logger, config) for key, logger in run.logger.items()}
+    )
+    if not any(logger.name in LOGGERS for logger in target_config.logger.values()):
         print(f"{path}: no logger besides metrics.jsonl, nothing to send")
         return True
     with RunFolder.reopen(path), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # said below
-        return _caught_up(path, targets, config.timeout)
+        return _catch_up(path, target_config, config.timeout)
 
 
-def _caught_up(path: Path, run: RunConfig, timeout: float) -> bool:
-    names = ", ".join(own.name for own in run.logger.values() if own.name in LOGGERS)
+def _catch_up(path: Path, run: RunConfig, timeout: float) -> bool:
+    names = ", ".join(logger.name for logger in run.logger.values() if logger.name in LOGGERS)
     print(
         f"{path}: {names} catch up, in {timeout:g} s at most (timeout=)",
         file=sys.stderr,
         flush=True,
     )
-    found = catch_up(path, run, timeout)
-    for name, delivery in found.items():
-        own = next(own for own in run.logger.values() if own.name == name)
-        place = f" ({own.mode})" if isinstance(own, WandbConfig) else ""
+    deliveries = catch_up(path, run, timeout)
+    for name, delivery in deliveries.items():
+        logger = next(logger for logger in run.logger.values() if logger.name == name)
+        mode_text = f" ({logger.mode})" if isinstance(logger, WandbConfig) else ""
         if delivery.complete:
-            said = f"has every row, {delivery.sent} sent now"
+            delivery_text = f"has every row, {delivery.n_sent} sent now"
         else:
-            said = f"{delivery}; {delivery.sent} sent now"
-        print(f"{path}: {name}{place} {scrubbed(said)}")
-    return all(delivery.complete for delivery in found.values())
+            delivery_text = f"{delivery}; {delivery.n_sent} sent now"
+        print(f"{path}: {name}{mode_text} {redact(delivery_text)}")
+    return all(delivery.complete for delivery in deliveries.values())
 
 
-def _target(own: Any, config: SyncConfig) -> Any:
+def _with_target(logger: Any, config: SyncConfig) -> Any:
     """The configuration of a logger with where the command line or the environment sends it."""
-    if isinstance(own, MlflowConfig) and config.mlflow.tracking_uri is not None:
-        return replace(own, tracking_uri=config.mlflow.tracking_uri)
-    if isinstance(own, WandbConfig):
+    if isinstance(logger, MlflowConfig) and config.mlflow.tracking_uri is not None:
+        return replace(logger, tracking_uri=config.mlflow.tracking_uri)
+    if isinstance(logger, WandbConfig):
         if config.wandb.mode == "online" and not _has_key():
             raise ConfigError(
                 "wandb.mode=online: there is no key for the server: export WANDB_API_KEY=..., or wandb login"
             )
         if config.wandb.mode != "auto":
-            return replace(own, mode=config.wandb.mode)
+            return replace(logger, mode=config.wandb.mode)
         if _has_key():
-            return replace(own, mode="online")
-    return own
+            return replace(logger, mode="online")
+    return logger
 
 
 def _has_key() -> bool:

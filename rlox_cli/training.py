@@ -10,19 +10,19 @@ from typing import Any
 from omegaconf import DictConfig
 
 from rlox.configs import RunConfig
-from rlox.envs.engines.put_around import preset_named
+from rlox.envs.engines.single_env_settings import naming_preset
 from rlox.loggers import check_loggers
-from rlox_cli import compose, jobs, provenance, sweep_backend, sweep_options, together, validate
+from rlox_cli import compose, distributed_run, jobs, provenance, sweep_backend, sweep_options, validate
 from rlox_cli.command import Call
 from rlox_cli.exit_codes import OK
 from rlox_cli.identity import identity
 from rlox_cli.job_titles import job_title
 from rlox_cli.jobs import Job
-from rlox_cli.resume import go_on
+from rlox_cli.resume import resume_job
 from rlox_cli.run_folder import FAILED, BusyError, RunFolder
-from rlox_cli.run_training import report_failure, run_training, title, warn
+from rlox_cli.run_training import print_warnings, report_failure, run_training, title
 from rlox_cli.search import options as search_options
-from rlox_cli.signals import Interrupted
+from rlox_cli.signals import SignalInterrupt
 from rlox_cli.sweep import SweepPlan
 
 MULTIRUN = ("-m", "--multirun")
@@ -39,11 +39,13 @@ def train_one(call: Call) -> int:
 
 def train_many(call: Call) -> int:
     """Train once per combination of values; the exit code of the whole."""
-    together.require_one_run()
-    options, rest = sweep_options.read(search_options.of_line(call))
-    asked = set(MULTIRUN) & set(rest)
-    args = rest if asked else [MULTIRUN[1], *rest]
-    return compose.run_sweep(call, [*args, *options.launcher()], TrainTask(call, args))
+    distributed_run.require_one_run()
+    options, arguments = sweep_options.split_sweep_options(search_options.expand_call(call))
+    has_multirun = set(MULTIRUN) & set(arguments)
+    sweep_arguments = arguments if has_multirun else [MULTIRUN[1], *arguments]
+    return compose.run_sweep(
+        call, [*sweep_arguments, *options.launcher_overrides()], TrainTask(call, sweep_arguments)
+    )
 
 
 class TrainTask:
@@ -55,38 +57,38 @@ class TrainTask:
         self.code = OK
         self.plan: SweepPlan | None = None
         self.outcomes: list[dict[str, Any]] = []
-        self.common: frozenset[str] = frozenset()  # overrides that all jobs share
+        self.common_overrides: frozenset[str] = frozenset()  # overrides that all jobs share
         self.total = 0  # jobs of the sweep, where that is known
 
     def prepare(self, plan: SweepPlan) -> None:
         """Know the sweep that the jobs belong to."""
-        self.plan, self.common, self.total = plan, plan.common, len(plan.jobs or ())
+        self.plan, self.common_overrides, self.total = plan, plan.common_overrides, len(plan.jobs or ())
 
     def __call__(self, config: DictConfig) -> dict[str, Any]:
         """Train one job; the result says how it ended."""
-        job = jobs.current_job(self.common)
+        job = jobs.current_job(self.common_overrides)
         if job.sweep is not None:
             total = f"/{self.total}" if self.total else ""
-            title = job_title(job.overrides, self.common, job.trial)
-            self.call.voice.say("job", f"[{job.number + 1}{total}] {title}".rstrip())
-        ended: dict[str, Any] = {"status": FAILED, "code": OK, "message": ""}
+            title = job_title(job.overrides, self.common_overrides, job.trial)
+            self.call.reporter.message("job", f"[{job.number + 1}{total}] {title}".rstrip())
+        outcome: dict[str, Any] = {"status": FAILED, "code": OK, "message": ""}
         try:
-            ended |= self._train(config, job)
+            outcome |= self._train(config, job)
         except Exception as error:
-            self.call.signals.settle()
-            ended |= self._failed(error, job)
+            self.call.signals.raise_pending()
+            outcome |= self._report_failure(error, job)
         finally:
-            self._tidy(job)
-        self.code = ended["code"]
-        ended |= {"job": job.name, "identity": job.identity}
-        ended["folder"] = str(job.folder) if job.folder else None
-        self.outcomes.append(ended)
-        stopped = self.call.signals.received  # perhaps too late for this job, but not for the next
-        last = job.sweep is not None and stopped is not None
-        self.call.voice.outcome(ended, last)
-        if last:
-            raise Interrupted(stopped or 0)
-        return ended
+            self._remove_empty_dir(job)
+        self.code = outcome["code"]
+        outcome |= {"job": job.name, "identity": job.identity}
+        outcome["folder"] = str(job.folder) if job.folder else None
+        self.outcomes.append(outcome)
+        signum = self.call.signals.received_signal  # perhaps too late for this job, but not for the next
+        is_last = job.sweep is not None and signum is not None
+        self.call.reporter.report_outcome(outcome, is_last)
+        if is_last:
+            raise SignalInterrupt(signum or 0)
+        return outcome
 
     def _train(self, composed: DictConfig, job: Job) -> dict[str, Any]:
         config = validate.run_config(composed)
@@ -95,99 +97,101 @@ class TrainTask:
         if job.variant and config.run.variant is None:
             config = replace(config, run=replace(config.run, variant=job.variant))
         if job.sweep is not None:
-            config = sweep_backend.applied(config, sweep_backend.recorded(job.sweep))
+            config = sweep_backend.apply_backend(config, sweep_backend.read_backends(job.sweep))
         job.identity = identity(config)
         check_loggers(config.logger)
         if job.sweep is None or config.dry_run:
-            return self._afresh(composed, config, job)
-        with jobs.claimed(job) as ours:
-            return self._of_sweep(composed, config, job) if ours else self._busy(job)
+            return self._train_new(composed, config, job)
+        with jobs.claim(job) as is_claimed:
+            return self._train_sweep_job(composed, config, job) if is_claimed else self._skip_busy(job)
 
-    def _of_sweep(self, composed: DictConfig, config: RunConfig, job: Job) -> dict[str, Any]:
-        if (done := jobs.finished(job)) is not None:
-            job.folder = done
-            self.call.voice.say("skipped", f"  done before: {done}")
+    def _train_sweep_job(self, composed: DictConfig, config: RunConfig, job: Job) -> dict[str, Any]:
+        if (finished_dir := jobs.find_finished(job)) is not None:
+            job.folder = finished_dir
+            self.call.reporter.message("skipped", f"  done before: {finished_dir}")
             return {"status": "skipped"}
-        if jobs.busy_folder(job) is not None:
-            return self._busy(job)
-        if (left := jobs.interrupted(job)) is not None:
+        if jobs.find_busy_dir(job) is not None:
+            return self._skip_busy(job)
+        if (interrupted_dir := jobs.find_interrupted(job)) is not None:
             try:
-                job.run = RunFolder.reopen(left)
+                job.run = RunFolder.reopen(interrupted_dir)
             except BusyError:  # by rlox resume, just now
-                return self._busy(job)
-            job.folder = left
+                return self._skip_busy(job)
+            job.folder = interrupted_dir
             with job.run:
-                return go_on(job.run, self.call, config)
-        return self._afresh(composed, config, job)
+                return resume_job(job.run, self.call, config)
+        return self._train_new(composed, config, job)
 
-    def _busy(self, job: Job) -> dict[str, Any]:
+    def _skip_busy(self, job: Job) -> dict[str, Any]:
         """Whoever does it may be about to make its folder."""
-        job.folder = jobs.busy_folder(job)
-        place = f": {job.folder}" if job.folder else ""
-        self.call.voice.say("skipped", f"  {jobs.BUSY}{place}")
-        return {"status": "skipped", "message": jobs.BUSY}
+        job.folder = jobs.find_busy_dir(job)
+        location_text = f": {job.folder}" if job.folder else ""
+        self.call.reporter.message("skipped", f"  {jobs.BUSY_MESSAGE}{location_text}")
+        return {"status": "skipped", "message": jobs.BUSY_MESSAGE}
 
-    def _afresh(self, composed: DictConfig, config: RunConfig, job: Job) -> dict[str, Any]:
-        together.require_shared(config)
-        with preset_named(job.tuned, "leave it out with tuned=null", job.theirs):
+    def _train_new(self, composed: DictConfig, config: RunConfig, job: Job) -> dict[str, Any]:
+        distributed_run.require_shared(config)
+        with naming_preset(job.tuned, "leave it out with tuned=null", job.preset_keys):
             validate.try_environment(config)
-        validate.try_origin(config)
-        warn(config, self.call.name)
+        validate.require_init_from(config)
+        print_warnings(config, self.call.name)
         # late: they bring torch, which wrong use should not wait for
         from rlox.build import build
         from rlox.training.evaluate import Evaluator
 
         with closing(build(config)) as algorithm:
-            self.call.signals.settle()
+            self.call.signals.raise_pending()
             if config.dry_run:
-                if isinstance(algorithm.parts.evaluate, Evaluator):
-                    algorithm.parts.evaluate.require_room()
-                fits = f"dry run: {_title(config, job)}: everything fits, nothing was trained"
-                self.call.voice.say(
-                    "checked", fits + algorithm.parts.backend.line + algorithm.device.line
+                if isinstance(algorithm.components.evaluate, Evaluator):
+                    algorithm.components.evaluate.require_envs_fit()
+                message = f"dry run: {_run_title(config, job)}: everything fits, nothing was trained"
+                self.call.reporter.message(
+                    "checked", message + algorithm.components.backend.message + algorithm.device.message
                 )
                 return {"status": "checked"}
-            with RunFolder.create(config, job.place()) as folder:
+            with RunFolder.create(config, job.prepare_dir()) as folder:
                 job.folder = folder.path
-                backend = algorithm.parts.backend
-                told: dict[str, Any] = {"resume_grade": algorithm.source.resume_grade}
-                told["backend"] = asdict(backend)
+                backend = algorithm.components.backend
+                metadata: dict[str, Any] = {"resume_grade": algorithm.source.resume_grade}
+                metadata["backend"] = asdict(backend)
                 if (device := algorithm.device).reason:
-                    told["device"] = {"name": device.name, "reason": device.reason}
-                if algorithm.parts.images:
-                    told["images"] = list(algorithm.parts.images)
+                    metadata["device"] = {"name": device.name, "reason": device.reason}
+                if algorithm.components.image_descriptions:
+                    metadata["images"] = list(algorithm.components.image_descriptions)
                 if algorithm.origin:
-                    told["init_from"] = algorithm.origin
-                folder.start(config, provenance.collect(config, self.call.line) | told)
+                    metadata["init_from"] = algorithm.origin
+                folder.start(config, provenance.collect(config, self.call.command_line) | metadata)
                 jobs.save_hydra(folder.path, composed)
-                begun = f"{_title(config, job)}\n  folder  {folder.path}"
-                begun += backend.line + algorithm.device.line
-                begun += _origin(algorithm.origin)
-                begun += "".join(f"\n  image   {line}" for line in algorithm.parts.images)
-                self.call.voice.say("begun", begun)
+                start_message = f"{_run_title(config, job)}\n  folder  {folder.path}"
+                start_message += backend.message + algorithm.device.message
+                start_message += _origin_text(algorithm.origin)
+                start_message += "".join(
+                    f"\n  image   {line}" for line in algorithm.components.image_descriptions
+                )
+                self.call.reporter.message("begun", start_message)
                 return run_training(algorithm, config, folder, self.call)
 
-    def _failed(self, error: Exception, job: Job) -> dict[str, Any]:
+    def _report_failure(self, error: Exception, job: Job) -> dict[str, Any]:
         if job.folder is not None and not job.folder.exists():
             job.folder = None
-        begun = job.run is None or job.run.begun
-        code, text = report_failure(error, job.folder if begun else None, self.call)
+        has_started = job.run is None or job.run.has_started
+        code, text = report_failure(error, job.folder if has_started else None, self.call)
         return {"code": code, "message": text}
 
-    def _tidy(self, job: Job) -> None:
+    def _remove_empty_dir(self, job: Job) -> None:
         """Hydra makes `hydra.run.dir` before anything is checked; leave none empty."""
-        if job.given is not None and job.folder is None:
+        if job.requested_dir is not None and job.folder is None:
             with suppress(OSError):
-                job.given.rmdir()
+                job.requested_dir.rmdir()
 
 
-def _title(config: RunConfig, job: Job) -> str:
+def _run_title(config: RunConfig, job: Job) -> str:
     return title(config) + (f", tuned preset {job.tuned}" if job.tuned else "")
 
 
-def _origin(origin: dict[str, Any] | None) -> str:
+def _origin_text(origin: dict[str, Any] | None) -> str:
     """Whose weights the run begins with; empty where they are new."""
     if origin is None:
         return ""
-    of = f"({origin['algo']} on {origin['env']})"
-    return f"\n  init    weights of {origin['checkpoint']} in {origin['path']} {of}"
+    source_text = f"({origin['algo']} on {origin['env']})"
+    return f"\n  init    weights of {origin['checkpoint']} in {origin['path']} {source_text}"

@@ -8,42 +8,45 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rlox.configs import RunConfig
-from rlox.configs.code import paths, require_trusted
-from rlox.configs.secrets import looked_up, references
+from rlox.configs.code import code_paths, require_trusted
+from rlox.configs.secrets import references, resolve
 from rlox.errors import ConfigError
 
 # those that `Disk.link` makes, the new ones where a kill came before they were in their place
-LINKS = ("last", "best", ".last.new", ".best.new")
+CHECKPOINT_LINKS = ("last", "best", ".last.new", ".best.new")
 
 
-def taken(overrides: Sequence[str]) -> tuple[bool, list[str]]:
+def split_trust(overrides: Sequence[str]) -> tuple[bool, list[str]]:
     """Whether the folder is trusted, and the other overrides."""
-    given = [o for o in overrides if o.partition("=")[0] == "trust"]
-    for override in given:
+    trust_overrides = [o for o in overrides if o.partition("=")[0] == "trust"]
+    for override in trust_overrides:
         if override not in ("trust=true", "trust=false"):
             raise ConfigError(f"{override}: expected trust=true or trust=false")
-    return bool(given) and given[-1] == "trust=true", [o for o in overrides if o not in given]
+    return bool(trust_overrides) and trust_overrides[-1] == "trust=true", [
+        o for o in overrides if o not in trust_overrides
+    ]
 
 
-def allowed(
-    config: RunConfig, trust: bool, typed: Sequence[str] | None, source: Path, command: str
+def resolve_trusted(
+    config: RunConfig, trust: bool, repeated_arguments: Sequence[str] | None, source: Path, command: str
 ) -> RunConfig:
     """The configuration of a run folder with the values it asks for; `ConfigError` unless all is trusted.
 
-    `typed` are the overrides in which the user repeats what the folder names; `None` where it takes
-    none.
+    `repeated_arguments` are the overrides in which the user repeats what the folder names; `None` where it
+    takes none.
     """
     if not trust:
         require_no_links(source.parent)
         require_trusted(
             config,
-            typed or (),
+            repeated_arguments or (),
             str(source),
-            lambda left: (
-                f"if it is yours: {command} {'trust=true' if typed is None else _typed(left)}"
+            lambda untrusted: (
+                f"if it is yours: {command} "
+                f"{'trust=true' if repeated_arguments is None else _trust_argument(untrusted)}"
             ),
         )
-    return looked_up(config)
+    return resolve(config)
 
 
 def require_no_links(run: Path) -> None:
@@ -54,9 +57,9 @@ def require_no_links(run: Path) -> None:
     the script of a job to itself.
     """
     for folder, folders, files in os.walk(run):
-        ours = LINKS if Path(folder).name == "checkpoints" else ()
-        for path in (Path(folder, name) for name in (*folders, *files) if name not in ours):
-            if path.is_symlink() and not _submitted(path):
+        allowed_links = CHECKPOINT_LINKS if Path(folder).name == "checkpoints" else ()
+        for path in (Path(folder, name) for name in (*folders, *files) if name not in allowed_links):
+            if path.is_symlink() and not _is_submitit_link(path):
                 raise ConfigError(
                     f"{path} is a link to {path.readlink()}: a run has none of its own; remove it, or, to go "
                     "on with a run or evaluate one that you linked so: trust=true"
@@ -65,17 +68,17 @@ def require_no_links(run: Path) -> None:
             folders[:] = [name for name in folders if name != "live"]
 
 
-def _submitted(path: Path) -> bool:
+def _is_submitit_link(path: Path) -> bool:
     return path.parent.name == ".submitit" and path.name.startswith(".submission_file_")
 
 
-def repeated(config: RunConfig) -> str:
+def trust_arguments(config: RunConfig) -> str:
     """What a command that goes on with the run has to repeat, after a space; nothing for most runs."""
-    asked = [*paths(config), *references(config, known=True)]
-    return f" {_typed([f'{key}={text}' for key, text in asked])}" if asked else ""
+    items = [*code_paths(config), *references(config, include_resolved=True)]
+    return f" {_trust_argument([f'{key}={text}' for key, text in items])}" if items else ""
 
 
-def _typed(asked: Sequence[str]) -> str:
+def _trust_argument(items: Sequence[str]) -> str:
     """The environment's id repeated; for anything else the folder is trusted as a whole."""
-    (key, _, value), *more = [item.partition("=") for item in asked]
-    return shlex.quote(f"env={value}") if key == "env.id" and not more else "trust=true"
+    (key, _, value), *others = [item.partition("=") for item in items]
+    return shlex.quote(f"env={value}") if key == "env.id" and not others else "trust=true"

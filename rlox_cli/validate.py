@@ -11,20 +11,20 @@ from omegaconf.errors import OmegaConfBaseException
 
 from rlox.configs import ALGO_CONFIGS, BUFFER_CONFIGS, AutoBufferConfig, RunConfig, make_run
 from rlox.configs.check import require_buffer
-from rlox.configs.loggers import OF_PROCESS, TRACKING_URI, MlflowConfig
-from rlox.configs.new_runs import require_new
+from rlox.configs.loggers import TRACKING_URI, TRACKING_URI_REFERENCE, MlflowConfig
+from rlox.configs.new_run_checks import check_new_run
 from rlox.configs.off_policy import OffPolicyConfig
 from rlox.configs.offline import NO_ENV
 from rlox.configs.on_policy import OnPolicyConfig
-from rlox.configs.params import expectation
-from rlox.configs.secrets import meant
+from rlox.configs.params import expected_text
+from rlox.configs.secrets import parse_scalar
 from rlox.configs.tasks import require_task
 from rlox.configs.text import is_text
-from rlox.envs.engines.makers import require_env
+from rlox.envs.engines.factories import require_env
 from rlox.errors import ConfigError
 from rlox_cli import messages
 from rlox_cli.references import with_references
-from rlox_cli.run_folder import nearest_runs
+from rlox_cli.run_folder import nearest_runs_hint
 from rlox_cli.run_schema import RUN
 from rlox_cli.schema import REQUIRED, Key, Schema
 
@@ -35,15 +35,15 @@ if TYPE_CHECKING:  # what only composes makes no environment
 
 def run_config(config: DictConfig) -> RunConfig:
     """The validated configuration of one training job."""
-    data = converted(plain_data(config), config, RUN)
-    unknown = _unknown(data, RUN)
+    data = convert_text_values(plain_data(config), config, RUN)
+    unknown = _unknown_key(data, RUN)
     if unknown and RUN.owners(unknown):  # perhaps of a preset, which is for another buffer
         _require_buffer(data)
     require_known(data, RUN)
-    made = make_run(data, begins=True)
-    require_new(made)
-    require_environment(made)
-    return made
+    run = make_run(data, is_new_run=True)
+    check_new_run(run)
+    require_environment(run)
+    return run
 
 
 def require_environment(config: RunConfig) -> None:
@@ -57,29 +57,29 @@ def require_environment(config: RunConfig) -> None:
 def saved_config(data: dict[str, Any]) -> RunConfig:
     """The configuration in plain data, of a run folder for one; imports nothing it names."""
     require_known(data, RUN)
-    made = make_run(data)
-    for key, own in made.logger.items():
-        if isinstance(own, MlflowConfig) and own.given:
+    config = make_run(data)
+    for key, logger in config.logger.items():
+        if isinstance(logger, MlflowConfig) and logger.has_address:
             raise ConfigError(
                 f"logger.{key}.tracking_uri in the run folder is an address; none is taken from there: put "
-                f"{OF_PROCESS} in its place and export {TRACKING_URI}=..."
+                f"{TRACKING_URI_REFERENCE} in its place and export {TRACKING_URI}=..."
             )
-    return made
+    return config
 
 
-def known_data(config: DictConfig, schema: Schema) -> dict[str, Any]:
+def checked_data(config: DictConfig, schema: Schema) -> dict[str, Any]:
     """The plain data of a composed configuration; `ConfigError` for keys unknown or not given."""
-    data = converted(plain_data(config), config, schema)
+    data = convert_text_values(plain_data(config), config, schema)
     require_known(data, schema)
     return data
 
 
-def require_rule_used(configs: Sequence[RunConfig], typed: Sequence[str]) -> None:
-    """`ConfigError` for a rule of normalisation that is `typed` where no run normalises anything."""
-    named = any(o.lstrip("+").startswith("env.normalize_rule=") for o in typed)
-    if named and not any(config.env.normalizes for config in configs):
+def require_rule_used(configs: Sequence[RunConfig], overrides: Sequence[str]) -> None:
+    """`ConfigError` for a rule of normalisation among `overrides` where no run normalises anything."""
+    has_rule = any(o.lstrip("+").startswith("env.normalize_rule=") for o in overrides)
+    if has_rule and not any(config.env.has_normalization for config in configs):
         for config in configs:
-            config.env.require_normalizes()
+            config.env.require_normalization()
 
 
 def try_environment(config: RunConfig) -> None:
@@ -90,22 +90,22 @@ def try_environment(config: RunConfig) -> None:
     """
     from rlox.envs.actions import ActionCodec
     from rlox.envs.failures import close_or_warn
-    from rlox.envs.films import frame_of, require_video
-    from rlox.envs.make import require_native, single_factory, uses_native
+    from rlox.envs.make import require_native, uses_native, wrapped_factory
     from rlox.envs.spaces import ObservationCodec
+    from rlox.envs.videos import render_frame, require_video
 
-    if config.algo.native_only:
+    if config.algo.is_native_only:
         require_native(config.env, config.algo.name)
     if config.env.id == NO_ENV or is_text(config.env.id) or uses_native(config.env):
         return
-    filmed = config.env.record_every > 0
-    if filmed:
+    records_video = config.env.record_every > 0
+    if records_video:
         require_video()
-    env = single_factory(config.env, render_mode="rgb_array" if filmed else None, training=True)()
+    env = wrapped_factory(config.env, render_mode="rgb_array" if records_video else None, training=True)()
     try:
-        if filmed:
+        if records_video:
             env.reset()
-            frame_of(env)
+            render_frame(env)
         ObservationCodec.of(env.observation_space, config.env.id)
         ActionCodec.of(env.action_space, config.env.id)
     finally:
@@ -116,10 +116,10 @@ def spaces_of(config: RunConfig) -> tuple[ObservationCodec, ActionCodec]:
     """What the run sees and does in its environment, of which one is made."""
     from rlox.envs.actions import ActionCodec
     from rlox.envs.failures import close_or_warn
-    from rlox.envs.make import single_factory
+    from rlox.envs.make import wrapped_factory
     from rlox.envs.spaces import ObservationCodec
 
-    env = single_factory(config.env, training=True)()
+    env = wrapped_factory(config.env, training=True)()
     try:
         observations = ObservationCodec.of(env.observation_space, config.env.id)
         actions = ActionCodec.of(env.action_space, config.env.id)
@@ -130,23 +130,23 @@ def spaces_of(config: RunConfig) -> tuple[ObservationCodec, ActionCodec]:
 
 def require_spaces(config: RunConfig, observations: ObservationCodec, actions: ActionCodec) -> None:
     """`ConfigError` where the algorithm of a run cannot learn in these spaces, or not with its settings."""
-    from rlox.algorithms.encoding import encoding_of, require_actions
+    from rlox.algorithms.encoding import make_encoder_spec, require_actions
 
     algo = config.algo
     require_actions(config, actions)
-    if algo.bounded and not actions.choices:
-        actions.unit(config.env.id, algo.name)
-    encodes = isinstance(algo, OnPolicyConfig | OffPolicyConfig) and not algo.own_policy
-    if encodes and not observations.images:
-        wishes: Any = algo
-        encoding_of(wishes, observations, config.env.id, getattr(algo, "share_encoder", True))
+    if algo.needs_bounds and not actions.choices:
+        actions.unit_codec(config.env.id, algo.name)
+    has_encoder = isinstance(algo, OnPolicyConfig | OffPolicyConfig) and not algo.has_custom_policy
+    if has_encoder and not observations.images:
+        encoder_config: Any = algo
+        make_encoder_spec(encoder_config, observations, config.env.id, getattr(algo, "share_encoder", True))
 
 
-def try_origin(config: RunConfig) -> None:
+def require_init_from(config: RunConfig) -> None:
     """Look whether the run to begin from is there, before torch is imported."""
     if config.init_from is not None and not Path(config.init_from).is_dir():
-        near = nearest_runs(Path(config.init_from))
-        raise ConfigError(f"init_from={config.init_from}: no such folder{near}")
+        hint = nearest_runs_hint(Path(config.init_from))
+        raise ConfigError(f"init_from={config.init_from}: no such folder{hint}")
 
 
 def plain_data(config: DictConfig) -> dict[str, Any]:
@@ -158,43 +158,43 @@ def plain_data(config: DictConfig) -> dict[str, Any]:
     return {str(k): v for k, v in cast(dict[Any, Any], data).items() if k != "hydra"}
 
 
-def converted(data: dict[str, Any], config: DictConfig, schema: Schema) -> dict[str, Any]:
+def convert_text_values(data: dict[str, Any], config: DictConfig, schema: Schema) -> dict[str, Any]:
     """The data with numbers, flags and null where an interpolation gave their text.
 
     `${oc.env:SEED}` is text whatever is in it; a key that takes text keeps it.
     """
-    text = {key.name for key in schema.keys(schema.parts_of(data)) if key.hint in (str, str | None)}
+    text_keys = {key.name for key in schema.keys(schema.options_of(data)) if key.hint in (str, str | None)}
     data = with_references(data, config, schema)
-    for name in _interpolated(config):
+    for name in _interpolated_names(config):
         *path, last = name.split(".")
         node: Any = data
         for part in path:
             node = node[part] if isinstance(node, dict) else {}
-        if name not in text and isinstance(node, dict) and isinstance(node.get(last), str):
-            node[last] = meant(node[last])
+        if name not in text_keys and isinstance(node, dict) and isinstance(node.get(last), str):
+            node[last] = parse_scalar(node[last])
     return data
 
 
-def _interpolated(config: DictConfig, prefix: str = "") -> Iterator[str]:
+def _interpolated_names(config: DictConfig, prefix: str = "") -> Iterator[str]:
     """Dotted names of the values that are interpolations."""
     for key in map(str, config):
         name = f"{prefix}{key}"
         if OmegaConf.is_interpolation(config, key):
             yield name
         elif isinstance(config._get_node(key), DictConfig) and name != "hydra":
-            yield from _interpolated(config[key], f"{name}.")
+            yield from _interpolated_names(config[key], f"{name}.")
 
 
 def require_known(data: dict[str, Any], schema: Schema) -> None:
     """Raise `ConfigError` for a key that the chosen options do not have, or that lacks its value."""
-    if unknown := _unknown(data, schema):
+    if unknown := _unknown_key(data, schema):
         _require_package(unknown.partition(".")[0], schema)
-        names = schema.names(schema.parts_of(data))
+        names = schema.names(schema.options_of(data))
         raise messages.unknown_key(unknown, names, schema.owners(unknown))
-    for key in not_given(data, schema):
-        word, within = key.name.split(".")[-1].upper(), expectation(key.field)
-        values = f", {within}" if within else ""
-        raise ConfigError(f"missing key '{key.name}': {key.doc}; give {key.name}={word}{values}")
+    for key in missing_keys(data, schema):
+        placeholder, range_text = key.name.split(".")[-1].upper(), expected_text(key.field)
+        range_suffix = f", {range_text}" if range_text else ""
+        raise ConfigError(f"missing key '{key.name}': {key.doc}; give {key.name}={placeholder}{range_suffix}")
 
 
 def _require_package(group: str, schema: Schema) -> None:
@@ -206,22 +206,22 @@ def _require_package(group: str, schema: Schema) -> None:
         )
 
 
-def not_given(data: dict[str, Any], schema: Schema) -> list[Key]:
+def missing_keys(data: dict[str, Any], schema: Schema) -> list[Key]:
     """The keys without a default that have no value either."""
-    values = dict(_flat(data))
-    keys = schema.keys(schema.parts_of(data))
-    return [key for key in keys if key.required and values.get(key.name) in (None, REQUIRED)]
+    values = dict(_flatten(data))
+    keys = schema.keys(schema.options_of(data))
+    return [key for key in keys if key.is_required and values.get(key.name) in (None, REQUIRED)]
 
 
-def _unknown(data: dict[str, Any], schema: Schema) -> str | None:
+def _unknown_key(data: dict[str, Any], schema: Schema) -> str | None:
     """The first key that the chosen options do not have."""
-    parts = schema.parts_of(data)
-    keys, names = schema.keys(parts), schema.names(parts)
+    chosen_options = schema.options_of(data)
+    keys, names = schema.keys(chosen_options), schema.names(chosen_options)
     known = set(names)
     for name in names:
-        whole = name.split(".")
-        known.update(".".join(whole[:depth]) for depth in range(1, len(whole)))
-    for name, _ in _flat(data):
+        segments = name.split(".")
+        known.update(".".join(segments[:depth]) for depth in range(1, len(segments)))
+    for name, _ in _flatten(data):
         # below a key that takes no names there is a value of the wrong type, which `make` says
         if name not in known and not any(name.startswith(f"{key.name}.") for key in keys):
             return name
@@ -230,17 +230,17 @@ def _unknown(data: dict[str, Any], schema: Schema) -> str | None:
 
 def _require_buffer(data: dict[str, Any]) -> None:
     """Raise `ConfigError` if the chosen algorithm cannot learn from the chosen buffer."""
-    algo, buffer = (_name_in(data.get(group)) for group in ("algo", "buffer"))
+    algo, buffer = (_option_name(data.get(group)) for group in ("algo", "buffer"))
     if algo in ALGO_CONFIGS and buffer in BUFFER_CONFIGS and buffer != AutoBufferConfig().name:
         require_buffer(algo, buffer)
 
 
-def _name_in(node: Any) -> str:
+def _option_name(node: Any) -> str:
     return str(node.get("name")) if isinstance(node, dict) else ""
 
 
-def _flat(data: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _flatten(data: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in data.items():
         yield f"{prefix}{key}", value
         if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
+            yield from _flatten(value, f"{prefix}{key}.")

@@ -17,14 +17,14 @@ from hydra.core.object_type import ObjectType
 from hydra.plugins.config_source import ConfigResult, ConfigSource
 from omegaconf import OmegaConf
 
-from rlox.configs.schedules import other_ways
-from rlox.presets import preset_algorithms, presets_of
-from rlox_cli.options import CONF, file_of
+from rlox.configs.schedules import conflicting_fields
+from rlox.presets import preset_algorithms, preset_candidates
+from rlox_cli.options import CONF, read_option_file
 from rlox_cli.run_schema import ALGO, BUFFER
-from rlox_cli.schema import Group, built_on
+from rlox_cli.schema import Group, base_options
 
 
-def stands_for(path: str, folders: Sequence[Path]) -> str | None:
+def resolve_variant(path: str, folders: Sequence[Path]) -> str | None:
     """The config path (`tuned/ppo/MyEnv-v0`) that a missing one of a variant stands for."""
     group, _, rest = path.removesuffix(".yaml").partition("/")
     if group == "buffer" and rest.startswith("_of/"):
@@ -35,8 +35,8 @@ def stands_for(path: str, folders: Sequence[Path]) -> str | None:
         return None
     tag = ALGO.tag(algo, folders)
     names = [algo, *(preset_algorithms(tag) if tag else ())]
-    asked, *others = [f"tuned/{a}/{e}" for a in names for e in (env, *presets_of(env))]
-    if _is_file(asked, folders):
+    requested_path, *others = [f"tuned/{a}/{e}" for a in names for e in (env, *preset_candidates(env))]
+    if _is_file(requested_path, folders):
         return None
     return next((other for other in others if _is_file(other, folders)), None)
 
@@ -45,7 +45,7 @@ def _is_file(path: str, folders: Sequence[Path]) -> bool:
     return any((folder / f"{path}.yaml").is_file() for folder in folders)
 
 
-def own_keys(group: Group, option: str, folders: Sequence[Path]) -> dict[str, Any]:
+def variant_keys(group: Group, option: str, folders: Sequence[Path]) -> dict[str, Any]:
     """What the file of a variant says, and those of the variants that it is built on.
 
     Where it says one thing in one of two ways, a preset's other way is displaced by its default.
@@ -53,34 +53,34 @@ def own_keys(group: Group, option: str, folders: Sequence[Path]) -> dict[str, An
     tag = group.tag(option, folders)
     if tag is None:
         return {}
-    said = _said(group, option, folders, ())
+    variant_values = _merged_values(group, option, folders, ())
     kind = group.registry[tag]
     defaults = {f.name: f.default for f in fields(kind)}
-    return {**{key: defaults[key] for key in other_ways(kind, said)}, **said}
+    return {**{key: defaults[key] for key in conflicting_fields(kind, variant_values)}, **variant_values}
 
 
-def _said(
-    group: Group, option: str, folders: Sequence[Path], seen: tuple[str, ...]
+def _merged_values(
+    group: Group, option: str, folders: Sequence[Path], visited: tuple[str, ...]
 ) -> dict[str, Any]:
     if option in group.registry:
         return {}
-    if option in seen:  # a circle, which Hydra refuses
+    if option in visited:  # a circle, which Hydra refuses
         return {}
-    file = file_of(group.name, option, folders)
-    below = [_said(group, base, folders, (*seen, option)) for base in built_on(file)]
-    own = {key: value for key, value in file.items() if key not in ("defaults", "name")}
-    return {key: value for keys in (*below, own) for key, value in keys.items()}
+    file = read_option_file(group.name, option, folders)
+    base_values = [_merged_values(group, base, folders, (*visited, option)) for base in base_options(file)]
+    own_values = {key: value for key, value in file.items() if key not in ("defaults", "name")}
+    return {key: value for keys in (*base_values, own_values) for key, value in keys.items()}
 
 
 class VariantSource(ConfigSource):
     """`variants://`: what the options of a user's variants stand for, where they have no file."""
 
     # The conf folders in force, which Hydra does not tell a source; an instance keeps those of its call.
-    in_force: ClassVar[tuple[Path, ...]] = (CONF,)
+    current_folders: ClassVar[tuple[Path, ...]] = (CONF,)
 
     def __init__(self, provider: str, path: str) -> None:
         super().__init__(provider, path)
-        self.folders = self.in_force
+        self.folders = self.current_folders
 
     @staticmethod
     def scheme() -> str:
@@ -97,42 +97,44 @@ class VariantSource(ConfigSource):
 
     def is_config(self, config_path: str) -> bool:
         """Whether the path is of a variant."""
-        return bool(self._own(config_path)) or stands_for(config_path, self.folders) is not None
+        return (
+            bool(self._variant_content(config_path)) or resolve_variant(config_path, self.folders) is not None
+        )
 
     def load_config(self, config_path: str) -> ConfigResult:
         """A config that consists of the one it stands for, or of what a variant says for itself."""
-        group, own = config_path.split("/")[1], self._own(config_path)
-        path = stands_for(config_path, self.folders)
-        preset = path is not None and path.startswith("tuned/")
-        content: dict[str, Any] = {group: own}
-        if not own:
-            content = {"defaults": [f"/{path}" if preset else f"/{path}@_here_", "_self_"]}
-        if preset and (unused := self._unused(config_path, str(path))):
-            content["algo"] = unused
+        group, content = config_path.split("/")[1], self._variant_content(config_path)
+        path = resolve_variant(config_path, self.folders)
+        is_preset = path is not None and path.startswith("tuned/")
+        composed: dict[str, Any] = {group: content}
+        if not content:
+            composed = {"defaults": [f"/{path}" if is_preset else f"/{path}@_here_", "_self_"]}
+        if is_preset and (dropped := self._dropped_defaults(config_path, str(path))):
+            composed["algo"] = dropped
         return ConfigResult(
             provider=self.provider,
             path=f"{self.scheme()}://{config_path}",
-            config=OmegaConf.create(content),
-            header={"package": "_global_" if own or preset else None},
+            config=OmegaConf.create(composed),
+            header={"package": "_global_" if content or is_preset else None},
         )
 
-    def _own(self, config_path: str) -> dict[str, Any]:
+    def _variant_content(self, config_path: str) -> dict[str, Any]:
         """Of `_own/algo/ppo_big`, composed after the presets: what a variant says counts more."""
         start, _, rest = config_path.removesuffix(".yaml").partition("/")
         name, _, option = rest.partition("/")
         group = {group.name: group for group in (ALGO, BUFFER)}.get(name)
         if start != "_own" or group is None or option in group.registry:
             return {}
-        return own_keys(group, option, self.folders)
+        return variant_keys(group, option, self.folders)
 
-    def _unused(self, asked: str, path: str) -> dict[str, Any]:
+    def _dropped_defaults(self, requested_path: str, path: str) -> dict[str, Any]:
         """What a preset says of fields that the algorithm of a plugin drops, back at its defaults."""
-        tag = ALGO.tag(asked.split("/")[1], self.folders)
+        tag = ALGO.tag(requested_path.split("/")[1], self.folders)
         if tag is None or tag == path.split("/")[1]:
             return {}
         kind = ALGO.registry[tag]
-        said = file_of("tuned", path.removeprefix("tuned/"), self.folders).get("algo", {})
-        return {f.name: f.default for f in fields(kind) if f.name in kind.drops and f.name in said}
+        preset_values = read_option_file("tuned", path.removeprefix("tuned/"), self.folders).get("algo", {})
+        return {f.name: f.default for f in fields(kind) if f.name in kind.drops and f.name in preset_values}
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
         """None: they are no options of their own."""

@@ -18,90 +18,90 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from rlox_cli import commands
 from rlox_cli.command import Call
 from rlox_cli.exit_codes import FAILED, OK
-from rlox_cli.output import lasting_output
-from rlox_cli.signals import HANDLED, Interrupted, Signals
-from rlox_cli.voice import Reporter, Voice
+from rlox_cli.job_reporter import JobReporter, ProgressContext
+from rlox_cli.output import non_failing_output
+from rlox_cli.signals import HANDLED_SIGNALS, SignalInterrupt, Signals
 
 if TYPE_CHECKING:
-    from rlox.runs.progress import Snapshot
+    from rlox.runs.progress import ProgressSnapshot
 
 PROGRESS_SECONDS = 0.25
 
 
-class Teller(Voice):
+class JsonJobReporter(JobReporter):
     """Says it in events, lines of JSON."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
-    def tell(self, event: str, **content: Any) -> None:
+    def send_event(self, event: str, **content: Any) -> None:
         """Write one; whoever does not listen any more misses it."""
         data = memoryview(json.dumps({"event": event, **content}).encode() + b"\n")
         with suppress(OSError):
             while data:
                 data = data[os.write(self._descriptor, data) :]
 
-    def say(self, about: str, text: str) -> None:
+    def message(self, kind: str, text: str) -> None:
         """A part of the story; the sweep chooses what is shown."""
-        self.tell("said", about=about, text=text)
+        self.send_event("said", about=kind, text=text)
 
-    def failed(self, text: str) -> None:
+    def report_error(self, text: str) -> None:
         """Nothing: the outcome has it."""
 
-    def reporter(self) -> Reporter:
+    def progress(self) -> ProgressContext:
         """Now and then."""
-        return self._reporting()
+        return self._progress()
 
-    def outcome(self, ended: dict[str, Any], last: bool) -> None:
+    def report_outcome(self, outcome: dict[str, Any], is_last: bool) -> None:
         """The last word on a job."""
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
-        self.tell("ended", outcome=ended, last=last)
+        self.send_event("ended", outcome=outcome, last=is_last)
 
     @contextmanager
-    def _reporting(self) -> Iterator[Any]:
-        due = 0.0
+    def _progress(self) -> Iterator[Any]:
+        next_report = 0.0
 
-        def report(now: Snapshot) -> None:
-            nonlocal due
-            if time.monotonic() >= due or now.now >= now.total:
-                due = time.monotonic() + PROGRESS_SECONDS
-                self.tell("progress", snapshot=asdict(now))
+        def report(snapshot: ProgressSnapshot) -> None:
+            nonlocal next_report
+            if time.monotonic() >= next_report or snapshot.now >= snapshot.total:
+                next_report = time.monotonic() + PROGRESS_SECONDS
+                self.send_event("progress", snapshot=asdict(snapshot))
 
         yield report
 
 
-class Printed(io.TextIOBase):
+class EventStream(io.TextIOBase):
     """Standard output, or error: whole lines become events."""
 
-    def __init__(self, teller: Teller, error: bool = False) -> None:
-        self._teller, self._rest, self._error = teller, "", error
+    def __init__(self, reporter: JsonJobReporter, is_error: bool = False) -> None:
+        self._reporter, self._partial_line, self._is_error = reporter, "", is_error
 
     def write(self, text: str) -> int:
         """Tell what is whole."""
-        *lines, self._rest = (self._rest + text).split("\n")
+        *lines, self._partial_line = (self._partial_line + text).split("\n")
         for line in lines:
-            self._teller.tell("printed", text=line, error=self._error)
+            self._reporter.send_event("printed", text=line, error=self._is_error)
         return len(text)
 
     def flush(self) -> None:
         """Tell what is left too."""
-        if self._rest:
+        if self._partial_line:
             self.write("\n")
 
 
-def serve(greeting: Mapping[str, Any], orders: IO[bytes], events: int) -> int:
+def serve(worker_init: Mapping[str, Any], orders: IO[bytes], events: int) -> int:
     """Do what is ordered until nothing more is; the exit code."""
-    teller = Teller(events)
-    sys.stdout = cast(Any, Printed(teller))
+    reporter = JsonJobReporter(events)
+    sys.stdout = cast(Any, EventStream(reporter))
     sys.stderr.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    with lasting_output():
+    with non_failing_output():
         try:
-            with Signals(patient=True) as signals:
-                signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
-                return _serve(greeting, orders, signals, teller)
-        except Interrupted as stopped:
-            return stopped.code
+            with Signals(ignores_repeats=True) as signals:
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED_SIGNALS)
+                return _run_jobs(worker_init, orders, signals, reporter)
+        except SignalInterrupt as interrupt:
+            return interrupt.code
         except Exception as error:  # of the jobs none: they keep theirs
             from rlox_cli.messages import describe
 
@@ -109,39 +109,39 @@ def serve(greeting: Mapping[str, Any], orders: IO[bytes], events: int) -> int:
             return FAILED
 
 
-def _serve(greeting: Mapping[str, Any], orders: IO[bytes], signals: Signals, teller: Teller) -> int:
-    waiting: queue.Queue[dict[str, Any]] = queue.Queue()
-    threading.Thread(target=_listen, args=(orders, waiting, signals), daemon=True).start()
+def _run_jobs(
+    worker_init: Mapping[str, Any], orders: IO[bytes], signals: Signals, reporter: JsonJobReporter
+) -> int:
+    orders_queue: queue.Queue[dict[str, Any]] = queue.Queue()
+    threading.Thread(target=_read_orders, args=(orders, orders_queue, signals), daemon=True).start()
     from rlox_cli import compose
     from rlox_cli.training import TrainTask
 
-    command = commands.load(greeting["command"])
-    call = Call(command, greeting["typed"], signals, greeting["full_trace"], teller)
+    command = commands.load(worker_init["command"])
+    call = Call(command, worker_init["typed"], signals, worker_init["full_trace"], reporter)
     task = TrainTask(call)
-    task.common = frozenset(greeting["common"])
-    with compose.sweep_job(call, greeting["args"], task) as job:
-        while "job" in (order := waiting.get()):
+    task.common_overrides = frozenset(worker_init["common"])
+    with compose.sweep_job(call, worker_init["args"], task) as job:
+        while "job" in (order := orders_queue.get()):
             job(order["job"], order["overrides"])
     return OK
 
 
-def _listen(orders: IO[bytes], waiting: queue.Queue[dict[str, Any]], signals: Signals) -> None:
+def _read_orders(orders: IO[bytes], orders_queue: queue.Queue[dict[str, Any]], signals: Signals) -> None:
     """Hand on orders; a stop, and the end of whoever gives them, are signals to this very process."""
-    signal.pthread_sigmask(
-        signal.SIG_BLOCK, HANDLED
-    )  # they are for the main thread, which may wait
+    signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED_SIGNALS)  # they are for the main thread, which may wait
     for line in orders:
         order = json.loads(line)
         if "stop" in order:
-            _stop(signals, order["stop"])
+            _signal_main_thread(signals, order["stop"])
         else:
-            waiting.put(order)
+            orders_queue.put(order)
             if "bye" in order:
                 return
-    _stop(signals, signal.SIGTERM)
+    _signal_main_thread(signals, signal.SIGTERM)
 
 
-def _stop(signals: Signals, signum: int) -> None:
+def _signal_main_thread(signals: Signals, signum: int) -> None:
     main = threading.main_thread().ident
-    if signals.received is None and main is not None:
+    if signals.received_signal is None and main is not None:
         signal.pthread_kill(main, signum)

@@ -13,24 +13,24 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, cast
 
-from rlox_cli.signals import HANDLED
+from rlox_cli.signals import HANDLED_SIGNALS
 
-START = Path(__file__).with_name("start_worker.py")
-CHUNK = 65536
-LONGEST = 1 << 20  # characters of a line; what is longer comes in pieces
-LEAVE = 5.0  # seconds to leave in, for a process that has nothing left to do
+START_SCRIPT = Path(__file__).with_name("start_worker.py")
+READ_SIZE = 65536
+MAX_LINE_LENGTH = 1 << 20  # characters of a line; what is longer comes in pieces
+EXIT_SECONDS = 5.0  # seconds to leave in, for a process that has nothing left to do
 
 
 class WorkerProcess:
     """Its standard input takes orders, its standard output are events, its standard error is text."""
 
-    def __init__(self, greeting: Mapping[str, Any], environment: Mapping[str, str]) -> None:
+    def __init__(self, worker_init: Mapping[str, Any], environment: Mapping[str, str]) -> None:
         # A signal that comes before the process can answer waits until it can: it inherits the mask.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED_SIGNALS)
         try:
             self.process = subprocess.Popen(
                 # -P: a file of the current folder must not stand in for one of Python's
-                [sys.executable, "-P", str(START)],
+                [sys.executable, "-P", str(START_SCRIPT)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -43,11 +43,11 @@ class WorkerProcess:
         self.streams = (self._events, cast(IO[bytes], self.process.stderr))
         for stream in self.streams:
             os.set_blocking(stream.fileno(), False)
-        self._rest = dict.fromkeys(self.streams, b"")
-        self.leaving = False  # it has said that it does no more jobs
-        self.tell(greeting)
+        self._partial = dict.fromkeys(self.streams, b"")
+        self.is_leaving = False  # it has said that it does no more jobs
+        self.send(worker_init)
 
-    def tell(self, order: Mapping[str, Any]) -> None:
+    def send(self, order: Mapping[str, Any]) -> None:
         """Give an order; one that has ended does not hear it, which is noticed elsewhere."""
         with suppress(OSError, ValueError):
             self._orders.write(json.dumps(order).encode() + b"\n")
@@ -56,55 +56,55 @@ class WorkerProcess:
     def read(self, stream: IO[bytes]) -> list[str] | None:
         """The whole lines that have come, perhaps none; `None` at the end."""
         try:
-            data = os.read(stream.fileno(), CHUNK)
+            data = os.read(stream.fileno(), READ_SIZE)
         except BlockingIOError:
             return []
-        *whole, rest = (self._rest[stream] + data).split(b"\n")
-        if len(rest) > LONGEST or (not data and rest):
-            whole, rest = [*whole, rest], b""
-        self._rest[stream] = rest
-        lines = [line.decode(errors="replace") for line in whole]
+        *complete, rest = (self._partial[stream] + data).split(b"\n")
+        if len(rest) > MAX_LINE_LENGTH or (not data and rest):
+            complete, rest = [*complete, rest], b""
+        self._partial[stream] = rest
+        lines = [line.decode(errors="replace") for line in complete]
         return lines if data or lines else None  # what stood before the end is a line too
 
-    def event(self, stream: IO[bytes], line: str) -> dict[str, Any] | None:
+    def parse_event(self, stream: IO[bytes], line: str) -> dict[str, Any] | None:
         """What a line says, if it is one of its events."""
         if stream is not self._events:
             return None
         try:
-            event = json.loads(line)
+            parsed = json.loads(line)
         except ValueError:  # a child of its own wrote there
             return None
-        return event if isinstance(event, dict) and "event" in event else None
+        return parsed if isinstance(parsed, dict) and "event" in parsed else None
 
-    def waiting(self, stream: IO[bytes]) -> bool:
+    def has_data(self, stream: IO[bytes]) -> bool:
         """Whether there is something to read, or the end."""
         with selectors.DefaultSelector() as selector:
             selector.register(stream, selectors.EVENT_READ)
             return bool(selector.select(0))
 
-    def ended(self) -> bool:
+    def has_exited(self) -> bool:
         """Whether the process is gone, whoever still holds its streams."""
         return self.process.poll() is not None
 
-    def left_by_signal(self) -> bool:
+    def exited_by_signal(self) -> bool:
         """Whether it left because a signal had asked it to."""
-        return (self.process.returncode or 0) in {128 + number for number in HANDLED}
+        return (self.process.returncode or 0) in {128 + number for number in HANDLED_SIGNALS}
 
-    def how(self) -> str:
+    def exit_description(self) -> str:
         """How the process ended, in words."""
         code = self.process.returncode
         if code is not None and -code in set(signal.Signals):
             name = signal.Signals(-code).name
             hint = " (perhaps for want of memory)" if -code == signal.SIGKILL else ""
             return f"its process was ended by {name}{hint}"
-        if self.left_by_signal():
+        if self.exited_by_signal():
             return f"its process was stopped by {signal.Signals(code - 128).name}"
         return f"its process ended with exit code {code}"
 
     def wait(self) -> None:
         """Let it leave; one that does not is killed by whoever waits."""
         with suppress(subprocess.TimeoutExpired):
-            self.process.wait(LEAVE)
+            self.process.wait(EXIT_SECONDS)
 
     def kill(self) -> None:
         """End it at once, unless it has ended."""
@@ -113,7 +113,7 @@ class WorkerProcess:
             self.process.wait()
         self.close()
 
-    def strike(self) -> None:
+    def kill_now(self) -> None:
         """End it at once from a handler of signals, where waiting could be for what it interrupted."""
         if self.process.returncode is None:
             with suppress(OSError):

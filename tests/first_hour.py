@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LIST = ROOT / "tests" / "meta" / "first_hour.toml"
 
 
-def listed() -> dict[str, list[str]]:
+def read_list() -> dict[str, list[str]]:
     """The tests of each sentence."""
     parts = tomllib.loads(LIST.read_text(encoding="utf-8"))
     return {sentence: tests for part in parts.values() for sentence, tests in part.items()}
@@ -22,7 +22,7 @@ def listed() -> dict[str, list[str]]:
 
 def main(options: list[str]) -> int:
     """Run each of them once; pytest's exit code."""
-    tests = dict.fromkeys(test for tests in listed().values() for test in tests)
+    tests = dict.fromkeys(test for tests in read_list().values() for test in tests)
     line = [sys.executable, "-m", "pytest", *tests, *options]
     return subprocess.run(line, cwd=ROOT, check=False).returncode
 

@@ -50,7 +50,7 @@ def run(*command: str | Path, cwd: Path = ROOT, **variables: str) -> None:
     subprocess.run(command, cwd=cwd, env=os.environ | {"PATH": path} | variables, check=True)
 
 
-def answer(*command: str | Path) -> str:
+def command_output(*command: str | Path) -> str:
     """What a command prints; empty if it fails or is not there."""
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
@@ -73,25 +73,26 @@ def interpreters(version: str, folder: Path) -> Iterator[str]:
         run(uv, "python", "install", version)
     except subprocess.CalledProcessError:
         return
-    yield answer(uv, "python", "find", version)
+    yield command_output(uv, "python", "find", version)
 
 
 def interpreter(version: str, folder: Path) -> str:
     """The first of `interpreters` that starts and is of that version."""
-    asked = "import ensurepip, sys, venv; print('{}.{}'.format(*sys.version_info))"
+    version_script = "import ensurepip, sys, venv; print('{}.{}'.format(*sys.version_info))"
     for python in interpreters(version, folder):
-        if answer(python, "-c", asked) == version:
+        if command_output(python, "-c", version_script) == version:
             return python
-    raise NotAvailableError(
-        f"no Python {version} on the path, none of pyenv's, and uv could not install one"
-    )
+    raise NotAvailableError(f"no Python {version} on the path, none of pyenv's, and uv could not install one")
 
 
-def lowest(pyproject: Path) -> list[str]:
+def lowest_constraints(pyproject: Path) -> list[str]:
     """Constraints that allow of each dependency that users install its lower bound only."""
-    asked = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]
-    extras = asked["optional-dependencies"]
-    chosen = (asked["dependencies"], *(extras[name] for name in extras if name not in NOT_OF_USERS))
+    project = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    chosen = (
+        project["dependencies"],
+        *(extras[name] for name in extras if name not in NOT_OF_USERS),
+    )
     every = (entry for entries in chosen for entry in entries)
     bounds = (re.match(r"([\w.-]+)(?:\[[\w,]+\])?>=([\w.]+)", entry) for entry in every)
     return sorted({f"{bound[1]}=={bound[2]}" for bound in bounds if bound})
@@ -103,8 +104,8 @@ def train(rlox: Path, python: str, folder: Path) -> None:
         place = folder / f"run-{backend}"
         run(rlox, "train", *SHORT, f"algo.backend={backend}", f"hydra.run.dir={place}", cwd=folder)
         result = json.loads((place / "result.json").read_text(encoding="utf-8"))
-        told = (result["status"], len(result["episodes"]), 1 <= result["score"] <= 500)
-        if told != ("done", EPISODES, True):
+        summary = (result["status"], len(result["episodes"]), 1 <= result["score"] <= 500)
+        if summary != ("done", EPISODES, True):
             raise SystemExit(f"the run of the {backend} engine left {result}")
         if python not in (place / "provenance.json").read_text(encoding="utf-8"):
             raise SystemExit(f"the run of the {backend} engine does not say Python {python}")
@@ -118,11 +119,11 @@ def wheel_under(python: str, constraints: Path, folder: Path, junit: Path) -> No
     run(python, "-m", "venv", folder / "venv")
     binaries = folder / "venv/bin"
     run(binaries / "pip", "install", "-c", constraints, wheel, *TEST_TOOLS)
-    version = answer(binaries / "python", "-c", "import platform; print(platform.python_version())")
+    version = command_output(binaries / "python", "-c", "import platform; print(platform.python_version())")
     train(binaries / "rlox", version, folder)
     # Last in the path, for what processes of tests unpickle; rlox stays the one that is installed.
-    (site,) = (folder / "venv").glob("lib/python*/site-packages")
-    (site / "checkout.pth").write_text(f"{ROOT}\n", encoding="utf-8")
+    (site_packages,) = (folder / "venv").glob("lib/python*/site-packages")
+    (site_packages / "checkout.pth").write_text(f"{ROOT}\n", encoding="utf-8")
     quick = ("-n", "2", "-m", "not alone and not slow")
     run(binaries / "pytest", *quick, f"--junitxml={junit}", *CORE_TESTS)
 
@@ -136,11 +137,11 @@ def later_python(version: str) -> Callable[[Path, Path], None]:
 
 def lowest_versions(folder: Path, junit: Path) -> None:
     constraints = folder / "lowest.txt"
-    constraints.write_text("\n".join(lowest(ROOT / "pyproject.toml")) + "\n", encoding="utf-8")
+    constraints.write_text("\n".join(lowest_constraints(ROOT / "pyproject.toml")) + "\n", encoding="utf-8")
     wheel_under(sys.executable, constraints, folder, junit)
 
 
-def beside(package: str, module: str, *tests: str) -> Callable[[Path, Path], None]:
+def with_package(package: str, module: str, *tests: str) -> Callable[[Path, Path], None]:
     """The development environment and one package more, without a change of the former."""
 
     def stage(folder: Path, junit: Path) -> None:
@@ -161,12 +162,12 @@ def beside(package: str, module: str, *tests: str) -> Callable[[Path, Path], Non
 
 
 ENVIRONMENTS = {
-    "envpool": beside(
+    "envpool": with_package(
         "envpool", "envpool",
         "tests/unit/envs/test_pools.py", "tests/unit/envs/test_pool_options.py",
         "tests/unit/envs/test_atari.py", "tests/unit/cli/test_engines.py",
     ),
-    "sb3-contrib": beside("sb3-contrib", "sb3_contrib", "tests/parity/test_qr_dqn.py"),
+    "sb3-contrib": with_package("sb3-contrib", "sb3_contrib", "tests/parity/test_qr_dqn.py"),
     **{f"python{version}": later_python(version) for version in ("3.12", "3.13", "3.14")},
     "lowest": lowest_versions,
 }  # fmt: skip
@@ -174,20 +175,16 @@ ENVIRONMENTS = {
 
 def main(argv: Sequence[str]) -> int:
     """Make the environment in an empty folder, and remove it however its tests end."""
-    parser = argparse.ArgumentParser(
-        "fresh_environments", description=(__doc__ or "").split("\n")[0]
-    )
+    parser = argparse.ArgumentParser("fresh_environments", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("name", choices=ENVIRONMENTS, metavar="NAME", help=", ".join(ENVIRONMENTS))
-    parser.add_argument(
-        "junit", metavar="JUNIT", type=Path, help="file for the results of the tests"
-    )
-    asked = parser.parse_args(argv)
-    name = asked.name
+    parser.add_argument("junit", metavar="JUNIT", type=Path, help="file for the results of the tests")
+    options = parser.parse_args(argv)
+    name = options.name
     folder = ROOT / ".cache/nightly/environments" / name
     shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
     folder.mkdir(parents=True)
     try:
-        ENVIRONMENTS[name](folder, asked.junit.resolve())
+        ENVIRONMENTS[name](folder, options.junit.resolve())
     except NotAvailableError as error:
         print(f"not available: {error}")
         return NOT_AVAILABLE

@@ -33,18 +33,18 @@ TESTS = Path(__file__).resolve().parent
 sys.path.insert(0, str(TESTS))
 
 from helpers.mutation import Site, diff, draw, imports  # noqa: E402
-from helpers.selection import MEASURED, UNMEASURED  # noqa: E402
+from helpers.selection import DEFAULT_SECONDS, SECONDS_FILE  # noqa: E402
 
 CODE = ("rlox", "rlox_cli")
-CAUGHT = "caught by "  # with the name of the test
+CAUGHT_PREFIX = "caught by "  # with the name of the test
 NO_TESTS = 5  # pytest's exit code where all tests were left out
 NOT_INHERITED = ("RLOX_NIGHTLY", "RLOX_FULL", "PYTEST_ADDOPTS")  # they would choose other tests
 RINGS = 2  # of tests, by how far their imports are from the changed file
 QUICK = 10.0  # seconds of a test file
 # what tests do not need of a tree: hidden folders, environments, what was built
-UNREAD = shutil.ignore_patterns(".*", "__pycache__", "*.pyc", "target")
+IGNORE_PATTERNS = shutil.ignore_patterns(".*", "__pycache__", "*.pyc", "target")
 # folders of tests that take minutes to learn or build, or read the tree itself
-NOT_JUDGES = {"learning", "packaging", "meta"}
+EXCLUDED_FOLDERS = {"learning", "packaging", "meta"}
 
 
 @dataclass(frozen=True)
@@ -53,16 +53,16 @@ class Verdict:
 
     site: Site
     tests: int  # files that were run
-    how: str  # "caught by NAME", "caught by the clock", "survived", "survived: no test imports it"
+    outcome: str  # "caught by NAME", "caught by the clock", "survived", "survived: no test imports it"
     nightly: bool = False  # whether it was the nightly tests that decided
 
     @property
-    def caught(self) -> bool:
-        return self.how.startswith("caught")
+    def is_caught(self) -> bool:
+        return self.outcome.startswith("caught")
 
 
 def module_of(path: Path) -> str:
-    """`rlox/runs/means.py` as `rlox.runs.means`."""
+    """`rlox/runs/metric_means.py` as `rlox.runs.metric_means`."""
     parts = path.with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
@@ -73,29 +73,25 @@ def importers(root: Path, changed: Path) -> list[list[Path]]:
     import leads to it, as code names it by a text: those that have its name in their text. Of each of
     these the quick ones first: most mutants are caught by one of them.
     """
-    modules = {
-        module_of(p.relative_to(root)): p for name in CODE for p in (root / name).rglob("*.py")
-    }
-    wanted, rings, seen = {module_of(changed)}, list[list[Path]](), set[Path]()
+    modules = {module_of(p.relative_to(root)): p for name in CODE for p in (root / name).rglob("*.py")}
+    targets, rings, visited = {module_of(changed)}, list[list[Path]](), set[Path]()
     while len(rings) < RINGS:
-        wanted |= {package for module in wanted for package in facades(root, module)}
-        if found := [file for file in direct(root, wanted) if file not in seen]:
-            rings.append(found)
-            seen.update(found)
-        more = {m for m, path in modules.items() if names_of(path, m) & wanted} | wanted
-        if more == wanted:
+        targets |= {package for module in targets for package in facades(root, module)}
+        if importing := [file for file in direct_importers(root, targets) if file not in visited]:
+            rings.append(importing)
+            visited.update(importing)
+        more_modules = {m for m, path in modules.items() if names_of(path, m) & targets} | targets
+        if more_modules == targets:
             break
-        wanted = more
-    if not rings and (named := direct(root, set(), re.compile(rf"\b{changed.stem}\b"))):
-        rings.append(named)
-    seconds = json.loads(MEASURED.read_text(encoding="utf-8"))["seconds"]
+        targets = more_modules
+    if not rings and (text_matches := direct_importers(root, set(), re.compile(rf"\b{changed.stem}\b"))):
+        rings.append(text_matches)
+    seconds = json.loads(SECONDS_FILE.read_text(encoding="utf-8"))["seconds"]
 
     def quick(file: Path) -> bool:
-        return seconds.get(file.as_posix(), UNMEASURED) < QUICK
+        return seconds.get(file.as_posix(), DEFAULT_SECONDS) < QUICK
 
-    parts = [
-        list(part) for ring in rings for part in (filter(quick, ring), filterfalse(quick, ring))
-    ]
+    parts = [list(part) for ring in rings for part in (filter(quick, ring), filterfalse(quick, ring))]
     return list(filter(None, parts))
 
 
@@ -105,34 +101,34 @@ def names_of(path: Path, module: str) -> frozenset[str]:
     return imports(path.read_text(encoding="utf-8"), package)
 
 
-def direct(root: Path, wanted: set[str], text: re.Pattern[str] | None = None) -> list[Path]:
+def direct_importers(root: Path, modules: set[str], pattern: re.Pattern[str] | None = None) -> list[Path]:
     """Test files that import one of the modules or have the text, or import a helper that does."""
     tests = root / "tests"
     helpers = [p for p in tests.rglob("*.py") if not p.name.startswith("test_")]
-    reach: set[str] = set()
+    helper_names: set[str] = set()
 
-    def reaches(path: Path) -> bool:
-        if names(path, tests) & (wanted | reach):
+    def matches(path: Path) -> bool:
+        if names(path, tests) & (modules | helper_names):
             return True
-        return text is not None and text.search(path.read_text(encoding="utf-8")) is not None
+        return pattern is not None and pattern.search(path.read_text(encoding="utf-8")) is not None
 
-    grown = True
-    while grown:
-        more = {name_in_tests(p, tests) for p in helpers if reaches(p)}
-        grown, reach = not more <= reach, reach | more
-    return sorted(p.relative_to(root) for p in tests.rglob("test_*.py") if reaches(p))
+    has_grown = True
+    while has_grown:
+        more_helpers = {name_in_tests(p, tests) for p in helpers if matches(p)}
+        has_grown, helper_names = not more_helpers <= helper_names, helper_names | more_helpers
+    return sorted(p.relative_to(root) for p in tests.rglob("test_*.py") if matches(p))
 
 
 def facades(root: Path, module: str) -> set[str]:
     """Packages above a module whose `__init__` imports it, by which it is imported too."""
-    above = module.split(".")[:-1]
-    packages = {".".join(above[: k + 1]) for k in range(len(above))}
-    found = set()
+    parents = module.split(".")[:-1]
+    packages = {".".join(parents[: k + 1]) for k in range(len(parents))}
+    facade_packages = set()
     for package in packages:
         init = root.joinpath(*package.split("."), "__init__.py")
         if init.exists() and module in imports(init.read_text(encoding="utf-8"), package):
-            found.add(package)
-    return found
+            facade_packages.add(package)
+    return facade_packages
 
 
 def name_in_tests(path: Path, tests: Path) -> str:
@@ -143,8 +139,8 @@ def name_in_tests(path: Path, tests: Path) -> str:
 def names(path: Path, tests: Path) -> set[str]:
     """What a file below `tests` imports; relative imports from the folder of the file."""
     package = ".".join(path.relative_to(tests).parts[:-1])
-    own = {f"{package}.conftest"} if path.name.startswith("test_") else set()
-    return own | imports(path.read_text(encoding="utf-8"), package)
+    conftest = {f"{package}.conftest"} if path.name.startswith("test_") else set()
+    return conftest | imports(path.read_text(encoding="utf-8"), package)
 
 
 @dataclass(frozen=True)
@@ -183,17 +179,19 @@ class Trial:
                 child.communicate()
         if child.returncode in (0, NO_TESTS):
             return "survived"
-        told = re.findall(r"^(?:FAILED|ERROR) tests/.*", output, re.M)
-        name = told[0].partition(" - ")[0].split(" ", 1)[1] if told else ""
-        return f"{CAUGHT}{name}" if told else f"caught: {output[-300:]}"
+        failures = re.findall(r"^(?:FAILED|ERROR) tests/.*", output, re.M)
+        name = failures[0].partition(" - ")[0].split(" ", 1)[1] if failures else ""
+        return f"{CAUGHT_PREFIX}{name}" if failures else f"caught: {output[-300:]}"
 
-    def passes(self, root: Path, how: str, files: Iterable[Path], nightly: bool) -> bool:
+    def passes(self, root: Path, outcome: str, files: Iterable[Path], nightly: bool) -> bool:
         """Whether the test that failed passes now; where it is not known by name, all of the files."""
-        named = [[how.removeprefix(CAUGHT)]] if how.startswith(f"{CAUGHT}tests/") else []
-        return any(self.run(root, tests, nightly) == "survived" for tests in (*named, files))
+        named_tests = (
+            [[outcome.removeprefix(CAUGHT_PREFIX)]] if outcome.startswith(f"{CAUGHT_PREFIX}tests/") else []
+        )
+        return any(self.run(root, tests, nightly) == "survived" for tests in (*named_tests, files))
 
 
-def judged(root: Path, site: Site, trial: Trial) -> Verdict:
+def judge(root: Path, site: Site, trial: Trial) -> Verdict:
     """The verdict on a mutant, made in the copy `root` and undone again."""
     path = root / site.path
     source = path.read_text(encoding="utf-8")
@@ -201,41 +199,43 @@ def judged(root: Path, site: Site, trial: Trial) -> Verdict:
     verdict = Verdict(site, 0, "survived: no test imports it")
     try:
         for nightly in (False, True)[: 1 + trial.nightly]:
-            tried = 0
+            n_files = 0
             for files in rings:
                 path.write_text(site.apply(source), encoding="utf-8")
-                how = trial.run(root, files, nightly)
-                if how != "survived":
+                outcome = trial.run(root, files, nightly)
+                if outcome != "survived":
                     path.write_text(source, encoding="utf-8")
-                    if not trial.passes(root, how, files, nightly):
-                        how = f"survived: without it too, {how}"
-                tried += len(files)
-                verdict = Verdict(site, tried, how, nightly)
-                if verdict.caught:
+                    if not trial.passes(root, outcome, files, nightly):
+                        outcome = f"survived: without it too, {outcome}"
+                n_files += len(files)
+                verdict = Verdict(site, n_files, outcome, nightly)
+                if verdict.is_caught:
                     return verdict
     finally:
         path.write_text(source, encoding="utf-8")
     return verdict
 
 
-def copied(tree: Path, to: Path) -> Path:
-    """What tests need of the tree, at `to`."""
+def copy_tree(tree: Path, target: Path) -> Path:
+    """What tests need of the tree, at `target`."""
 
-    def left(folder: str, names: list[str]) -> set[str]:
-        return UNREAD(folder, names) | (NOT_JUDGES if Path(folder) == tree / "tests" else set())
+    def ignored_names(folder: str, names: list[str]) -> set[str]:
+        return IGNORE_PATTERNS(folder, names) | (
+            EXCLUDED_FOLDERS if Path(folder) == tree / "tests" else set()
+        )
 
-    shutil.copytree(tree, to, ignore=left, symlinks=True)
-    return to
+    shutil.copytree(tree, target, ignore=ignored_names, symlinks=True)
+    return target
 
 
-def python_files(root: Path, given: Sequence[str]) -> list[Path]:
+def python_files(root: Path, selected: Sequence[str]) -> list[Path]:
     """The Python files of the given files and folders of `root`."""
-    places = [root / name for name in given]
-    missing = [name for name, place in zip(given, places, strict=True) if not place.exists()]
+    places = [root / name for name in selected]
+    missing = [name for name, place in zip(selected, places, strict=True) if not place.exists()]
     if missing:
         raise SystemExit(f"mutants: no such file or folder in {root}: {', '.join(missing)}")
-    found = [p for place in places for p in ([place] if place.is_file() else place.rglob("*.py"))]
-    return sorted(set(found))
+    files = [p for place in places for p in ([place] if place.is_file() else place.rglob("*.py"))]
+    return sorted(set(files))
 
 
 def arguments(argv: Sequence[str]) -> argparse.Namespace:
@@ -254,41 +254,41 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 def main(argv: Sequence[str]) -> int:
     """Draw, judge and tell."""
-    asked = arguments(argv)
-    drawn = draw(python_files(asked.root, asked.packages), asked.root, asked.seed, asked.count)
-    trial = Trial(asked.timeout, asked.processes, asked.nightly)
+    options = arguments(argv)
+    sites = draw(python_files(options.root, options.packages), options.root, options.seed, options.count)
+    trial = Trial(options.timeout, options.processes, options.nightly)
     verdicts = []
     with tempfile.TemporaryDirectory() as folder:
-        root = copied(asked.root, Path(folder) / "tree")
-        for number, site in enumerate(drawn, 1):
-            begun = time.monotonic()
-            verdict = judged(root, site, trial)
+        root = copy_tree(options.root, Path(folder) / "tree")
+        for number, site in enumerate(sites, 1):
+            start = time.monotonic()
+            verdict = judge(root, site, trial)
             verdicts.append(verdict)
-            took = f"{verdict.tests} test files, {time.monotonic() - begun:.0f} s"
-            told = f"{verdict.how}{' (nightly)' * verdict.nightly}"
-            print(f"{number:3} {site.path}: {site.what}: {told} ({took})")
+            duration_text = f"{verdict.tests} test files, {time.monotonic() - start:.0f} s"
+            line = f"{verdict.outcome}{' (nightly)' * verdict.nightly}"
+            print(f"{number:3} {site.path}: {site.description}: {line} ({duration_text})")
             print(diff(site, (root / site.path).read_text(encoding="utf-8")), flush=True)
-    caught = sum(verdict.caught for verdict in verdicts)
-    print(f"seed {asked.seed}: {caught} of {len(verdicts)} caught")
-    if asked.record is not None:
-        found = counts(asked.root, verdicts)
-        asked.record.write_text(json.dumps({"seed": asked.seed, **found}), encoding="utf-8")
-    return int(caught < asked.least)
+    caught = sum(verdict.is_caught for verdict in verdicts)
+    print(f"seed {options.seed}: {caught} of {len(verdicts)} caught")
+    if options.record is not None:
+        summary = counts(options.root, verdicts)
+        options.record.write_text(json.dumps({"seed": options.seed, **summary}), encoding="utf-8")
+    return int(caught < options.least)
 
 
 def counts(root: Path, verdicts: Sequence[Verdict]) -> dict[str, Any]:
     """How many were caught, by which tests, and where those are that were not."""
 
-    def place(site: Site) -> str:
-        before = (root / site.path).read_text(encoding="utf-8")[: site.begin]
-        return f"{site.path.as_posix()}:{before.count(chr(10)) + 1}: {site.what}"
+    def locate(site: Site) -> str:
+        text_before = (root / site.path).read_text(encoding="utf-8")[: site.begin]
+        return f"{site.path.as_posix()}:{text_before.count(chr(10)) + 1}: {site.description}"
 
-    caught = [verdict for verdict in verdicts if verdict.caught]
+    caught = [verdict for verdict in verdicts if verdict.is_caught]
     return {
         "drawn": len(verdicts),
         "caught": len(caught),
         "caught in CI": sum(not verdict.nightly for verdict in caught),
-        "survivors": [place(verdict.site) for verdict in verdicts if not verdict.caught],
+        "survivors": [locate(verdict.site) for verdict in verdicts if not verdict.is_caught],
     }
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 TESTS = Path(__file__).resolve().parent
 sys.path.insert(0, str(TESTS))
 
-from mutants import Trial, copied  # noqa: E402
+from mutants import Trial, copy_tree  # noqa: E402
 
 LIST = TESTS / "negative_controls.toml"
 SECONDS = 3600.0  # for one run of the tests
@@ -37,51 +37,50 @@ class Control:
     new: str
     tests: tuple[Path, ...]
 
-    def broken(self, source: str) -> str:
+    def apply(self, source: str) -> str:
         """The file with the change made."""
         if source.count(self.old) != 1:
-            raise ValueError(
-                f"{self.name}: {self.file} has {self.old!r} {source.count(self.old)} times"
-            )
+            raise ValueError(f"{self.name}: {self.file} has {self.old!r} {source.count(self.old)} times")
         return source.replace(self.old, self.new)
 
 
 def controls() -> list[Control]:
     """Those of the list."""
-    found = tomllib.loads(LIST.read_text(encoding="utf-8"))["control"]
+    entries = tomllib.loads(LIST.read_text(encoding="utf-8"))["control"]
     return [
-        Control(c["name"], Path(c["file"]), c["old"], c["new"], tuple(map(Path, c["tests"])))
-        for c in found
+        Control(c["name"], Path(c["file"]), c["old"], c["new"], tuple(map(Path, c["tests"]))) for c in entries
     ]
 
 
 def main(argv: Sequence[str]) -> int:
     """Try all, and tell."""
-    parser = argparse.ArgumentParser(
-        "negative_controls", description=(__doc__ or "").split("\n")[0]
-    )
+    parser = argparse.ArgumentParser("negative_controls", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--record", type=Path, help="the file that gets the counts, as JSON")
     parser.add_argument("-n", type=int, default=0, dest="processes", help="pytest's processes")
-    asked = parser.parse_args(argv)
-    every, unnoticed, trial = controls(), list[str](), Trial(SECONDS, asked.processes)
+    options = parser.parse_args(argv)
+    every, unnoticed, trial = controls(), list[str](), Trial(SECONDS, options.processes)
     with tempfile.TemporaryDirectory() as folder:
-        root = copied(TESTS.parent, Path(folder) / "tree")
+        root = copy_tree(TESTS.parent, Path(folder) / "tree")
         files = sorted({file for control in every for file in control.tests})
-        if (how := trial.run(root, files)) != "survived":
-            print(f"negative_controls: without any change the tests fail: {how}", file=sys.stderr)
+        if (outcome := trial.run(root, files)) != "survived":
+            print(f"negative_controls: without any change the tests fail: {outcome}", file=sys.stderr)
             return 2
         for control in every:
             path = root / control.file
             source = path.read_text(encoding="utf-8")
-            path.write_text(control.broken(source), encoding="utf-8")
-            how = trial.run(root, control.tests)
+            path.write_text(control.apply(source), encoding="utf-8")
+            outcome = trial.run(root, control.tests)
             path.write_text(source, encoding="utf-8")
-            unnoticed += [control.name] if how == "survived" else []
-            print(f"{control.name}: {how}", flush=True)
-    found = {"controls": len(every), "noticed": len(every) - len(unnoticed), "unnoticed": unnoticed}
-    print(f"{found['noticed']} of {len(every)} noticed")
-    if asked.record is not None:
-        asked.record.write_text(json.dumps(found), encoding="utf-8")
+            unnoticed += [control.name] if outcome == "survived" else []
+            print(f"{control.name}: {outcome}", flush=True)
+    summary = {
+        "controls": len(every),
+        "noticed": len(every) - len(unnoticed),
+        "unnoticed": unnoticed,
+    }
+    print(f"{summary['noticed']} of {len(every)} noticed")
+    if options.record is not None:
+        options.record.write_text(json.dumps(summary), encoding="utf-8")
     return int(bool(unnoticed))
 
 

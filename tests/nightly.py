@@ -44,7 +44,7 @@ GRACE = 30.0  # seconds in which a stage that is stopped may clean up
 GOLDEN = "tests/reliability/test_golden_runs.py"
 CODE = ("rlox", "rlox_cli")
 LIBRARIES = "rust/tensor-libraries"
-NAMED = 20  # failed tests that the report names; the log has all
+MAX_NAMED_FAILURES = 20  # failed tests that the report names; the log has all
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def cargo(workspace: str) -> tuple[str, ...]:
     return ("cargo", "test", "--quiet", "--locked", "--manifest-path", f"{workspace}/Cargo.toml")
 
 
-def fresh(name: str) -> tuple[str, ...]:
+def fresh_environment(name: str) -> tuple[str, ...]:
     """Tests in an environment that is made for them."""
     return ("{python}", "tests/fresh_environments.py", name, "{junit}")
 
@@ -92,8 +92,8 @@ def rust(check: str, *record: str) -> tuple[str, ...]:
 
 def mutants(seed: int) -> tuple[str, ...]:
     """Ten mutants of all Python code: few, so that a stop loses few."""
-    drawn = ("--seed", str(seed), "--count", "10", "--least", "6", *CODE)
-    return script("mutants", "-n", "2", "--nightly", *drawn)
+    draw_arguments = ("--seed", str(seed), "--count", "10", "--least", "6", *CODE)
+    return script("mutants", "-n", "2", "--nightly", *draw_arguments)
 
 
 STAGES = (
@@ -114,12 +114,16 @@ STAGES = (
     Stage("deny", "dependencies are as deny.toml says", rust("deny", "--record", "{record}")),
     Stage("miri", "unsafe copies and claims to memory are sound", rust("miri", "--record", "{record}")),
     Stage("alone", "tests that need the machine to themselves", tests("-m", "alone", "tests")),
-    Stage("envpool", "the tests that need EnvPool", fresh("envpool")),
-    Stage("sb3-contrib", "the tests that need sb3-contrib", fresh("sb3-contrib")),
-    Stage("python3.12", "the wheel under Python 3.12", fresh("python3.12")),
-    Stage("python3.13", "the wheel under Python 3.13", fresh("python3.13")),
-    Stage("python3.14", "the wheel under Python 3.14", fresh("python3.14")),
-    Stage("lowest", "the lowest versions of the packages that rlox needs in any case", fresh("lowest")),
+    Stage("envpool", "the tests that need EnvPool", fresh_environment("envpool")),
+    Stage("sb3-contrib", "the tests that need sb3-contrib", fresh_environment("sb3-contrib")),
+    Stage("python3.12", "the wheel under Python 3.12", fresh_environment("python3.12")),
+    Stage("python3.13", "the wheel under Python 3.13", fresh_environment("python3.13")),
+    Stage("python3.14", "the wheel under Python 3.14", fresh_environment("python3.14")),
+    Stage(
+        "lowest",
+        "the lowest versions of the packages that rlox needs in any case",
+        fresh_environment("lowest"),
+    ),
     Stage("negative-controls", "tests notice broken algorithms", script("negative_controls", "-n", "2")),
     *(
         Stage(f"mutants-{seed}", "tests notice changes of the code", mutants(seed))
@@ -130,24 +134,24 @@ STAGES = (
 
 def counts(junit: Path, record: Path) -> dict[str, Any]:
     """How many tests passed, failed and were skipped, which failed, and what a script counted."""
-    found: dict[str, Any] = {}
+    entry: dict[str, Any] = {}
     with contextlib.suppress(OSError, ElementTree.ParseError):
         cases = list(ElementTree.parse(junit).iter("testcase"))
 
-        def of(*kinds: str) -> list[str]:
+        def cases_with(*kinds: str) -> list[str]:
             return [
                 f"{case.get('classname')}::{case.get('name')}"
                 for case in cases
                 if any(case.find(kind) is not None for kind in kinds)
             ]
 
-        failed, skipped = of("failure", "error"), len(of("skipped"))
+        failed, skipped = cases_with("failure", "error"), len(cases_with("skipped"))
         passed = len(cases) - len(failed) - skipped
-        found = {"passed": passed, "failed": len(failed), "skipped": skipped}
-        found |= {"failures": failed[:NAMED]} if failed else {}
+        entry = {"passed": passed, "failed": len(failed), "skipped": skipped}
+        entry |= {"failures": failed[:MAX_NAMED_FAILURES]} if failed else {}
     with contextlib.suppress(OSError, json.JSONDecodeError):
-        found["counts"] = json.loads(record.read_text(encoding="utf-8"))
-    return found
+        entry["counts"] = json.loads(record.read_text(encoding="utf-8"))
+    return entry
 
 
 def stop(child: subprocess.Popen[bytes]) -> None:
@@ -162,14 +166,14 @@ def stop(child: subprocess.Popen[bytes]) -> None:
 @contextlib.contextmanager
 def stoppable() -> Iterator[None]:
     """Turn SIGTERM and SIGHUP into an exit that stops the stage too."""
-    ends = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    for number in ends:
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    for number in handlers:
         signal.signal(number, lambda received, _: sys.exit(128 + received))
     try:
         yield
     finally:
-        for number, before in ends.items():
-            signal.signal(number, before)
+        for number, previous in handlers.items():
+            signal.signal(number, previous)
 
 
 def exit_code(command: Sequence[str], root: Path, log: Path, seconds: float) -> int | None:
@@ -196,8 +200,8 @@ def _heed_interrupts() -> None:
 
 def cpu_seconds() -> float:
     """What all children that have ended used."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def run(stage: Stage, root: Path, seconds: float = SECONDS) -> dict[str, Any]:
@@ -205,77 +209,67 @@ def run(stage: Stage, root: Path, seconds: float = SECONDS) -> dict[str, Any]:
     folder = root / CACHE
     folder.mkdir(parents=True, exist_ok=True)
     files = {
-        kind: folder / f"{stage.name}.{end}" for kind, end in (("junit", "xml"), ("record", "json"))
+        kind: folder / f"{stage.name}.{suffix}" for kind, suffix in (("junit", "xml"), ("record", "json"))
     }
     for file in files.values():
         file.unlink(missing_ok=True)
     log = folder / f"{stage.name}.log"
-    words = {"python": sys.executable, **{kind: str(path) for kind, path in files.items()}}
-    begun, used, tried = time.monotonic(), cpu_seconds(), code(root, REPORTS)
+    substitutions = {"python": sys.executable, **{kind: str(path) for kind, path in files.items()}}
+    start, cpu_before, code_state = time.monotonic(), cpu_seconds(), code(root, REPORTS)
     outcomes: dict[int | None, str] = {0: "passed", NOT_AVAILABLE: "not available"}
-    code_of_exit = exit_code([word.format(**words) for word in stage.command], root, log, seconds)
+    status = exit_code([argument.format(**substitutions) for argument in stage.command], root, log, seconds)
     entry = {
-        "outcome": outcomes.get(code_of_exit, "failed"),
+        "outcome": outcomes.get(status, "failed"),
         **counts(**files),
-        "seconds": round(time.monotonic() - begun, 1),
-        "cpu_seconds": round(cpu_seconds() - used, 1),
-        **tried,
+        "seconds": round(time.monotonic() - start, 1),
+        "cpu_seconds": round(cpu_seconds() - cpu_before, 1),
+        **code_state,
         "machine": machine(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    if code_of_exit is None:
+    if status is None:
         entry["why"] = f"stopped after {seconds:g} s"
-    elif code_of_exit:
-        last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
+    elif status:
+        last_lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
         # without the folders of this machine, which the report is not about
-        entry["why"] = (
-            re.sub(r"(?<![\w.])/\S*/", "", last[0]) if last else f"exit code {code_of_exit}"
-        )
+        entry["why"] = re.sub(r"(?<![\w.])/\S*/", "", last_lines[0]) if last_lines else f"exit code {status}"
     return entry
 
 
 def entries(root: Path) -> dict[str, dict[str, Any]]:
     """What the report has of each stage."""
     try:
-        found: dict[str, dict[str, Any]] = json.loads((root / REPORT).read_text(encoding="utf-8"))
+        report: dict[str, dict[str, Any]] = json.loads((root / REPORT).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    return found
+    return report
 
 
 def add(root: Path, name: str, entry: dict[str, Any]) -> None:
     """Replace a stage's entry; a reader finds the report before or after it, never a part."""
     text = json.dumps(dict(sorted({**entries(root), name: entry}.items())), indent=1)
-    fresh = root / REPORT.with_suffix(".new")
-    fresh.write_text(text + "\n", encoding="utf-8")
-    fresh.replace(root / REPORT)
+    temporary = root / REPORT.with_suffix(".new")
+    temporary.write_text(text + "\n", encoding="utf-8")
+    temporary.replace(root / REPORT)
 
 
-def ended(entry: Mapping[str, Any], here: str) -> bool:
+def has_ended(entry: Mapping[str, Any], tree: str) -> bool:
     """Whether a stage ended with this code on such a machine; what was missing may be there now."""
-    told = entry.get("tree"), entry.get("machine")
-    return told == (here, machine()) and entry["outcome"] != "not available"
+    tree_and_machine = entry.get("tree"), entry.get("machine")
+    return tree_and_machine == (tree, machine()) and entry["outcome"] != "not available"
 
 
-def row(name: str, entry: Mapping[str, Any], here: str) -> str:
-    """A line of the table; of other code than `here` the commit is named."""
+def row(name: str, entry: Mapping[str, Any], tree: str) -> str:
+    """A line of the table; of other code than `tree` the commit is named."""
     if not entry:
         return f"{name:<18} not run"
-    told = [f"{entry['outcome']:<14}"]
-    told += [
-        f"{entry[kind]:>6} {kind}" for kind in ("passed", "failed", "skipped") if kind in entry
-    ]
-    told += [
-        f"{key} {value}" for key, value in entry.get("counts", {}).items() if isinstance(value, int)
-    ]
-    told += [f"{entry['seconds'] / 60:.1f} min, {entry['cpu_seconds'] / 60:.1f} CPU min"]
-    told += (
-        []
-        if entry["tree"] == here
-        else [f"of {entry['commit'][:8]}{' + changes' * entry['changed']}"]
-    )
-    told += [entry["why"]] if "why" in entry else []
-    return f"{name:<18} {'  '.join(told)}"
+    cells = [f"{entry['outcome']:<14}"]
+    cells += [f"{entry[kind]:>6} {kind}" for kind in ("passed", "failed", "skipped") if kind in entry]
+    cells += [f"{key} {value}" for key, value in entry.get("counts", {}).items() if isinstance(value, int)]
+    cells += [f"{entry['seconds'] / 60:.1f} min, {entry['cpu_seconds'] / 60:.1f} CPU min"]
+    cells += [] if entry["tree"] == tree else [f"of {entry['commit'][:8]}{' + changes' * entry['changed']}"]
+    cells += [entry["why"]] if "why" in entry else []
+    return f"{name:<18} {'  '.join(cells)}"
 
 
 def arguments(argv: Sequence[str], names: Sequence[str]) -> argparse.Namespace:
@@ -286,32 +280,32 @@ def arguments(argv: Sequence[str], names: Sequence[str]) -> argparse.Namespace:
     )  # fmt: skip
     parser.add_argument("--list", action="store_true", help="list the stages, run nothing")
     parser.add_argument("--again", action="store_true", help="run finished stages again")
-    asked = parser.parse_args(argv)
-    if unknown := [name for name in asked.stages if name not in names]:
+    options = parser.parse_args(argv)
+    if unknown := [name for name in options.stages if name not in names]:
         parser.error(f"no stage {', '.join(unknown)}: expected {', '.join(names)}")
-    return asked
+    return options
 
 
 def main(argv: Sequence[str], stages: Sequence[Stage] = STAGES, root: Path = TESTS.parent) -> int:
     """Run the stages that are asked for and tell how all of them ended."""
     by_name = {stage.name: stage for stage in stages}
-    asked = arguments(argv, list(by_name))
-    here = code(root, REPORTS)["tree"]
-    if asked.list:
+    options = arguments(argv, list(by_name))
+    tree = code(root, REPORTS)["tree"]
+    if options.list:
         for stage in stages:
             print(f"{stage.name:<18} {stage.shows}")
-            print(f"{'':<18} {row('', entries(root).get(stage.name, {}), here).strip()}")
+            print(f"{'':<18} {row('', entries(root).get(stage.name, {}), tree).strip()}")
         return 0
     with stoppable():
-        for name in asked.stages or by_name:
-            if ended(entries(root).get(name, {}), here) and not (asked.again or asked.stages):
+        for name in options.stages or by_name:
+            if has_ended(entries(root).get(name, {}), tree) and not (options.again or options.stages):
                 print(f"== {name}: has ended with this code on this machine", flush=True)
                 continue
             print(f"== {name}: {by_name[name].shows} ({CACHE / f'{name}.log'})", flush=True)
             add(root, name, run(by_name[name], root))
-    told = {name: entries(root).get(name, {}) for name in asked.stages or by_name}
-    print("\n".join(["", *(row(name, entry, here) for name, entry in told.items())]))
-    return int(any(entry["outcome"] == "failed" for entry in told.values()))
+    outcomes = {name: entries(root).get(name, {}) for name in options.stages or by_name}
+    print("\n".join(["", *(row(name, entry, tree) for name, entry in outcomes.items())]))
+    return int(any(entry["outcome"] == "failed" for entry in outcomes.values()))
 
 
 if __name__ == "__main__":

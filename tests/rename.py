@@ -2,11 +2,13 @@
 
     python tests/rename.py apply TABLE.tsv [--package rlox/envs] [--dry-run] [--report FILE]
     python tests/rename.py prove BEFORE_COMMIT TABLE.tsv
+    python tests/rename.py page TABLE.tsv > docs/renamed.md
 
 The table has the columns kind, path, scope, old, new, why. `apply` edits the files in place at exact
 positions. mypy says which class an attribute belongs to. A row that would make two names meet, or that
 changes what is typed or saved, is refused. Places that need a person are listed. `prove` compares the syntax
-trees of the commit and of the working tree. Exit code 1: `prove` found another change. 2: wrong use.
+trees of the commit and of the working tree. `page` writes the table for readers. Exit code 1: `prove` found
+another change. 2: wrong use.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ TESTS = Path(__file__).resolve().parent
 sys.path.insert(0, str(TESTS))
 
 from renaming.apply import make_plan, places_in_text, write  # noqa: E402
+from renaming.page import page  # noqa: E402
 from renaming.plan import lines  # noqa: E402
 from renaming.proof import prove  # noqa: E402
 from renaming.table import read_table  # noqa: E402
@@ -31,22 +34,17 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--root", type=Path, default=TESTS.parent)
-    parser.add_argument(
-        "--cache", type=Path, help="for what mypy found (default: .cache/rename of the root)"
-    )
+    parser.add_argument("--cache", type=Path, help="for what mypy found (default: .cache/rename of the root)")
     commands = parser.add_subparsers(dest="command", required=True)
     apply = commands.add_parser("apply", help="edit the files")
     apply.add_argument("table", type=Path)
-    apply.add_argument(
-        "--package", action="append", default=[], help="only rows about files in this folder"
-    )
+    apply.add_argument("--package", action="append", default=[], help="only rows about files in this folder")
     apply.add_argument("--dry-run", action="store_true", help="report only")
-    apply.add_argument(
-        "--report", type=Path, help="where all lists go (default: rename.txt of the cache)"
-    )
+    apply.add_argument("--report", type=Path, help="where all lists go (default: rename.txt of the cache)")
     proof = commands.add_parser("prove", help="compare with a commit")
     proof.add_argument("before")
     proof.add_argument("table", type=Path)
+    commands.add_parser("page", help="the table in Markdown").add_argument("table", type=Path)
     return parser.parse_args(arguments)
 
 
@@ -68,16 +66,12 @@ def apply_table(options: argparse.Namespace, cache: Path) -> int:
     }
     report = options.report or cache / "rename.txt"
     report.parent.mkdir(parents=True, exist_ok=True)
-    parts = [
-        f"== {title}: {len(found)}\n" + "\n".join(found) + "\n" for title, found in lists.items()
-    ]
+    parts = [f"== {title}: {len(found)}\n" + "\n".join(found) + "\n" for title, found in lists.items()]
     report.write_text("\n".join(parts), encoding="utf-8")
     print(f"rows: {len(rows)}")
     for title, found in lists.items():
         print(f"{title}: {len(found)}")
-    print(
-        f"edits: {sum(map(len, plan.edits.values()))} in {sum(map(bool, plan.edits.values()))} files"
-    )
+    print(f"edits: {sum(map(len, plan.edits.values()))} in {sum(map(bool, plan.edits.values()))} files")
     print(f"lists: {report}")
     return 0
 
@@ -87,6 +81,9 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(arguments)
     options.root = options.root.resolve()
     cache = (options.cache or options.root / ".cache" / "rename").resolve()
+    if options.command == "page":
+        print(page(read_table(options.table), options.table.as_posix()))
+        return 0
     if options.command == "prove":
         return prove(options.root, options.before, read_table(options.table), cache / "record.json")
     return apply_table(options, cache)

@@ -28,20 +28,20 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from fresh_environments import NOT_AVAILABLE, NotAvailableError, answer  # noqa: E402
+from fresh_environments import NOT_AVAILABLE, NotAvailableError, command_output  # noqa: E402
 
 FUZZ = ROOT / "rust/fuzz"
 TOOLS = ROOT / ".cache/cargo"
-FOUND = ROOT / ".cache/fuzz"
+FINDINGS = ROOT / ".cache/fuzz"
 RUNS, SECONDS = 1_000_000, 900
-LONGEST = 8192  # bytes of an input: more than those of the corpus
+MAX_INPUT_BYTES = 8192  # bytes of an input: more than those of the corpus
 # What libFuzzer's exit code says of the input that ended it.
-HANGS = 70
-LIMITS = ("-timeout=10", f"-timeout_exitcode={HANGS}", "-rss_limit_mb=1024")
+HANG_EXIT_CODE = 70
+LIMITS = ("-timeout=10", f"-timeout_exitcode={HANG_EXIT_CODE}", "-rss_limit_mb=1024")
 # Workspaces, each with a lock file of its own.
 MANIFESTS = ("Cargo.toml", "rust/tensor-libraries/Cargo.toml", "rust/fuzz/Cargo.toml")
 # Under miri: the streaming copies of rows, and the claims to NumPy's memory.
-INTERPRETED = (("rlox-core", "--lib", "row_copy"), ("rlox-python", "--test=claims_model", "claims"))
+MIRI_TESTS = (("rlox-core", "--lib", "row_copy"), ("rlox-python", "--test=claims_model", "claims"))
 
 
 def environment() -> dict[str, str]:
@@ -56,7 +56,7 @@ def run(*command: str | Path, cwd: Path = ROOT) -> int:
 
 
 def need_nightly() -> None:
-    if not answer("cargo", "+nightly", "--version"):
+    if not command_output("cargo", "+nightly", "--version"):
         raise NotAvailableError("no nightly toolchain: `rustup toolchain install nightly`")
 
 
@@ -74,27 +74,32 @@ def targets() -> list[str]:
     return [entry["name"] for entry in bins if entry["path"].startswith("targets/")]
 
 
-def executed(output: str) -> int:
+def count_executions(output: str) -> int:
     """How many inputs libFuzzer says that it tried."""
-    found = re.findall(r"^stat::number_of_executed_units:\s*(\d+)", output, re.M)
-    tried = found or re.findall(r"^#(\d+)", output, re.M)
-    return int(tried[-1]) if tried else 0
+    matches = re.findall(r"^stat::number_of_executed_units:\s*(\d+)", output, re.M)
+    numbers = matches or re.findall(r"^#(\d+)", output, re.M)
+    return int(numbers[-1]) if numbers else 0
 
 
 def fuzz_target(name: str, runs: int, seconds: int) -> tuple[int, int]:
     """Executions and the exit code of a target."""
-    host = re.findall(r"^host: (.*)$", answer("rustc", "+nightly", "-vV"), re.M)[0]
-    made = FOUND / name
-    made.mkdir(parents=True, exist_ok=True)
-    bounds = (f"-runs={runs}", f"-max_total_time={seconds}", f"-max_len={LONGEST}", "-seed=1")
+    host = re.findall(r"^host: (.*)$", command_output("rustc", "+nightly", "-vV"), re.M)[0]
+    target_folder = FINDINGS / name
+    target_folder.mkdir(parents=True, exist_ok=True)
+    bounds = (
+        f"-runs={runs}",
+        f"-max_total_time={seconds}",
+        f"-max_len={MAX_INPUT_BYTES}",
+        "-seed=1",
+    )
     command = (
-        FUZZ / "target" / host / "release" / name, made, FUZZ / "corpus" / name,
-        f"-artifact_prefix={FOUND / name}-", "-print_final_stats=1", *bounds, *LIMITS,
+        FUZZ / "target" / host / "release" / name, target_folder, FUZZ / "corpus" / name,
+        f"-artifact_prefix={FINDINGS / name}-", "-print_final_stats=1", *bounds, *LIMITS,
     )  # fmt: skip
     print("+", *command, flush=True)
-    ended = subprocess.run(command, cwd=FOUND, stderr=subprocess.PIPE, text=True, check=False)
-    print(ended.stderr[-4000:], flush=True)
-    return executed(ended.stderr), ended.returncode
+    process = subprocess.run(command, cwd=FINDINGS, stderr=subprocess.PIPE, text=True, check=False)
+    print(process.stderr[-4000:], flush=True)
+    return count_executions(process.stderr), process.returncode
 
 
 def fuzz(names: Sequence[str], runs: int, seconds: int) -> dict[str, object]:
@@ -109,8 +114,8 @@ def fuzz(names: Sequence[str], runs: int, seconds: int) -> dict[str, object]:
         executions[name], code = fuzz_target(name, runs, seconds)
         if code == 0 and not executions[name]:
             raise SystemExit(f"the fuzz target {name} tried no input")
-        hangs += code == HANGS
-        crashes += code not in (0, HANGS)
+        hangs += code == HANG_EXIT_CODE
+        crashes += code not in (0, HANG_EXIT_CODE)
     total = sum(executions.values())
     return {"executions": total, "crashes": crashes, "hangs": hangs, "of": executions}
 
@@ -122,38 +127,38 @@ def deny() -> dict[str, object]:
     versions of cargo-deny.
     """
     need_tool("cargo-deny")
-    failed = checked = 0
+    failed = n_checked = 0
     for manifest in MANIFESTS:
-        deny = ("cargo", "deny", "--locked", "--manifest-path", manifest)
-        failed += run(*deny, "check", "bans", "licenses", "sources") != 0
-        known = run(*deny, "fetch", "db") == 0
-        checked += known
-        failed += known and run(*deny, "check", "advisories") != 0
-    if checked < len(MANIFESTS):
+        deny_command = ("cargo", "deny", "--locked", "--manifest-path", manifest)
+        failed += run(*deny_command, "check", "bans", "licenses", "sources") != 0
+        has_advisories = run(*deny_command, "fetch", "db") == 0
+        n_checked += has_advisories
+        failed += has_advisories and run(*deny_command, "check", "advisories") != 0
+    if n_checked < len(MANIFESTS):
         print("not available: the database of advisories, which cargo-deny could not fetch")
-    return {"workspaces": len(MANIFESTS), "failures": failed, "advisories_checked": checked}
+    return {"workspaces": len(MANIFESTS), "failures": failed, "advisories_checked": n_checked}
 
 
 def miri() -> dict[str, object]:
     need_nightly()
-    if not answer("cargo", "+nightly", "miri", "--version") and run(
+    if not command_output("cargo", "+nightly", "miri", "--version") and run(
         "rustup", "component", "add", "miri", "rust-src", "--toolchain", "nightly"
     ):
         raise NotAvailableError("no miri: `rustup component add miri rust-src --toolchain nightly`")
-    passed = {tests[0]: interpreted(*tests) for tests in INTERPRETED}
+    passed = {tests[0]: run_miri_tests(*tests) for tests in MIRI_TESTS}
     return {"passed": passed, "failures": sum(not count for count in passed.values())}
 
 
-def interpreted(*tests: str) -> int:
+def run_miri_tests(*tests: str) -> int:
     """How many tests passed under miri; 0 if one failed, or if none has that name."""
     command = ("cargo", "+nightly", "miri", "test", "--locked", "-p", *tests)
     print("+", *command, flush=True)
-    done = subprocess.run(
+    process = subprocess.run(
         command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True, check=False
     )
-    print(done.stdout, flush=True)
-    passed = sum(map(int, re.findall(r"^test result: ok\. (\d+) passed", done.stdout, re.M)))
-    return passed if done.returncode == 0 else 0
+    print(process.stdout, flush=True)
+    passed = sum(map(int, re.findall(r"^test result: ok\. (\d+) passed", process.stdout, re.M)))
+    return passed if process.returncode == 0 else 0
 
 
 def main(argv: Sequence[str]) -> int:
@@ -167,18 +172,18 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--record", type=Path, help="file for the counts, as JSON")
     parser.add_argument("--runs", type=int, default=RUNS, help="inputs of each target")
     parser.add_argument("--seconds", type=int, default=SECONDS, help="time limit of each target")
-    asked = parser.parse_args(argv)
+    options = parser.parse_args(argv)
     try:
-        if asked.check == "fuzz":
-            counts = fuzz(asked.targets, asked.runs, asked.seconds)
+        if options.check == "fuzz":
+            counts = fuzz(options.targets, options.runs, options.seconds)
         else:
-            counts = {"deny": deny, "miri": miri}[asked.check]()
+            counts = {"deny": deny, "miri": miri}[options.check]()
     except NotAvailableError as error:
         print(f"not available: {error}")
         return NOT_AVAILABLE
     print(json.dumps(counts))
-    if asked.record:
-        asked.record.write_text(json.dumps(counts), encoding="utf-8")
+    if options.record:
+        options.record.write_text(json.dumps(counts), encoding="utf-8")
     return int(any(counts.get(kind) for kind in ("crashes", "hangs", "failures")))
 
 

@@ -45,8 +45,8 @@ def main(arguments: Sequence[str], path: Path = TESTS / "seconds.json") -> int:
         return 2
     before = json.loads(path.read_text(encoding="utf-8"))["seconds"] if path.exists() else {}
     merged = before | seconds_of([Path(name) for name in arguments])
-    kept = {file: merged[file] for file in sorted(merged) if (TESTS.parent / file).is_file()}
-    path.write_text(json.dumps({"seconds": kept}, indent=0) + "\n", encoding="utf-8")
+    existing = {file: merged[file] for file in sorted(merged) if (TESTS.parent / file).is_file()}
+    path.write_text(json.dumps({"seconds": existing}, indent=0) + "\n", encoding="utf-8")
     return 0
 
 

@@ -13,23 +13,21 @@ class DisagreementError(Exception):
     """Two systems of one case give different numbers."""
 
 
-def check_agreement(
-    reference: str, results: Mapping[str, Results], tolerance: Tolerance, case: str
-) -> None:
+def check_agreement(reference: str, results: Mapping[str, Results], tolerance: Tolerance, case: str) -> None:
     """Compares every system's arrays with those of the same name of `reference`.
 
     Raises:
         DisagreementError: numbers differ by more than `tolerance`, or no name is shared.
     """
     expected = results[reference]
-    for name, got in results.items():
-        shared = expected.keys() & got.keys()
-        if not shared:
+    for name, result_arrays in results.items():
+        shared_names = expected.keys() & result_arrays.keys()
+        if not shared_names:
             raise DisagreementError(f"{case}: {name} and {reference} share no result to compare")
-        for key in sorted(shared):
+        for key in sorted(shared_names):
             try:
                 np.testing.assert_allclose(
-                    np.asarray(got[key], np.float64).ravel(),
+                    np.asarray(result_arrays[key], np.float64).ravel(),
                     np.asarray(expected[key], np.float64).ravel(),
                     rtol=tolerance.relative,
                     atol=tolerance.absolute,

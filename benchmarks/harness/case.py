@@ -40,10 +40,10 @@ class System:
     package: str  # a key of `peers.PACKAGES`
     prepare: Callable[[], Runner]
     goals: tuple[Goal, ...] = ()
-    gated: bool = True  # ours only: a peer being faster fails the gate
+    is_gated: bool = True  # ours only: a peer being faster fails the gate
     scale: float = 1.0  # the case's work divided by the work of one loop
-    compared: bool = True  # False: computes something else, `note` says what
-    bound: bool = False  # beside the peers: a limit such as a bare copy, which is never "fastest"
+    is_compared: bool = True  # False: computes something else, `note` says what
+    is_bound: bool = False  # beside the peers: a limit such as a bare copy, which is never "fastest"
     note: str = ""
 
 

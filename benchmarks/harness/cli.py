@@ -12,21 +12,21 @@ from pathlib import Path
 from harness import machine, peers
 from harness.agreement import DisagreementError
 from harness.case import Case
-from harness.gate import failures
+from harness.gate import failure_messages
 from harness.measure import measure_case
 from harness.original import CACHE, Original, OriginalError, find_python, install
 from harness.plots import write_plots
 from harness.programs import ProgramError
 from harness.record import CaseRecord, Report
-from harness.table import line, render
-from harness.threads import SINGLE, ensure_single_threaded
+from harness.table import render, row_cells
+from harness.threads import SINGLE_THREAD_ENV, ensure_single_threaded
 from harness.timing import Protocol
 from rlox_cli.bench.intervals import RESAMPLES
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 FULL = Protocol(repeats=21, min_seconds=0.01)
 QUICK = Protocol(repeats=7, min_seconds=0.002)
-PASSED, MISSED, UNUSABLE = 0, 1, 2
+EXIT_PASSED, EXIT_MISSED, EXIT_UNUSABLE = 0, 1, 2
 
 
 @dataclass(frozen=True)
@@ -34,17 +34,15 @@ class Context:
     """What a row needs to make its cases."""
 
     original: Original
-    quick: bool
+    is_quick: bool
 
 
-Row = Callable[[Context], Iterable[Case]]
+CaseFactory = Callable[[Context], Iterable[Case]]
 
 
-def parse(argv: Sequence[str] | None, rows: Mapping[str, Row], about: str) -> argparse.Namespace:
+def parse(argv: Sequence[str] | None, rows: Mapping[str, CaseFactory], about: str) -> argparse.Namespace:
     """The options of one benchmark."""
-    parser = argparse.ArgumentParser(
-        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--rows", default=",".join(rows), help="comma-separated, of: %(default)s")
     add("--quick", action="store_true", help="fewer and shorter samples, for trying things out")
@@ -65,7 +63,7 @@ def parse(argv: Sequence[str] | None, rows: Mapping[str, Row], about: str) -> ar
     return args
 
 
-def run(rows: Mapping[str, Row], name: str, about: str, argv: Sequence[str] | None = None) -> int:
+def run(rows: Mapping[str, CaseFactory], name: str, about: str, argv: Sequence[str] | None = None) -> int:
     """Measures the chosen rows, writes `name`.json, .md and plots; returns the exit status."""
     args = parse(argv, rows, about)
     ensure_single_threaded()
@@ -75,17 +73,17 @@ def run(rows: Mapping[str, Row], name: str, about: str, argv: Sequence[str] | No
             report = measure(args, rows, name, original)
     except (peers.MissingPeersError, OriginalError, ProgramError, DisagreementError) as error:
         print(f"{name}: {error}", file=sys.stderr)
-        return UNUSABLE
-    whole = list(rows) == args.rows and not args.quick and not args.goals
-    write(report, args.out or (RESULTS if whole else CACHE / "results"))
-    missed = failures(report)
-    for sentence in missed:
+        return EXIT_UNUSABLE
+    is_complete = list(rows) == args.rows and not args.quick and not args.goals
+    write(report, args.out or (RESULTS if is_complete else CACHE / "results"))
+    missed_goals = failure_messages(report)
+    for sentence in missed_goals:
         print(f"MISSED  {sentence}")
-    return MISSED if missed and args.gate else PASSED
+    return EXIT_MISSED if missed_goals and args.gate else EXIT_PASSED
 
 
 def measure(
-    args: argparse.Namespace, rows: Mapping[str, Row], name: str, original: Original
+    args: argparse.Namespace, rows: Mapping[str, CaseFactory], name: str, original: Original
 ) -> Report:
     """Times every case of the chosen rows, printing each as it is done."""
     import torch
@@ -102,7 +100,7 @@ def measure(
         raise peers.MissingPeersError(peers.explain_missing(absent))
     protocol = QUICK if args.quick else FULL
     protocol = Protocol(args.repeats or protocol.repeats, protocol.min_seconds)
-    date, host = machine.now(), machine.describe_machine()
+    date, host = machine.utc_now(), machine.describe_machine()
     records = []
     for number, case in enumerate(cases, 1):
         records.append(measure_case(case, protocol, absent))
@@ -116,10 +114,8 @@ def measure(
         quick=args.quick,
         commit=machine.describe_commit(),
         machine=host,
-        versions=machine.installed_versions(
-            original.ask(do="hello")["rlox"] if has_original else None
-        ),
-        threads={**SINGLE, "torch": "1"},
+        versions=machine.installed_versions(original.ask(do="hello")["rlox"] if has_original else None),
+        threads={**SINGLE_THREAD_ENV, "torch": "1"},
         protocol={**asdict(protocol), "resamples": RESAMPLES},
         cases=tuple(records),
     )
@@ -128,12 +124,12 @@ def measure(
 def announce(progress: str, record: CaseRecord) -> None:
     """Prints a line for each of our systems of a case."""
     names = [system.name for system in record.systems if not system.ours]
-    for own in (system for system in record.systems if system.ours):
-        size, system, time, *others, ratio, goal, outcome = line(record, own, names)
-        beside = ", ".join(f"{n} {t}" for n, t in zip(names, others, strict=True))
-        asked = "" if goal == "-" else f", goal {goal}"
-        print(f"{progress} {record.row} {record.work}, {size}: {system} {time}; {beside}")
-        print(f"{'':{len(progress)}} {ratio}{asked} {outcome}", flush=True)
+    for our_system in (system for system in record.systems if system.ours):
+        size, system, time, *others, ratio, goal, outcome = row_cells(record, our_system, names)
+        peer_times = ", ".join(f"{n} {t}" for n, t in zip(names, others, strict=True))
+        goal_text = "" if goal == "-" else f", goal {goal}"
+        print(f"{progress} {record.row} {record.work}, {size}: {system} {time}; {peer_times}")
+        print(f"{'':{len(progress)}} {ratio}{goal_text} {outcome}", flush=True)
 
 
 def write(report: Report, folder: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from harness.record import Report
 
 
-def failures(report: Report) -> list[str]:
+def failure_messages(report: Report) -> list[str]:
     """One sentence for every goal missed and every size at which a peer is faster, ties left out."""
     return [
         f"{case.row} {case.work}, {case.size}: {v.ours} is {v.ratio:.2f}x as fast as {v.against}, "

@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from harness.peers import PACKAGES
-from rlox_cli.provenance import GIT_PLACES, cpu_model
+from rlox_cli.provenance import GIT_VARIABLES, cpu_model
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -37,37 +37,37 @@ def blas() -> str:
 
 def installed_versions(original: str | None) -> dict[str, str]:
     """Versions of Python, rlox and every peer of this interpreter, and of the original."""
-    found = {"python": platform.python_version()}
+    versions_by_name = {"python": platform.python_version()}
     for name, package in PACKAGES.items():
         if name == "original":
             continue
         try:
-            found[package.distribution] = version(package.distribution)
+            versions_by_name[package.distribution] = version(package.distribution)
         except PackageNotFoundError:
             continue
     if original is not None:
-        found["original rlox"] = original
-    return found
+        versions_by_name["original rlox"] = original
+    return versions_by_name
 
 
 def describe_commit(root: Path = ROOT) -> dict[str, str | bool | None]:
     """The commit that is checked out and whether tracked files differ from it."""
-    head = git(root, "rev-parse", "HEAD")
-    changed = git(root, "status", "--porcelain", "--untracked-files=no")
-    return {"id": head, "changed": None if changed is None else changed != ""}
+    head = run_git(root, "rev-parse", "HEAD")
+    status = run_git(root, "status", "--porcelain", "--untracked-files=no")
+    return {"id": head, "changed": None if status is None else status != ""}
 
 
-def git(root: Path, *arguments: str) -> str | None:
+def run_git(root: Path, *arguments: str) -> str | None:
     """What git answers, or None outside a repository."""
-    env = {name: value for name, value in os.environ.items() if name not in GIT_PLACES}
+    env = {name: value for name, value in os.environ.items() if name not in GIT_VARIABLES}
     try:
         command = ["git", "-C", str(root), *arguments]
-        done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
-        return done.stdout.strip()
+        result = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+        return result.stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return None
 
 
-def now() -> str:
+def utc_now() -> str:
     """The time of day in UTC, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 from harness.agreement import check_agreement
 from harness.case import Case, Runner, System
-from harness.record import CaseRecord, Comparison, Measured, Verdict
+from harness.record import CaseRecord, Comparison, GoalVerdict, SystemRecord
 from harness.timing import Protocol, Samples, interleave
 from rlox_cli.bench.intervals import ratio_of_medians
 
@@ -21,22 +21,20 @@ def measure_case(case: Case, protocol: Protocol, absent: Collection[str] = ()) -
         for system in present:
             runners[system.name] = system.prepare()
             stack.callback(runners[system.name].close)
-        results = {s.name: runners[s.name].result() for s in present if s.compared}
-        check_agreement(
-            case.ours[0].name, results, case.tolerance, f"{case.row} {case.work}, {case.size}"
-        )
+        results = {s.name: runners[s.name].result() for s in present if s.is_compared}
+        check_agreement(case.ours[0].name, results, case.tolerance, f"{case.row} {case.work}, {case.size}")
         samples = interleave(runners, protocol)
-    measured = tuple(describe(s, s in case.ours, samples.get(s.name)) for s in case.systems)
-    return evaluate(case, measured)
+    system_records = tuple(describe(s, s in case.ours, samples.get(s.name)) for s in case.systems)
+    return evaluate(case, system_records)
 
 
-def describe(system: System, ours: bool, samples: Samples | None) -> Measured:
+def describe(system: System, is_ours: bool, samples: Samples | None) -> SystemRecord:
     """A system's times, scaled to the whole of the case."""
     seconds = tuple(s * system.scale for s in samples.seconds) if samples else ()
-    return Measured(
+    return SystemRecord(
         name=system.name,
         package=system.package,
-        ours=ours,
+        ours=is_ours,
         seconds=seconds,
         loops=samples.loops if samples else 0,
         scale=system.scale,
@@ -45,20 +43,25 @@ def describe(system: System, ours: bool, samples: Samples | None) -> Measured:
     )
 
 
-def evaluate(case: Case, measured: tuple[Measured, ...]) -> CaseRecord:
+def evaluate(case: Case, system_records: tuple[SystemRecord, ...]) -> CaseRecord:
     """Ratios to every measured peer, and which goals they meet."""
-    times = {m.name: m.seconds for m in measured if m.seconds}
-    peers = [m for m in measured if not m.ours and m.median is not None]
-    bounds = {system.name for system in case.systems if system.bound}
+    times = {m.name: m.seconds for m in system_records if m.seconds}
+    peers = [m for m in system_records if not m.ours and m.median is not None]
+    bounds = {system.name for system in case.systems if system.is_bound}
     rivals = [m for m in peers if m.name not in bounds]
     fastest = min(rivals, key=lambda m: m.median or 0.0).name if rivals else None
     comparisons = []
-    for own in case.ours:
+    for our_system in case.ours:
         for peer in peers:
-            ratio = ratio_of_medians(times[own.name], times[peer.name])
+            ratio = ratio_of_medians(times[our_system.name], times[peer.name])
             comparisons.append(
                 Comparison(
-                    own.name, peer.name, ratio.value, ratio.low, ratio.high, peer.name == fastest
+                    our_system.name,
+                    peer.name,
+                    ratio.value,
+                    ratio.low,
+                    ratio.high,
+                    peer.name == fastest,
                 )
             )
     return CaseRecord(
@@ -66,25 +69,34 @@ def evaluate(case: Case, measured: tuple[Measured, ...]) -> CaseRecord:
         work=case.work,
         size=case.size,
         elements=case.elements,
-        systems=measured,
+        systems=system_records,
         comparisons=tuple(comparisons),
-        verdicts=tuple(v for own in case.ours for v in judge(own, comparisons)),
+        verdicts=tuple(v for our_system in case.ours for v in judge(our_system, comparisons)),
     )
 
 
-def judge(own: System, comparisons: list[Comparison]) -> list[Verdict]:
+def judge(our_system: System, comparisons: list[Comparison]) -> list[GoalVerdict]:
     """The goals of one of our systems, and that no peer may be faster: with 95% confidence, so that
     a tie is none.
     """
-    ratios = {c.peer: c for c in comparisons if c.ours == own.name}
+    ratios = {c.peer: c for c in comparisons if c.ours == our_system.name}
     fastest = next((c for c in ratios.values() if c.fastest), None)
     verdicts = []
-    for goal in own.goals:
-        held = fastest if goal.against is None else ratios.get(goal.against)
-        if held is not None:
-            met = held.ratio >= goal.minimum
-            verdicts.append(Verdict(own.name, held.peer, goal.minimum, held.ratio, met, goal=True))
-    if own.gated and fastest is not None:
-        met = fastest.high >= 1.0
-        verdicts.append(Verdict(own.name, fastest.peer, 1.0, fastest.ratio, met, goal=False))
+    for goal in our_system.goals:
+        comparison = fastest if goal.against is None else ratios.get(goal.against)
+        if comparison is not None:
+            is_met = comparison.ratio >= goal.minimum
+            verdicts.append(
+                GoalVerdict(
+                    our_system.name,
+                    comparison.peer,
+                    goal.minimum,
+                    comparison.ratio,
+                    is_met,
+                    goal=True,
+                )
+            )
+    if our_system.is_gated and fastest is not None:
+        is_met = fastest.high >= 1.0
+        verdicts.append(GoalVerdict(our_system.name, fastest.peer, 1.0, fastest.ratio, is_met, goal=False))
     return verdicts

@@ -50,19 +50,21 @@ def shapes(net: Sequence[int]) -> list[tuple[int, ...]]:
 
 def parameters(nets: Sequence[Sequence[int]], rng: np.random.Generator) -> Array:
     """Normal weights that keep the size of what passes, small biases."""
-    every = [shape for net in nets for shape in shapes(net)]
-    scales = [1 / math.sqrt(shape[-1]) if len(shape) == 2 else 0.01 for shape in every]
-    drawn = [s * rng.standard_normal(shape).ravel() for s, shape in zip(scales, every, strict=True)]
-    return np.concatenate(drawn).astype(np.float32)
+    all_shapes = [shape for net in nets for shape in shapes(net)]
+    scales = [1 / math.sqrt(shape[-1]) if len(shape) == 2 else 0.01 for shape in all_shapes]
+    random_arrays = [
+        s * rng.standard_normal(shape).ravel() for s, shape in zip(scales, all_shapes, strict=True)
+    ]
+    return np.concatenate(random_arrays).astype(np.float32)
 
 
 def arrays(work: str, sizes: Sizes) -> dict[str, Array]:
     """What a step is given: parameters, a second network's for targets, and the columns of a batch."""
     rng, (n, k) = np.random.default_rng(1), (sizes.rows, sizes.outputs)
     nets = networks(work, sizes)
-    own = parameters(nets, rng)
+    parameters_vector = parameters(nets, rng)
     if work == "act":
-        own = np.concatenate([np.full(k, LOG_STD, np.float32), own])
+        parameters_vector = np.concatenate([np.full(k, LOG_STD, np.float32), parameters_vector])
     columns = {
         "obs": rng.standard_normal((n, sizes.obs)),
         "next_obs": rng.standard_normal((n, sizes.obs)),
@@ -73,30 +75,28 @@ def arrays(work: str, sizes: Sizes) -> dict[str, Array]:
         "rewards": rng.standard_normal(n),
         "discounts": np.full(n, 0.99),
     }
-    second = {"parameters": own, "target": parameters(nets, rng)}
-    return second | {name: column.astype(np.float32) for name, column in columns.items()}
+    parameter_arrays = {"parameters": parameters_vector, "target": parameters(nets, rng)}
+    return parameter_arrays | {name: column.astype(np.float32) for name, column in columns.items()}
 
 
-def products(work: str, sizes: Sizes, policy_delay: int = 2) -> float:
+def product_flops(work: str, sizes: Sizes, policy_delay: int = 2) -> float:
     """Multiplications and additions in the matrix products of one step; TD3's actor learns in every
     `policy_delay`-th.
     """
-    forward = [
-        sum(2 * sizes.rows * n * m for n, m in pairwise(net)) for net in networks(work, sizes)
-    ]
+    forward_flops = [sum(2 * sizes.rows * n * m for n, m in pairwise(net)) for net in networks(work, sizes)]
     # Nothing asks for the gradient of a network's inputs, unless they are actions.
-    learn = [
+    learn_flops = [
         3 * f - 2 * sizes.rows * net[0] * net[1]
-        for f, net in zip(forward, networks(work, sizes), strict=True)
+        for f, net in zip(forward_flops, networks(work, sizes), strict=True)
     ]
     if work == "act":
-        return forward[0]
+        return forward_flops[0]
     if work in ("ppo", "a2c", "critic"):
-        return sum(learn)
+        return sum(learn_flops)
     if work == "dqn":
-        return forward[0] + learn[0]
-    critics = sum(forward[1:]) + sum(learn[1:])  # the target's values, then a step
-    through = 2 * forward[1]  # one critic's value, and back to the actions
+        return forward_flops[0] + learn_flops[0]
+    critic_flops = sum(forward_flops[1:]) + sum(learn_flops[1:])  # the target's values, then a step
+    actor_gradient_flops = 2 * forward_flops[1]  # one critic's value, and back to the actions
     if work == "sac":
-        return forward[0] + critics + 2 * through + learn[0]
-    return forward[0] + critics + (through + learn[0]) / policy_delay
+        return forward_flops[0] + critic_flops + 2 * actor_gradient_flops + learn_flops[0]
+    return forward_flops[0] + critic_flops + (actor_gradient_flops + learn_flops[0]) / policy_delay

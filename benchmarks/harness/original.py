@@ -17,22 +17,22 @@ from numpy.typing import NDArray
 from harness.case import Results
 from harness.peers import ORIGINAL_VERSION
 
-WORKER = Path(__file__).with_name("original_worker.py")
+WORKER_SCRIPT = Path(__file__).with_name("original_worker.py")
 CACHE = Path(__file__).resolve().parents[1] / ".cache"
-VARIABLE = "RLOX_ORIGINAL_PYTHON"
+PYTHON_VARIABLE = "RLOX_ORIGINAL_PYTHON"
 
 
 class OriginalError(Exception):
     """The child cannot be started, or it stopped."""
 
 
-def find_python(given: str | None) -> Path | None:
+def find_python(argument: str | None) -> Path | None:
     """The interpreter named on the command line, else in the environment, else the one installed here."""
-    named = given or os.environ.get(VARIABLE)
-    if named:
-        if not Path(named).is_file():
-            raise OriginalError(f"{named} is not an interpreter; expected a Python with rlox 1.2.0")
-        return Path(named)
+    path_text = argument or os.environ.get(PYTHON_VARIABLE)
+    if path_text:
+        if not Path(path_text).is_file():
+            raise OriginalError(f"{path_text} is not an interpreter; expected a Python with rlox 1.2.0")
+        return Path(path_text)
     cached = interpreter_of(CACHE / "original")
     return cached if cached.is_file() else None
 
@@ -47,8 +47,8 @@ def install(folder: Path = CACHE / "original") -> Path:
     """Makes a virtual environment with the original in it; returns its interpreter."""
     python = interpreter_of(folder)
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-    wanted = [f"rlox=={ORIGINAL_VERSION}", "numpy>=2.2,<3", "gymnasium>=1.2,<2"]
-    subprocess.run([str(python), "-m", "pip", "install", "-q", *wanted], check=True)
+    requirements = [f"rlox=={ORIGINAL_VERSION}", "numpy>=2.2,<3", "gymnasium>=1.2,<2"]
+    subprocess.run([str(python), "-m", "pip", "install", "-q", *requirements], check=True)
     return python
 
 
@@ -60,63 +60,61 @@ class Original:
     workload did before would decide whether a result is paid for with page faults.
     """
 
-    def __init__(self, python: Path | None, worker: Path = WORKER) -> None:
+    def __init__(self, python: Path | None, worker_script: Path = WORKER_SCRIPT) -> None:
         self.python = python
-        self._worker = worker
-        self._children: list[Child] = []
+        self._worker_script = worker_script
+        self._processes: list[OriginalProcess] = []
 
-    def runner(
-        self, workload: str, arrays: Sequence[NDArray[Any]], **options: object
-    ) -> OriginalRunner:
+    def runner(self, workload: str, arrays: Sequence[NDArray[Any]], **options: object) -> OriginalRunner:
         """A workload of `original_worker.py` on these arrays, ready to be sampled."""
-        child = self.start()
-        child.ask(
+        process = self.start()
+        process.ask(
             do="prepare",
             workload=workload,
-            arrays=[child.write(array) for array in arrays],
+            arrays=[process.write(array) for array in arrays],
             options=options,
         )
-        return OriginalRunner(child)
+        return OriginalRunner(process)
 
-    def start(self) -> Child:
+    def start(self) -> OriginalProcess:
         """A fresh process."""
         if self.python is None:
             raise OriginalError("no interpreter with the original rlox")
-        self._children.append(Child(self.python, self._worker))
-        return self._children[-1]
+        self._processes.append(OriginalProcess(self.python, self._worker_script))
+        return self._processes[-1]
 
     def ask(self, **request: object) -> dict[str, Any]:
         """The answer of a fresh process to one request."""
-        child = self.start()
+        process = self.start()
         try:
-            return child.ask(**request)
+            return process.ask(**request)
         finally:
-            child.close()
+            process.close()
 
     def close(self) -> None:
         """Ends the processes that still run."""
-        for child in self._children:
-            child.close()
-        self._children.clear()
+        for process in self._processes:
+            process.close()
+        self._processes.clear()
 
 
-class Child:
+class OriginalProcess:
     """A process of the original's interpreter and a folder for arrays."""
 
-    def __init__(self, python: Path, worker: Path) -> None:
+    def __init__(self, python: Path, worker_script: Path) -> None:
         self._python = python
         self._folder = tempfile.TemporaryDirectory(prefix="rlox-original-")
-        self._written = 0
+        self._n_written = 0
         self._stderr = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed with the child)
-        command, pipe = [str(python), "-I", str(worker)], subprocess.PIPE
+        command, pipe = [str(python), "-I", str(worker_script)], subprocess.PIPE
         self._process: subprocess.Popen[str] | None = subprocess.Popen(
             command, stdin=pipe, stdout=pipe, stderr=self._stderr, text=True
         )
 
     def write(self, array: NDArray[Any]) -> str:
         """The path of a file with the array."""
-        self._written += 1
-        path = Path(self._folder.name, f"{self._written}.npy")
+        self._n_written += 1
+        path = Path(self._folder.name, f"{self._n_written}.npy")
         np.save(path, np.ascontiguousarray(array), allow_pickle=False)
         return str(path)
 
@@ -137,7 +135,7 @@ class Child:
             except BrokenPipeError:
                 pass
         if not line:
-            raise OriginalError(f"{self._python} stopped at {request['do']}:\n{self._last_words()}")
+            raise OriginalError(f"{self._python} stopped at {request['do']}:\n{self._stderr_tail()}")
         answer: dict[str, Any] = json.loads(line)
         return answer
 
@@ -153,7 +151,7 @@ class Child:
         self._stderr.close()
         self._folder.cleanup()
 
-    def _last_words(self) -> str:
+    def _stderr_tail(self) -> str:
         if self._stderr.closed:
             return ""
         self._stderr.seek(0)
@@ -163,22 +161,19 @@ class Child:
 class OriginalRunner:
     """One prepared workload and its process."""
 
-    def __init__(self, child: Child) -> None:
-        self._child = child
+    def __init__(self, process: OriginalProcess) -> None:
+        self._process = process
 
     def sample(self, loops: int) -> float:
         """Seconds by the child's own clock, without the way there and back."""
-        seconds: float = self._child.ask(do="sample", loops=loops)["seconds"]
+        seconds: float = self._process.ask(do="sample", loops=loops)["seconds"]
         return seconds
 
     def result(self) -> Results:
         """What the workload gives, in float64."""
-        paths = self._child.ask(do="result")["arrays"]
-        return {
-            name: np.load(path, allow_pickle=False).astype(np.float64)
-            for name, path in paths.items()
-        }
+        paths = self._process.ask(do="result")["arrays"]
+        return {name: np.load(path, allow_pickle=False).astype(np.float64) for name, path in paths.items()}
 
     def close(self) -> None:
         """Ends the process."""
-        self._child.close()
+        self._process.close()

@@ -24,35 +24,33 @@ import numpy as np
 import rlox  # the original
 
 Array = np.ndarray[Any, Any]
-EPISODE = 200  # steps, as in `replay.py`
-Prepared = tuple[Callable[[], object], Callable[[], dict[str, Array]]]
+EPISODE_LENGTH = 200  # steps, as in `replay.py`
+PreparedWorkload = tuple[Callable[[], object], Callable[[], dict[str, Array]]]
 
 
 def function(
     arrays: Sequence[Array], name: str, arguments: Sequence[float], results: Sequence[str]
-) -> Prepared:
+) -> PreparedWorkload:
     """A function of the module on (arrays, then numbers); `results` names what it returns."""
-    call, given = getattr(rlox, name), [*arrays, *arguments]
+    call, call_arguments = getattr(rlox, name), [*arrays, *arguments]
 
     def operation() -> Any:
-        return call(*given)
+        return call(*call_arguments)
 
     def answer() -> dict[str, Array]:
-        got = operation()
-        parts = got if isinstance(got, tuple) else (got,)
+        result = operation()
+        parts = result if isinstance(result, tuple) else (result,)
         return {key: np.asarray(part) for key, part in zip(results, parts, strict=True)}
 
     return operation, answer
 
 
-def vec_env(arrays: Sequence[Array], env_id: str, n: int, seed: int) -> Prepared:
+def vec_env(arrays: Sequence[Array], env_id: str, n: int, seed: int) -> PreparedWorkload:
     """One `step_all` with the next of the given actions, `[k, n]` or `[k, n, 1]`."""
     env = rlox.VecEnv(n=n, seed=seed, env_id=env_id)
     env.reset_all()
     rows = list(arrays[0])
-    turns = itertools.cycle(
-        [row.tolist() for row in rows] if n == 1 and rows[0].ndim == 1 else rows
-    )
+    turns = itertools.cycle([row.tolist() for row in rows] if n == 1 and rows[0].ndim == 1 else rows)
 
     def operation() -> Any:
         return env.step_all(next(turns))
@@ -61,9 +59,9 @@ def vec_env(arrays: Sequence[Array], env_id: str, n: int, seed: int) -> Prepared
         steps = -(-arrays[1].item() // n)
         ends = reward = 0.0
         for _ in range(steps):
-            got = operation()
-            ends += np.count_nonzero(np.logical_or(got["terminated"], got["truncated"]))
-            reward += got["rewards"].sum()
+            step_result = operation()
+            ends += np.count_nonzero(np.logical_or(step_result["terminated"], step_result["truncated"]))
+            reward += step_result["rewards"].sum()
         return {"ends": np.array(ends / (steps * n)), "reward": np.array(reward / (steps * n))}
 
     return operation, answer
@@ -71,7 +69,7 @@ def vec_env(arrays: Sequence[Array], env_id: str, n: int, seed: int) -> Prepared
 
 def rollout(
     arrays: Sequence[Array], env_id: str, n: int, seed: int, gamma: float, lam: float
-) -> Prepared:
+) -> PreparedWorkload:
     """T steps into arrays `[T, N]`, then GAE on the env-major order that it takes."""
     actions, values = arrays
     n_steps = len(actions)
@@ -82,10 +80,10 @@ def rollout(
 
     def operation() -> Any:
         for t in range(n_steps):
-            got = env.step_all(actions[t])
-            obs[t + 1] = got["obs"]
-            rewards[t] = got["rewards"]
-            np.logical_or(got["terminated"], got["truncated"], out=dones[t])
+            step_result = env.step_all(actions[t])
+            obs[t + 1] = step_result["obs"]
+            rewards[t] = step_result["rewards"]
+            np.logical_or(step_result["terminated"], step_result["truncated"], out=dones[t])
         rewards_by_env, values_by_env, dones_by_env = (
             np.ascontiguousarray(a.T).ravel() for a in (rewards, values[:-1], dones)
         )
@@ -117,17 +115,28 @@ class Replay:
 
     def row(self, number: int) -> tuple[Any, ...]:
         """Arguments of `push`."""
-        now, after = number % len(self.pool), (number + 1) % len(self.pool)
-        ended = number % EPISODE == EPISODE - 1
-        return self.pool[now], self.actions[now], float(number), ended, False, self.pool[after]
+        index, next_index = number % len(self.pool), (number + 1) % len(self.pool)
+        is_end = number % EPISODE_LENGTH == EPISODE_LENGTH - 1
+        return (
+            self.pool[index],
+            self.actions[index],
+            float(number),
+            is_end,
+            False,
+            self.pool[next_index],
+        )
 
     def rows(self, start: int, count: int) -> list[Array]:
         """Arguments of `push_batch`."""
         numbers = np.arange(start, start + count)
-        now, after = numbers % len(self.pool), (numbers + 1) % len(self.pool)
-        ended = (numbers % EPISODE == EPISODE - 1).astype(np.uint8)
-        parts = [self.pool[now].ravel(), self.pool[after].ravel(), self.actions[now].ravel()]
-        return [*parts, numbers.astype(np.float32), ended, np.zeros(count, np.uint8)]
+        indices, next_indices = numbers % len(self.pool), (numbers + 1) % len(self.pool)
+        is_end = (numbers % EPISODE_LENGTH == EPISODE_LENGTH - 1).astype(np.uint8)
+        parts = [
+            self.pool[indices].ravel(),
+            self.pool[next_indices].ravel(),
+            self.actions[indices].ravel(),
+        ]
+        return [*parts, numbers.astype(np.float32), is_end, np.zeros(count, np.uint8)]
 
     def operation(self, task: str) -> Callable[[], object]:
         """What is timed."""
@@ -135,8 +144,8 @@ class Replay:
         if task == "sample":
             return lambda: self.buffer.sample(size, next(seeds))
         if task == "push_batch":
-            many = self.rows(0, size)
-            return lambda: self.buffer.push_batch(*many)
+            batch = self.rows(0, size)
+            return lambda: self.buffer.push_batch(*batch)
         if task == "push one of a chain":
             turns = itertools.cycle([self.row(number) for number in range(len(self.pool))])
             return lambda: push(*next(turns))
@@ -150,38 +159,41 @@ class Replay:
 
     def answer(self) -> dict[str, Array]:
         """Sampled rows that were never pushed, and the mean place of the others."""
-        wrong, places = 0, []
+        n_wrong, positions = 0, []
         for seed in range(16):
             batch = self.buffer.sample(256, seed)
-            now = batch["rewards"].astype(np.int64) % len(self.pool)
-            for name, at in (("obs", now), ("next_obs", (now + 1) % len(self.pool))):
-                same = batch[name].reshape(len(at), -1) == self.pool[at]
-                wrong += np.count_nonzero(~same.all(axis=1))
-            places.append(batch["rewards"].mean() / self.capacity)
-        return {"wrong": np.array(wrong), "place": np.array(np.mean(places))}
+            indices = batch["rewards"].astype(np.int64) % len(self.pool)
+            for name, pool_indices in (
+                ("obs", indices),
+                ("next_obs", (indices + 1) % len(self.pool)),
+            ):
+                same = batch[name].reshape(len(pool_indices), -1) == self.pool[pool_indices]
+                n_wrong += np.count_nonzero(~same.all(axis=1))
+            positions.append(batch["rewards"].mean() / self.capacity)
+        return {"wrong": np.array(n_wrong), "place": np.array(np.mean(positions))}
 
 
-def replay(arrays: Sequence[Array], task: str, capacity: int, size: int) -> Prepared:
+def replay(arrays: Sequence[Array], task: str, capacity: int, size: int) -> PreparedWorkload:
     """One of `Replay`'s operations on (observations, actions and, if prioritized, priorities)."""
-    held = Replay(arrays[0], arrays[1], task, capacity, size)
-    work = held.prioritized(arrays[2]) if task == "prioritized" else held.operation(task)
-    return work, held.answer
+    filled = Replay(arrays[0], arrays[1], task, capacity, size)
+    work = filled.prioritized(arrays[2]) if task == "prioritized" else filled.operation(task)
+    return work, filled.answer
 
 
-def memory(arrays: Sequence[Array], capacity: int) -> Prepared:
+def memory(arrays: Sequence[Array], capacity: int) -> PreparedWorkload:
     """Bytes that a full `Replay` takes: the peak less what was resident before."""
 
     def answer() -> dict[str, Array]:
         pages = Path("/proc/self/statm").read_text("utf-8").split()[1]
         before = int(pages) * resource.getpagesize()
-        held = Replay(arrays[0], arrays[1], "push_batch", capacity, 1)
+        filled = Replay(arrays[0], arrays[1], "push_batch", capacity, 1)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        return {"bytes": np.array(peak - before), "rows": np.array(len(held.buffer))}
+        return {"bytes": np.array(peak - before), "rows": np.array(len(filled.buffer))}
 
     return answer, answer
 
 
-WORKLOADS: dict[str, Callable[..., Prepared]] = {
+WORKLOADS: dict[str, Callable[..., PreparedWorkload]] = {
     "function": function,
     "vec_env": vec_env,
     "rollout": rollout,
@@ -194,15 +206,15 @@ def sample(operation: Callable[[], object], loops: int) -> float:
     """Seconds of `loops` calls with the garbage collector at rest."""
     gc.disable()
     try:
-        begun = time.perf_counter()
+        start = time.perf_counter()
         for _ in range(loops):
             operation()
-        return time.perf_counter() - begun
+        return time.perf_counter() - start
     finally:
         gc.enable()
 
 
-def written(folder: str, arrays: dict[str, Array]) -> dict[str, str]:
+def write_arrays(folder: str, arrays: dict[str, Array]) -> dict[str, str]:
     """Paths of files with the arrays."""
     paths = {name: str(Path(folder, f"{name}.npy")) for name in arrays}
     for name, path in paths.items():
@@ -212,7 +224,7 @@ def written(folder: str, arrays: dict[str, Array]) -> dict[str, str]:
 
 def serve(requests: Iterable[str], answers: TextIO) -> None:
     """Answers requests until the pipe is closed."""
-    prepared: Prepared | None = None
+    workload: PreparedWorkload | None = None
     for line in requests:
         request = json.loads(line)
         kind = request["do"]
@@ -221,13 +233,13 @@ def serve(requests: Iterable[str], answers: TextIO) -> None:
             reply = {"rlox": version("rlox"), "numpy": version("numpy")}
         elif kind == "prepare":
             arrays = [np.load(path, allow_pickle=False) for path in request["arrays"]]
-            prepared = WORKLOADS[request["workload"]](arrays, **request["options"])
-        elif prepared is None:
+            workload = WORKLOADS[request["workload"]](arrays, **request["options"])
+        elif workload is None:
             raise RuntimeError(f"{kind} before prepare")
         elif kind == "sample":
-            reply = {"seconds": sample(prepared[0], request["loops"])}
+            reply = {"seconds": sample(workload[0], request["loops"])}
         else:
-            reply = {"arrays": written(request["folder"], prepared[1]())}
+            reply = {"arrays": write_arrays(request["folder"], workload[1]())}
         answers.write(json.dumps(reply) + "\n")
         answers.flush()
 

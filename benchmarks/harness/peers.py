@@ -7,13 +7,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from harness.case import Case
-from harness.programs import example, how_to_build
+from harness.programs import build_command, example_path
 
 ORIGINAL_VERSION = "1.2.0"
 INSTALL_PEERS = "pip install -c constraints.txt -e '.[peers]'"
-INSTALL_ORIGINAL = (
-    f"--install-original, or --original PYTHON of an environment with rlox=={ORIGINAL_VERSION}"
-)
+INSTALL_ORIGINAL = f"--install-original, or --original PYTHON of an environment with rlox=={ORIGINAL_VERSION}"
 
 
 @dataclass(frozen=True)
@@ -23,20 +21,20 @@ class Package:
     distribution: str
     module: str
     install: str = INSTALL_PEERS
-    found: Callable[[], bool] | None = None  # whether it is there, if no module says so
+    is_available: Callable[[], bool] | None = None  # whether it is there, if no module says so
 
 
-def program(engine: str) -> Package:
+def program_package(engine: str) -> Package:
     """An example of this repository in Rust, which cargo has to build."""
-    there = lambda: example(engine).is_file()  # noqa: E731
-    return Package(f"example steps_{engine}", "", how_to_build(engine), there)
+    is_built = lambda: example_path(engine).is_file()  # noqa: E731
+    return Package(f"example steps_{engine}", "", build_command(engine), is_built)
 
 
-def compiles() -> bool:
+def can_compile() -> bool:
     """Whether torch.compile works here: it needs a C++ compiler."""
-    from harness.torch_steps import compiles
+    from harness.torch_steps import can_compile
 
-    return compiles()
+    return can_compile()
 
 
 PACKAGES = {
@@ -49,10 +47,10 @@ PACKAGES = {
     "envpool": Package("envpool", "envpool"),
     "ale": Package("ale-py", "ale_py", "pip install -c constraints.txt -e '.[atari]'"),
     "opencv": Package("opencv-python-headless", "cv2", "pip install opencv-python-headless"),
-    "inductor": Package("torch.compile", "", "apt-get install g++", compiles),
-    "engine cpu": program("cpu"),
-    "candle": program("candle"),
-    "burn": program("burn"),
+    "inductor": Package("torch.compile", "", "apt-get install g++", can_compile),
+    "engine cpu": program_package("cpu"),
+    "candle": program_package("candle"),
+    "burn": program_package("burn"),
     "original": Package(f"rlox {ORIGINAL_VERSION}", "", INSTALL_ORIGINAL),
 }
 
@@ -63,9 +61,9 @@ class MissingPeersError(Exception):
 
 def is_importable(package: str) -> bool:
     """Whether this interpreter finds the package's module, or the package itself says that it is there."""
-    found = PACKAGES[package].found
-    if found is not None:
-        return found()
+    is_available = PACKAGES[package].is_available
+    if is_available is not None:
+        return is_available()
     return importlib.util.find_spec(PACKAGES[package].module) is not None
 
 

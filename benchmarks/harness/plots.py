@@ -25,15 +25,15 @@ def draw(row: str, work: str, cases: Sequence[CaseRecord], folder: Path) -> Path
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.add_subplot()
     names = dict.fromkeys((s.name, s.ours) for c in cases for s in c.systems if s.seconds)
-    for name, ours in names:
-        found = [(i, s) for i, c in enumerate(cases) for s in c.systems if s.name == name]
-        points = [(i, s) for i, s in found if s.median is not None]
+    for name, is_ours in names:
+        indexed_systems = [(i, s) for i, c in enumerate(cases) for s in c.systems if s.name == name]
+        points = [(i, s) for i, s in indexed_systems if s.median is not None]
         x = [i for i, _ in points]
         y = [s.median for _, s in points]
-        below = [s.median - min(s.seconds) for _, s in points]
-        above = [max(s.seconds) - s.median for _, s in points]
-        style = {"linewidth": 2.5} if ours else {"linewidth": 1.0, "linestyle": "--"}
-        axes.errorbar(x, y, yerr=[below, above], marker="o", capsize=2, label=name, **style)
+        lower_errors = [s.median - min(s.seconds) for _, s in points]
+        upper_errors = [max(s.seconds) - s.median for _, s in points]
+        style = {"linewidth": 2.5} if is_ours else {"linewidth": 1.0, "linestyle": "--"}
+        axes.errorbar(x, y, yerr=[lower_errors, upper_errors], marker="o", capsize=2, label=name, **style)
     axes.set_xticks(range(len(cases)), [case.size for case in cases])
     axes.set(yscale="log", xlabel="size", ylabel="seconds", title=f"{row}: {work}")
     axes.grid(alpha=0.3)

@@ -29,25 +29,25 @@ class ProgramError(Exception):
     """A program stopped."""
 
 
-def example(engine: str) -> Path:
+def example_path(engine: str) -> Path:
     """Where cargo puts the example `steps_ENGINE`, which may not be built."""
     target = os.environ.get("CARGO_TARGET_DIR") or CRATES[engine][1] / "target"
     return Path(target, "release", "examples", f"steps_{engine}")
 
 
-def how_to_build(engine: str) -> str:
+def build_command(engine: str) -> str:
     """The command that makes it."""
     crate = CRATES[engine][0]
     return f"(cd rust/{crate} && cargo build --release --example steps_{engine})"
 
 
-def over(engine: str) -> str:
+def math_library(engine: str) -> str:
     """What an engine multiplies with, and its version by the lock file."""
     _, workspace, crate = CRATES[engine]
     lock = workspace / "Cargo.lock"
     text = lock.read_text("utf-8") if lock.is_file() else ""
-    found = re.search(rf'name = "{crate}"\nversion = "([^"]+)"', text)
-    return f"{crate} {found[1]}" if found else crate
+    match = re.search(rf'name = "{crate}"\nversion = "([^"]+)"', text)
+    return f"{crate} {match[1]}" if match else crate
 
 
 class ProgramRunner:
@@ -57,25 +57,21 @@ class ProgramRunner:
     answered by a line.
     """
 
-    def __init__(
-        self, program: Path, arguments: Sequence[object], arrays: Mapping[str, np.ndarray]
-    ) -> None:
+    def __init__(self, program: Path, arguments: Sequence[object], arrays: Mapping[str, np.ndarray]) -> None:
         self._program = program
         self._folder = tempfile.TemporaryDirectory(prefix="rlox-program-")
         for name, array in arrays.items():
             array.astype(np.float32).tofile(Path(self._folder.name, f"{name}.f32"))
         self._stderr = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed with the process)
         command, pipe = [str(program), *map(str, arguments), self._folder.name], subprocess.PIPE
-        self._process = subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, stderr=self._stderr, text=True
-        )
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self._stderr, text=True)
         self._clock = cpu_clock(self._process.pid)
 
     def sample(self, loops: int) -> float:
         """CPU seconds of the process, by its own count."""
-        begun = time.clock_gettime(self._clock)
+        start = time.clock_gettime(self._clock)
         self._ask(str(loops))
-        return time.clock_gettime(self._clock) - begun
+        return time.clock_gettime(self._clock) - start
 
     def result(self) -> Results:
         """What the work gives after it was done once."""

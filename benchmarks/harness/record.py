@@ -15,7 +15,7 @@ class SchemaError(Exception):
 
 
 @dataclass(frozen=True)
-class Measured:
+class SystemRecord:
     """One system's times; `seconds` is empty where it is not installed."""
 
     name: str
@@ -41,7 +41,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class GoalVerdict:
     """A goal and whether it was met; `against` is the peer that it was held against."""
 
     ours: str
@@ -60,9 +60,9 @@ class CaseRecord:
     work: str
     size: str
     elements: int
-    systems: tuple[Measured, ...]
+    systems: tuple[SystemRecord, ...]
     comparisons: tuple[Comparison, ...]
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[GoalVerdict, ...]
 
 
 @dataclass(frozen=True)
@@ -93,9 +93,9 @@ def read_report(path: Path) -> Report:
         SchemaError: another schema version, or a field is missing or unknown.
     """
     tree = json.loads(path.read_text(encoding="utf-8"))
-    got = tree.get("schema_version")
-    if got != SCHEMA_VERSION:
-        raise SchemaError(f"{path.name}: schema_version is {got}, expected {SCHEMA_VERSION}")
+    version = tree.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise SchemaError(f"{path.name}: schema_version is {version}, expected {SCHEMA_VERSION}")
     try:
         return Report(**{**tree, "cases": tuple(read_case(case) for case in tree["cases"])})
     except (KeyError, TypeError) as error:
@@ -104,8 +104,8 @@ def read_report(path: Path) -> Report:
 
 def read_case(tree: dict[str, Any]) -> CaseRecord:
     """One case of a report."""
-    systems = tuple(Measured(**{**s, "seconds": tuple(s["seconds"])}) for s in tree["systems"])
+    systems = tuple(SystemRecord(**{**s, "seconds": tuple(s["seconds"])}) for s in tree["systems"])
     comparisons = tuple(Comparison(**c) for c in tree["comparisons"])
-    verdicts = tuple(Verdict(**v) for v in tree["verdicts"])
+    verdicts = tuple(GoalVerdict(**v) for v in tree["verdicts"])
     parts = {"systems": systems, "comparisons": comparisons, "verdicts": verdicts}
     return CaseRecord(**{**tree, **parts})

@@ -12,10 +12,10 @@ from numpy.typing import DTypeLike, NDArray
 from harness.case import Results
 
 Array = NDArray[Any]
-EPISODE = 200  # steps
+EPISODE_LENGTH = 200  # steps
 CHECKED_BATCHES, CHECKED_BATCH = 16, 256  # sampled rows that are compared with what was pushed
-COMPARED = 64  # numbers of an observation that are compared, about
-FRAME, STACK = (84, 84), 4
+MAX_COMPARED = 64  # numbers of an observation that are compared, about
+FRAME_SHAPE, STACK_SIZE = (84, 84), 4
 
 
 @dataclass(frozen=True)
@@ -50,39 +50,39 @@ class Trajectory:
     def images(cls, n: int, dtype: DTypeLike) -> Trajectory:
         """Stacks of the last four of n random frames, `[n, 4, 84, 84]`."""
         rng = np.random.default_rng(n)
-        frames = rng.integers(0, 256, (n, *FRAME)).astype(dtype)
-        pool = np.stack([np.roll(frames, -k, axis=0) for k in range(STACK)], axis=1)
+        frames = rng.integers(0, 256, (n, *FRAME_SHAPE)).astype(dtype)
+        pool = np.stack([np.roll(frames, -k, axis=0) for k in range(STACK_SIZE)], axis=1)
         return cls(pool, rng.integers(0, 6, (n, 1)).astype(np.float32))
 
     def rows(self, start: int, count: int) -> Rows:
         """Transitions `start` to `start + count`."""
         numbers = np.arange(start, start + count)
-        at = numbers % len(self.pool)
+        indices = numbers % len(self.pool)
         return Rows(
-            obs=self.pool[at],
-            actions=self.actions[at],
+            obs=self.pool[indices],
+            actions=self.actions[indices],
             rewards=numbers.astype(np.float32),
-            terminated=numbers % EPISODE == EPISODE - 1,
+            terminated=numbers % EPISODE_LENGTH == EPISODE_LENGTH - 1,
             truncated=np.zeros(count, np.bool_),
-            next_obs=self.pool[(at + 1) % len(self.pool)],
+            next_obs=self.pool[(indices + 1) % len(self.pool)],
         )
 
     def blocks(self, n: int) -> Iterator[Rows]:
         """The first `n` transitions, a pool's length at a time."""
         yield from (self.rows(start, len(self.pool)) for start in range(0, n, len(self.pool)))
 
-    def wrong(self, obs: Array, next_obs: Array, rewards: Array) -> int:
+    def count_wrong(self, obs: Array, next_obs: Array, rewards: Array) -> int:
         """How many sampled rows are no transitions of this trajectory."""
-        at = rewards.astype(np.int64).ravel() % len(self.pool)
-        same = np.ones(len(at), np.bool_)
-        for got, place in ((obs, at), (next_obs, (at + 1) % len(self.pool))):
-            flat, pool = got.reshape(len(at), -1), self.pool.reshape(len(self.pool), -1)
-            step = max(1, pool.shape[1] // COMPARED)
-            same &= (flat[:, ::step] == pool[place, ::step]).all(axis=1)
+        indices = rewards.astype(np.int64).ravel() % len(self.pool)
+        same = np.ones(len(indices), np.bool_)
+        for sampled, pool_indices in ((obs, indices), (next_obs, (indices + 1) % len(self.pool))):
+            flat, pool = sampled.reshape(len(indices), -1), self.pool.reshape(len(self.pool), -1)
+            step = max(1, pool.shape[1] // MAX_COMPARED)
+            same &= (flat[:, ::step] == pool[pool_indices, ::step]).all(axis=1)
         return int(np.count_nonzero(~same))
 
 
-class Replay(Protocol):
+class ReplaySystem(Protocol):
     """A buffer of some library."""
 
     def push(self, row: Rows) -> Callable[[], object]:
@@ -98,32 +98,32 @@ class Replay(Protocol):
         """obs, next_obs and rewards of a batch."""
 
 
-def one(trajectory: Trajectory, number: int) -> Rows:
+def single_transition(trajectory: Trajectory, number: int) -> Rows:
     """A single transition, without leading axis."""
     rows = trajectory.rows(number, 1)
     return Rows(*(getattr(rows, name)[0] for name in Rows.__dataclass_fields__))
 
 
-def fill(replay: Replay, trajectory: Trajectory, n: int, *, singly: bool) -> None:
+def fill(replay: ReplaySystem, trajectory: Trajectory, n: int, *, one_by_one: bool) -> None:
     """Stores the first `n` transitions, one by one or in batches."""
-    if singly:
+    if one_by_one:
         for number in range(n):
-            replay.push(one(trajectory, number))()
+            replay.push(single_transition(trajectory, number))()
     else:
         for rows in trajectory.blocks(n):
             replay.push_batch(rows)()
 
 
-def answer(replay: Replay, trajectory: Trajectory, n: int) -> Callable[[], Results]:
+def sample_check(replay: ReplaySystem, trajectory: Trajectory, n: int) -> Callable[[], Results]:
     """Samples from `n` stored rows: rows that were never pushed, and the mean place of the others."""
     draw = replay.sample(CHECKED_BATCH)
 
-    def sampled() -> Results:
-        wrong, places = 0, []
+    def check() -> Results:
+        n_wrong, positions = 0, []
         for _ in range(CHECKED_BATCHES):
             obs, next_obs, rewards = replay.read(draw())
-            wrong += trajectory.wrong(obs, next_obs, rewards)
-            places.append(float(rewards.mean()) / n)
-        return {"wrong": np.array(wrong), "place": np.array(np.mean(places))}
+            n_wrong += trajectory.count_wrong(obs, next_obs, rewards)
+            positions.append(float(rewards.mean()) / n)
+        return {"wrong": np.array(n_wrong), "place": np.array(np.mean(positions))}
 
-    return sampled
+    return check

@@ -15,7 +15,7 @@ Operation = Callable[[], Any]
 
 
 @dataclass(frozen=True)
-class Shape:
+class BufferShape:
     """What a buffer holds."""
 
     capacity: int
@@ -24,42 +24,42 @@ class Shape:
     act_dim: int
 
     @classmethod
-    def of(cls, trajectory: Trajectory, capacity: int) -> Shape:
+    def of(cls, trajectory: Trajectory, capacity: int) -> BufferShape:
         """The columns of a trajectory."""
         pool = trajectory.pool
         return cls(capacity, pool.shape[1:], pool.dtype.name, trajectory.actions.shape[1])
 
 
-class Ours:
-    """`rlox.ReplayBuffer`; with `reused` it samples into the arrays of its first batch."""
+class RloxBuffer:
+    """`rlox.ReplayBuffer`; with `reuse_arrays` it samples into the arrays of its first batch."""
 
-    def __init__(self, shape: Shape, *, reused: bool = False, frame_stack: bool = False) -> None:
+    def __init__(self, shape: BufferShape, *, reuse_arrays: bool = False, frame_stack: bool = False) -> None:
         import rlox
 
-        more = {"frame_stack": (shape.obs[0], "first")} if frame_stack else {}
+        options = {"frame_stack": (shape.obs[0], "first")} if frame_stack else {}
         self.buffer = rlox.ReplayBuffer(
             shape.capacity,
             obs_shape=shape.obs,
             obs_dtype=shape.dtype,
             act_dim=shape.act_dim,
-            **more,
+            **options,
         )
-        self._reused = reused
+        self._reuse_arrays = reuse_arrays
 
     def push(self, row: Rows) -> Operation:
         """`push`."""
-        push, given = self.buffer.push, single_arguments(row)
-        return lambda: push(*given)
+        push, arguments = self.buffer.push, push_arguments(row)
+        return lambda: push(*arguments)
 
     def push_batch(self, rows: Rows) -> Operation:
         """`push_batch`."""
-        push, given = self.buffer.push_batch, tuple(vars(rows).values())
-        return lambda: push(*given)
+        push, arguments = self.buffer.push_batch, tuple(vars(rows).values())
+        return lambda: push(*arguments)
 
     def sample(self, size: int) -> Operation:
         """`sample` with a new seed each time."""
         sample, seeds = self.buffer.sample, itertools.count()
-        if not self._reused:
+        if not self._reuse_arrays:
             return lambda: sample(size, next(seeds))
         out = sample(size)
         return lambda: sample(size, next(seeds), out=out)
@@ -69,33 +69,31 @@ class Ours:
         return batch["obs"].copy(), batch["next_obs"].copy(), batch["rewards"].copy()
 
 
-def single_arguments(row: Rows) -> tuple[Any, ...]:
+def push_arguments(row: Rows) -> tuple[Any, ...]:
     """obs, action, reward, terminated, truncated, next_obs, the numbers as Python's."""
     flags = bool(row.terminated), bool(row.truncated)
     return row.obs, row.actions, float(row.rewards), *flags, row.next_obs
 
 
-class OursPrioritized(Ours):
+class RloxPrioritizedBuffer(RloxBuffer):
     """`rlox.PrioritizedReplayBuffer`, alpha 0.6 and beta 0.4."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: BufferShape) -> None:
         import rlox
 
-        super().__init__(Shape(1, shape.obs, shape.dtype, shape.act_dim))
-        self.buffer = rlox.PrioritizedReplayBuffer(
-            shape.capacity, shape.obs[0], shape.act_dim, 0.6, 0.4
-        )
+        super().__init__(BufferShape(1, shape.obs, shape.dtype, shape.act_dim))
+        self.buffer = rlox.PrioritizedReplayBuffer(shape.capacity, shape.obs[0], shape.act_dim, 0.6, 0.4)
 
-    def cycle(self, priorities: Array) -> Operation:
+    def sample_and_update(self, priorities: Array) -> Operation:
         """A batch, and new priorities for it."""
         draw, update = self.sample(len(priorities)), self.buffer.update_priorities
         return lambda: update(draw()["indices"], priorities)
 
 
-class SB3:
+class SB3Buffer:
     """Stable-Baselines3's buffer of NumPy arrays, which knows single transitions only."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: BufferShape) -> None:
         from gymnasium.spaces import Box
         from stable_baselines3.common.buffers import ReplayBuffer
 
@@ -108,14 +106,13 @@ class SB3:
         """`add`."""
         add = self.buffer.add
         arrays = [np.asarray(a)[None] for a in (row.obs, row.next_obs, row.actions)]
-        given = (*arrays, row.rewards[None], row.terminated[None], [{}])
-        return lambda: add(*given)
+        arguments = (*arrays, row.rewards[None], row.terminated[None], [{}])
+        return lambda: add(*arguments)
 
     def push_batch(self, rows: Rows) -> Operation:
         """`add` of one after the other."""
         singles = [
-            self.push(Rows(*(column[i] for column in vars(rows).values())))
-            for i in range(len(rows.rewards))
+            self.push(Rows(*(column[i] for column in vars(rows).values()))) for i in range(len(rows.rewards))
         ]
 
         def add() -> None:
@@ -135,23 +132,23 @@ class SB3:
         return parts[0].numpy(), parts[1].numpy(), parts[2].numpy()
 
 
-class TorchRL:
+class TorchRLBuffer:
     """TorchRL's buffer over a `LazyTensorStorage`, its transitions made before."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: BufferShape) -> None:
         from torchrl.data import LazyTensorStorage, ReplayBuffer
 
         self.buffer = ReplayBuffer(storage=LazyTensorStorage(shape.capacity))
 
     def push(self, row: Rows) -> Operation:
         """`add`."""
-        add, given = self.buffer.add, tensors(row, [])
-        return lambda: add(given)
+        add, arguments = self.buffer.add, to_tensordict(row, [])
+        return lambda: add(arguments)
 
     def push_batch(self, rows: Rows) -> Operation:
         """`extend`."""
-        extend, given = self.buffer.extend, tensors(rows, [len(rows.rewards)])
-        return lambda: extend(given)
+        extend, arguments = self.buffer.extend, to_tensordict(rows, [len(rows.rewards)])
+        return lambda: extend(arguments)
 
     def sample(self, size: int) -> Operation:
         """`sample`."""
@@ -163,26 +160,26 @@ class TorchRL:
         return batch["obs"].numpy(), batch["next_obs"].numpy(), batch["rewards"].numpy()
 
 
-class TorchRLPrioritized(TorchRL):
+class TorchRLPrioritizedBuffer(TorchRLBuffer):
     """TorchRL's prioritized buffer, alpha 0.6 and beta 0.4."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: BufferShape) -> None:
         from torchrl.data import LazyTensorStorage, TensorDictPrioritizedReplayBuffer
 
         self.buffer = TensorDictPrioritizedReplayBuffer(
             alpha=0.6, beta=0.4, storage=LazyTensorStorage(shape.capacity)
         )
 
-    def cycle(self, priorities: Array) -> Operation:
+    def sample_and_update(self, priorities: Array) -> Operation:
         """A batch, and new priorities for it."""
         import torch
 
         draw, update = self.sample(len(priorities)), self.buffer.update_priority
-        given = torch.from_numpy(priorities.astype(np.float32))
-        return lambda: update(draw()["index"], given)
+        arguments = torch.from_numpy(priorities.astype(np.float32))
+        return lambda: update(draw()["index"], arguments)
 
 
-def tensors(rows: Rows, size: list[int]) -> Any:
+def to_tensordict(rows: Rows, size: list[int]) -> Any:
     """Rows as a TensorDict."""
     import torch
     from tensordict import TensorDict

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 NOOP, FIRE = 0, 1
-OPENINGS = 32  # frames at the start of a game: up to `env.atari.noop_max`, which is 30, and FIRE
+MAX_OPENING_FRAMES = 32  # frames at the start of a game: up to `env.atari.noop_max`, which is 30, and FIRE
 
 
 class Game(NamedTuple):
@@ -19,42 +19,46 @@ class Game(NamedTuple):
 
     actions: list[int]
     signs: list[float]
-    whole: bool  # whether every frame of it is known but for those before the first action
+    is_complete: bool  # whether every frame of it is known but for those before the first action
 
 
 @contextmanager
-def paid() -> Iterator[list[float]]:
+def record_ale_scores() -> Iterator[list[float]]:
     """Scores of games that end in ale-py's environments meanwhile, in this process, beneath all wrappers."""
     from ale_py.env import AtariEnv
     from ale_py.vector_env import AtariVectorEnv
 
     scores: list[float] = []
-    under_way: WeakKeyDictionary[Any, float] = WeakKeyDictionary()
-    sums: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # of games side by side
+    running_scores: WeakKeyDictionary[Any, float] = WeakKeyDictionary()
+    vector_scores: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # of games side by side
     step, reset, step_all = AtariEnv.step, AtariEnv.reset, AtariVectorEnv.step
 
-    def stepped(env: Any, action: Any) -> Any:
+    def counting_step(env: Any, action: Any) -> Any:
         result = step(env, action)
-        under_way[env] = under_way.get(env, 0.0) + result[1]
+        running_scores[env] = running_scores.get(env, 0.0) + result[1]
         if result[2] or result[3]:
-            scores.append(under_way.pop(env))
+            scores.append(running_scores.pop(env))
         return result
 
-    def begun(env: Any, **options: Any) -> Any:
-        under_way.pop(env, None)
+    def counting_reset(env: Any, **options: Any) -> Any:
+        running_scores.pop(env, None)
         return reset(env, **options)
 
-    def stepped_all(env: Any, actions: Any) -> Any:
+    def counting_vector_step(env: Any, actions: Any) -> Any:
         result = step_all(env, actions)
         _, rewards, terminated, truncated, infos = result
-        totals = sums.setdefault(env, np.zeros(len(rewards)))
+        totals = vector_scores.setdefault(env, np.zeros(len(rewards)))
         totals += rewards
-        over = (terminated & (infos["lives"] == 0)) | truncated
-        scores.extend(totals[over].tolist())
-        totals[over] = 0.0
+        is_over = (terminated & (infos["lives"] == 0)) | truncated
+        scores.extend(totals[is_over].tolist())
+        totals[is_over] = 0.0
         return result
 
-    AtariEnv.step, AtariEnv.reset, AtariVectorEnv.step = stepped, begun, stepped_all
+    AtariEnv.step, AtariEnv.reset, AtariVectorEnv.step = (
+        counting_step,
+        counting_reset,
+        counting_vector_step,
+    )
     try:
         yield scores
     finally:
@@ -62,41 +66,41 @@ def paid() -> Iterator[list[float]]:
 
 
 @contextmanager
-def played() -> Iterator[list[Game]]:
+def record_games() -> Iterator[list[Game]]:
     """Games of the first environment of the first engine that is stepped meanwhile, in their order."""
-    from rlox.envs.base import GOES_ON
+    from rlox.envs.base import LIFE_LOST
     from rlox.envs.engines.vector import VectorEngine
 
     games: list[Game] = []
-    now, first, step_into = Game([], [], True), None, VectorEngine.step_into
+    current_game, first, step_into = Game([], [], True), None, VectorEngine.step_into
 
-    def stepped(engine: Any, actions: Any, obs: Any, rewards: Any, *ends: Any) -> Any:
-        nonlocal now, first
+    def recording_step(engine: Any, actions: Any, obs: Any, rewards: Any, *ends: Any) -> Any:
+        nonlocal current_game, first
         finals = step_into(engine, actions, obs, rewards, *ends)
         first = first or engine
         if engine is not first:
             return finals
-        if finals is not None and 0 in finals.idle:
+        if finals is not None and 0 in finals.autoreset_envs:
             # frames that nobody chose: before a game, or in the middle of one behind a lost life
-            now = now._replace(whole=not now.actions)
+            current_game = current_game._replace(is_complete=not current_game.actions)
             return finals
-        now.actions.append(int(engine.actions.to_env(actions)[0]))
-        now.signs.append(float(np.sign(rewards[0])))
+        current_game.actions.append(int(engine.actions.to_env(actions)[0]))
+        current_game.signs.append(float(np.sign(rewards[0])))
         if ends[0][0] or ends[1][0]:
             info = finals.infos[finals.envs.tolist().index(0)]
-            if not info.get(GOES_ON):
-                games.append(now)
-                now = Game([], [], True)
+            if not info.get(LIFE_LOST):
+                games.append(current_game)
+                current_game = Game([], [], True)
         return finals
 
-    VectorEngine.step_into = stepped  # type: ignore[method-assign]
+    VectorEngine.step_into = recording_step  # type: ignore[method-assign]
     try:
         yield games
     finally:
         VectorEngine.step_into = step_into  # type: ignore[method-assign]
 
 
-def again(env_id: str, game: Game, frame_skip: int = 4) -> float | None:
+def replay_score(env_id: str, game: Game, frame_skip: int = 4) -> float | None:
     """The score of the game played again, frame by frame, in ale-py's environment without sticky actions.
 
     How many frames passed before the first action is tried out; `None` where no number of them makes a
@@ -111,47 +115,47 @@ def again(env_id: str, game: Game, frame_skip: int = 4) -> float | None:
     inner: Any = env.unwrapped
     fire = [FIRE] if inner.get_action_meanings()[FIRE:2] == ["FIRE"] else []
     try:
-        for frames in range(OPENINGS):
+        for frames in range(MAX_OPENING_FRAMES):
             env.reset(seed=0)
-            owed = sum(float(env.step(action)[1]) for action in [NOOP] * frames + fire)
-            if (score := _followed(env, game, owed, frame_skip)) is not None:
+            opening_reward = sum(float(env.step(action)[1]) for action in [NOOP] * frames + fire)
+            if (score := _replay_actions(env, game, opening_reward, frame_skip)) is not None:
                 return score
         return None
     finally:
         env.close()
 
 
-def _followed(env: Any, game: Game, owed: float, frame_skip: int) -> float | None:
+def _replay_actions(env: Any, game: Game, opening_reward: float, frame_skip: int) -> float | None:
     """The score, if the game goes from here as it went."""
-    score, last = owed, len(game.actions) - 1
+    score, last = opening_reward, len(game.actions) - 1
     for step, (action, sign) in enumerate(zip(game.actions, game.signs, strict=True)):
-        total, owed, over = owed, 0.0, False
+        total, opening_reward, is_over = opening_reward, 0.0, False
         for _ in range(frame_skip):
             _, reward, terminated, truncated, _ = env.step(action)
             total, score = total + float(reward), score + float(reward)
-            over = terminated or truncated
-            if over:
+            is_over = terminated or truncated
+            if is_over:
                 break
-        if np.sign(total) != sign or over != (step == last):
+        if np.sign(total) != sign or is_over != (step == last):
             return None
     return score
 
 
-def wrong(run: Mapping[str, Any], lowest: float, highest: float) -> list[str]:
+def score_problems(run: Mapping[str, Any], lowest: float, highest: float) -> list[str]:
     """What shows that a run's scores are not those of its games; nothing where all is well.
 
     `run["scores"]` are the told ones; `run["paid"]`, where ALE's environments were stepped in the process,
     those of ALE, and `run["again"]` pairs of what was told and of the game played again.
     """
-    told: Sequence[float] = run["scores"]
-    found = [
+    reported_scores: Sequence[float] = run["scores"]
+    problems = [
         f"a score of {score:g}, expected a whole number from {lowest:g} to {highest:g}"
-        for score in dict.fromkeys(told)
+        for score in dict.fromkeys(reported_scores)
         if score != round(score) or not lowest <= score <= highest
     ]
-    if run.get("paid") is not None and Counter(told) != Counter(run["paid"]):
-        found.append(f"told {sorted(told)}, ALE paid {sorted(run['paid'])}")
+    if run.get("paid") is not None and Counter(reported_scores) != Counter(run["paid"]):
+        problems.append(f"told {sorted(reported_scores)}, ALE paid {sorted(run['paid'])}")
     for score, repeated in run.get("again") or ():
         if score != repeated:
-            found.append(f"told {score:g}, the same actions in ALE: {repeated}")
-    return found
+            problems.append(f"told {score:g}, the same actions in ALE: {repeated}")
+    return problems

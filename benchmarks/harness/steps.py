@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from harness.case import Case, Results, Tolerance
-from harness.systems import local
-from harness.updates import prepared
+from harness.systems import local_system
+from harness.updates import second_update
 
 UPDATES = (
     ("ppo", "CartPole-v1", 64, 64),
@@ -26,7 +26,7 @@ def steps() -> Iterator[Case]:
             work=f"an update of {algo.upper()} on {env}",
             size=f"net {width}x{width}, batch {batch}",
             ours=(
-                local("rlox", "rlox", lambda a=(algo, env, width, batch): update(*a), gated=False),
+                local_system("rlox", "rlox", lambda a=(algo, env, width, batch): update(*a), is_gated=False),
             ),
             peers=(),
             tolerance=Tolerance(0.0),
@@ -35,7 +35,7 @@ def steps() -> Iterator[Case]:
 
 def update(algo: str, env: str, width: int, batch_size: int) -> Any:
     """The learner's second update, again and again."""
-    run, batch, clock = prepared(algo, env, width, batch_size)
+    run, batch, clock = second_update(algo, env, width, batch_size)
 
     def answer() -> Results:
         return {"updates": np.array(1)}

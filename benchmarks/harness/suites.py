@@ -14,10 +14,10 @@ import bench_llm_ops
 import bench_training
 
 from harness.case import Case, System
-from harness.cli import Context, Row
+from harness.cli import CaseFactory, Context
 from harness.steps import steps
 
-ROWS: dict[str, Row] = {
+ROWS: dict[str, CaseFactory] = {
     **bench_gae.ROWS,
     **bench_buffer_ops.ROWS,
     **bench_env_stepping.ROWS,
@@ -26,7 +26,7 @@ ROWS: dict[str, Row] = {
     **bench_training.ROWS,
 }
 # What the work of a row is bound by; of the others arithmetic.
-BOUND_BY = {
+YARDSTICK_BY_ROW = {
     "P2": "memory",
     "P4": "calls",
     "P5": "memory",
@@ -36,10 +36,10 @@ BOUND_BY = {
     "P20": "memory",
     **dict.fromkeys(("P13", "P14", "P15", "P16", "U1"), "network"),
 }
-EVERYWHERE = ("numpy", "gymnasium", "torch")  # peers that come with rlox
+BUNDLED_PEERS = ("numpy", "gymnasium", "torch")  # peers that come with rlox
 # Row, size, system, and what else the work has in it. Sizes that a core has in caches of its own where there
 # are such: beyond them neighbours on the machine make the same instructions take up to three times as long.
-QUICK = (
+CI_ENTRIES = (
     ("P1", "2,048", "rlox", ""),
     ("P2", "256 x 64", "rlox time-major, into", ""),
     ("P2", "256 x 64", "rlox env-major", ""),
@@ -70,36 +70,36 @@ class Entry:
         return f"{self.case.row} {self.case.work}, {self.case.size}: {self.system.name}"
 
     @property
-    def counted(self) -> bool:
+    def is_counted(self) -> bool:
         """Whether its instructions are counted: torch takes minutes to load under valgrind."""
         return self.yardstick != "network"
 
 
-def entries(case: Case, only: Iterable[str] | None = None) -> Iterator[Entry]:
+def entries(case: Case, system_names: Iterable[str] | None = None) -> Iterator[Entry]:
     """Each of our systems of a case, or those named."""
-    for own in case.ours:
-        if only is None or own.name in only:
-            yield Entry(case, own, BOUND_BY.get(case.row, "arithmetic"))
+    for our_system in case.ours:
+        if system_names is None or our_system.name in system_names:
+            yield Entry(case, our_system, YARDSTICK_BY_ROW.get(case.row, "arithmetic"))
 
 
 def ci(context: Context) -> Iterator[Entry]:
     """Every kind of work once, beside peers that come with rlox, and steps of learning."""
-    made = {row: list(ROWS[row](context)) for row in dict.fromkeys(q[0] for q in QUICK)}
-    for row, size, system, word in QUICK:
-        case = next(c for c in made[row] if c.size == size and word in c.work)
-        near = tuple(p for p in case.peers if p.package in EVERYWHERE)
-        yield from entries(replace(case, peers=near), (system,))
+    cases_by_row = {row: list(ROWS[row](context)) for row in dict.fromkeys(q[0] for q in CI_ENTRIES)}
+    for row, size, system, work_part in CI_ENTRIES:
+        case = next(c for c in cases_by_row[row] if c.size == size and work_part in c.work)
+        bundled_peers = tuple(p for p in case.peers if p.package in BUNDLED_PEERS)
+        yield from entries(replace(case, peers=bundled_peers), (system,))
     yield from itertools.chain.from_iterable(map(entries, steps()))
 
 
 def rows(*names: str) -> Callable[[Context], Iterator[Entry]]:
     """Whole rows."""
 
-    def chosen(context: Context) -> Iterator[Entry]:
+    def entries_of_rows(context: Context) -> Iterator[Entry]:
         for name in names:
             yield from itertools.chain.from_iterable(map(entries, ROWS[name](context)))
 
-    return chosen
+    return entries_of_rows
 
 
 def training(context: Context) -> Iterator[Entry]:

@@ -12,19 +12,19 @@ from harness.original import Original
 from harness.timing import LocalRunner
 
 Operation = Callable[[], object]
-Make = Callable[[], tuple[Operation, Callable[[], Results]]]
+RunnerFactory = Callable[[], tuple[Operation, Callable[[], Results]]]
 ORIGINAL = "rlox 1.2.0"
 
 
-def local(
+def local_system(
     name: str,
     package: str,
-    make: Make,
+    make: RunnerFactory,
     *goals: Goal,
-    gated: bool = True,
+    is_gated: bool = True,
     scale: float = 1.0,
-    compared: bool = True,
-    bound: bool = False,
+    is_compared: bool = True,
+    is_bound: bool = False,
     note: str = "",
 ) -> System:
     """A system of this process; `make` returns the timed operation and what answers for it."""
@@ -33,38 +33,38 @@ def local(
         package=package,
         prepare=lambda: LocalRunner(*make()),
         goals=goals,
-        gated=gated,
+        is_gated=is_gated,
         scale=scale,
-        compared=compared,
-        bound=bound,
+        is_compared=is_compared,
+        is_bound=is_bound,
         note=note,
     )
 
 
-def function(call: Callable[[], Any], *results: str) -> Make:
+def function_make(call: Callable[[], Any], *results: str) -> RunnerFactory:
     """A pure function: what it returns, one array or a tuple of them, is named by `results`."""
 
     def answer() -> Results:
-        got = call()
-        parts = got if isinstance(got, tuple) else (got,)
+        result = call()
+        parts = result if isinstance(result, tuple) else (result,)
         return dict(zip(results, parts, strict=True))
 
     return lambda: (call, answer)
 
 
-def our_function(name: str, arguments: Sequence[Any], *results: str) -> Make:
+def rlox_function_make(name: str, arguments: Sequence[Any], *results: str) -> RunnerFactory:
     """A public function of rlox on `arguments`, looked up when it is prepared."""
 
     def make() -> tuple[Operation, Callable[[], Results]]:
         import rlox
 
         call = getattr(rlox, name)
-        return function(lambda: call(*arguments), *results)()
+        return function_make(lambda: call(*arguments), *results)()
 
     return make
 
 
-def original_function(
+def original_function_system(
     original: Original,
     name: str,
     arrays: Sequence[NDArray[Any]],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from harness.record import CaseRecord, Comparison, Measured, Report, Verdict
+from harness.record import CaseRecord, Comparison, GoalVerdict, Report, SystemRecord
 from rlox_cli.bench.table import duration
 
 
@@ -21,17 +21,17 @@ def render(report: Report) -> str:
 def heading(report: Report) -> str:
     """Machine, versions and how to read the tables."""
     commit = report.commit.get("id") or "unknown commit"
-    changed = " with local changes" if report.commit.get("changed") else ""
+    dirty_text = " with local changes" if report.commit.get("changed") else ""
     versions = ", ".join(f"{name} {number}" for name, number in report.versions.items())
     threads = ", ".join(f"{name}={value}" for name, value in report.threads.items())
-    least = report.protocol["min_seconds"]
-    samples = f"samples of {duration(least)} or longer" if least else "each sample one run"
+    min_seconds = report.protocol["min_seconds"]
+    samples = f"samples of {duration(min_seconds)} or longer" if min_seconds else "each sample one run"
     cpu = ", ".join(str(report.machine[k]) for k in ("cpu", "blas") if k in report.machine)
     return "\n".join(
         [
             f"# Measured: {report.benchmark}{' (quick)' if report.quick else ''}",
             "",
-            f"{report.date}, commit {commit[:12]}{changed}; {cpu}, "
+            f"{report.date}, commit {commit[:12]}{dirty_text}; {cpu}, "
             f"{report.machine['cores']} cores, load {report.machine['load']} at the start.",
             f"Versions: {versions}.",
             f"Threads: {threads}.",
@@ -50,25 +50,25 @@ def section(row: str, work: str, cases: list[CaseRecord]) -> str:
     head = ["size", "system", "time", *peers, "ratio to the fastest peer", "goal", ""]
     lines = [f"## {row}: {work}", "", "| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     lines += [
-        "| " + " | ".join(line(case, own, peers)) + " |"
+        "| " + " | ".join(row_cells(case, our_system, peers)) + " |"
         for case in cases
-        for own in case.systems
-        if own.ours
+        for our_system in case.systems
+        if our_system.ours
     ]
     notes = dict.fromkeys(f"- {s.name}: {s.note}" for c in cases for s in c.systems if s.note)
     return "\n".join([*lines, *([""] if notes else []), *notes])
 
 
-def line(case: CaseRecord, own: Measured, peers: list[str]) -> list[str]:
+def row_cells(case: CaseRecord, our_system: SystemRecord, peers: list[str]) -> list[str]:
     """The cells of one of our systems in one size."""
     by_name = {s.name: s for s in case.systems}
-    fastest = next((c for c in case.comparisons if c.ours == own.name and c.fastest), None)
-    verdicts = [v for v in case.verdicts if v.ours == own.name]
+    fastest = next((c for c in case.comparisons if c.ours == our_system.name and c.fastest), None)
+    verdicts = [v for v in case.verdicts if v.ours == our_system.name]
     goals = [v for v in verdicts if v.goal]
     return [
         case.size,
-        own.name,
-        time_cell(own),
+        our_system.name,
+        time_cell(our_system),
         *(time_cell(by_name.get(peer)) for peer in peers),
         ratio_cell(fastest),
         "; ".join(goal_text(v) for v in goals) or "-",
@@ -76,28 +76,26 @@ def line(case: CaseRecord, own: Measured, peers: list[str]) -> list[str]:
     ]
 
 
-def time_cell(measured: Measured | None) -> str:
+def time_cell(system_record: SystemRecord | None) -> str:
     """A median, or why there is none."""
-    if measured is None:
+    if system_record is None:
         return "no"
-    return "not installed" if measured.median is None else duration(measured.median)
+    return "not installed" if system_record.median is None else duration(system_record.median)
 
 
 def ratio_cell(comparison: Comparison | None) -> str:
     """The ratio, its interval and whose it is."""
     if comparison is None:
         return "no peer"
-    return (
-        f"{comparison.ratio:.2f}x [{comparison.low:.2f}, {comparison.high:.2f}] {comparison.peer}"
-    )
+    return f"{comparison.ratio:.2f}x [{comparison.low:.2f}, {comparison.high:.2f}] {comparison.peer}"
 
 
-def goal_text(verdict: Verdict) -> str:
+def goal_text(verdict: GoalVerdict) -> str:
     """A goal with the ratio that was reached."""
     return f"{verdict.minimum:g}x {verdict.against}: {verdict.ratio:.2f}x"
 
 
-def outcome(verdicts: Iterable[Verdict]) -> str:
+def outcome(verdicts: Iterable[GoalVerdict]) -> str:
     """`met`, `missed`, `slower`, or nothing where nothing is asked."""
     verdicts = list(verdicts)
     if any(not v.met and not v.goal for v in verdicts):

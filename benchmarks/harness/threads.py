@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import sys
 
-from rlox_cli.bench.process import SINGLE
+from rlox_cli.bench.process import SINGLE_THREAD_ENV
 
 
 def ensure_single_threaded() -> None:
     """Starts this program anew with the variables set, unless they are."""
-    if any(os.environ.get(name) != value for name, value in SINGLE.items()):
-        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, **SINGLE})
+    if any(os.environ.get(name) != value for name, value in SINGLE_THREAD_ENV.items()):
+        os.execve(
+            sys.executable,
+            [sys.executable, *sys.orig_argv[1:]],
+            {**os.environ, **SINGLE_THREAD_ENV},
+        )

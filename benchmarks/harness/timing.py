@@ -30,20 +30,20 @@ class LocalRunner:
     operation: Callable[[], object]
     answer: Callable[[], Results]
     clock: Callable[[], float] = time.perf_counter
-    release: Callable[[], object] | None = None
+    on_close: Callable[[], object] | None = None
 
     def sample(self, loops: int) -> float:
         """Seconds of `loops` calls, the garbage collector resting as `timeit` has it."""
-        operation, turns = self.operation, range(loops)
-        collecting = gc.isenabled()
+        operation, loop_range = self.operation, range(loops)
+        gc_enabled = gc.isenabled()
         gc.disable()
         try:
-            begun = self.clock()
-            for _ in turns:
+            start = self.clock()
+            for _ in loop_range:
                 operation()
-            return self.clock() - begun
+            return self.clock() - start
         finally:
-            if collecting:
+            if gc_enabled:
                 gc.enable()
 
     def result(self) -> Results:
@@ -51,9 +51,9 @@ class LocalRunner:
         return self.answer()
 
     def close(self) -> None:
-        """Calls `release`, if there is one."""
-        if self.release is not None:
-            self.release()
+        """Calls `on_close`, if there is one."""
+        if self.on_close is not None:
+            self.on_close()
 
 
 def calibrate(runner: Runner, min_seconds: float) -> int:

@@ -32,17 +32,17 @@ Wrap = Callable[[Loss], Loss]
 
 def split(flat: Tensor, nets: Sequence[Sequence[int]]) -> list[Net]:
     """Weights and biases of each network, leaves of their own."""
-    made, start = [], 0
+    networks_arrays, start = [], 0
     for net in nets:
-        made.append(list[Tensor]())
+        networks_arrays.append(list[Tensor]())
         for shape in shapes(net):
             end = start + math.prod(shape)
-            made[-1].append(flat[start:end].clone().view(shape).requires_grad_())
+            networks_arrays[-1].append(flat[start:end].clone().view(shape).requires_grad_())
             start = end
-    return made
+    return networks_arrays
 
 
-def every(nets: Sequence[Net]) -> Net:
+def all_arrays(nets: Sequence[Net]) -> Net:
     """All arrays of several networks."""
     return list(chain.from_iterable(nets))
 
@@ -54,222 +54,218 @@ def forward(net: Net, x: Tensor, activation: Callable[[Tensor], Tensor]) -> Tens
     return F.linear(x, net[-2], net[-1])
 
 
-def said(actor: Net, critic: Net, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def evaluate_actions(actor: Net, critic: Net, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """log pi(a | o), entropies and values, `[n]` each."""
     logs = F.log_softmax(forward(actor, obs, torch.tanh), -1)
     values = forward(critic, obs, torch.tanh).squeeze(-1)
     return logs.gather(1, actions.unsqueeze(1)).squeeze(1), -(logs.exp() * logs).sum(-1), values
 
 
-def ppo_loss(actor: Net, critic: Net, of: Mapping[str, Tensor]) -> Tensor:
+def ppo_loss(actor: Net, critic: Net, batch: Mapping[str, Tensor]) -> Tensor:
     """The clipped surrogate of standardized advantages (Schulman et al. 2017, eq. 7 and 9)."""
-    log_probs, entropy, values = said(actor, critic, of["obs"], of["actions"])
-    advantages = of["advantages"]
+    log_probs, entropy, values = evaluate_actions(actor, critic, batch["obs"], batch["actions"])
+    advantages = batch["advantages"]
     advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
-    ratio = (log_probs - of["log_probs"]).exp()
+    ratio = (log_probs - batch["log_probs"]).exp()
     clipped = ratio.clamp(1 - CLIP, 1 + CLIP)
     policy = -torch.minimum(ratio * advantages, clipped * advantages).mean()
-    return policy + VF_COEF * F.mse_loss(values, of["returns"]) - ENT_COEF * entropy.mean()
+    return policy + VF_COEF * F.mse_loss(values, batch["returns"]) - ENT_COEF * entropy.mean()
 
 
-def a2c_loss(actor: Net, critic: Net, of: Mapping[str, Tensor]) -> Tensor:
+def a2c_loss(actor: Net, critic: Net, batch: Mapping[str, Tensor]) -> Tensor:
     """The actor-critic's (Mnih et al. 2016, sec. 4)."""
-    log_probs, entropy, values = said(actor, critic, of["obs"], of["actions"])
-    policy = -(log_probs * of["advantages"]).mean()
-    return policy + VF_COEF * F.mse_loss(values, of["returns"]) - ENT_COEF * entropy.mean()
+    log_probs, entropy, values = evaluate_actions(actor, critic, batch["obs"], batch["actions"])
+    policy = -(log_probs * batch["advantages"]).mean()
+    return policy + VF_COEF * F.mse_loss(values, batch["returns"]) - ENT_COEF * entropy.mean()
 
 
-def dqn_loss(net: Net, target: Net, of: Mapping[str, Tensor]) -> Tensor:
+def dqn_loss(net: Net, target: Net, batch: Mapping[str, Tensor]) -> Tensor:
     """Huber's of the temporal differences (Mnih et al. 2015)."""
-    best = forward(target, of["next_obs"], torch.relu).amax(-1)
-    goals = of["rewards"] + of["discounts"] * best
-    chosen = forward(net, of["obs"], torch.relu).gather(1, of["actions"].unsqueeze(1)).squeeze(1)
-    return F.smooth_l1_loss(chosen, goals)
+    next_values = forward(target, batch["next_obs"], torch.relu).amax(-1)
+    td_targets = batch["rewards"] + batch["discounts"] * next_values
+    q_values = forward(net, batch["obs"], torch.relu).gather(1, batch["actions"].unsqueeze(1)).squeeze(1)
+    return F.smooth_l1_loss(q_values, td_targets)
 
 
-def critic_loss(net: Net, of: Mapping[str, Tensor]) -> Tensor:
+def critic_loss(net: Net, batch: Mapping[str, Tensor]) -> Tensor:
     """Squared errors of the values of pairs, which stand in one row."""
-    return F.mse_loss(forward(net, of["obs"], torch.relu).squeeze(-1), of["goals"])
+    return F.mse_loss(forward(net, batch["obs"], torch.relu).squeeze(-1), batch["goals"])
 
 
-def squashed(actor: Net, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+def squashed_gaussian(actor: Net, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
     """tanh of a normal action, and its log-probability `[n]` (Haarnoja et al. 2018, app. C)."""
     mean, log_std = forward(actor, obs, torch.relu).chunk(2, -1)
     log_std = log_std.clamp(-20, 2)
     raw = mean + log_std.exp() * noise
     normal = -0.5 * noise * noise - log_std - 0.5 * math.log(2 * math.pi)
-    slope = 2 * (math.log(2) - raw - F.softplus(-2 * raw))
-    return raw.tanh(), (normal - slope).sum(-1)
+    log_det = 2 * (math.log(2) - raw - F.softplus(-2 * raw))
+    return raw.tanh(), (normal - log_det).sum(-1)
 
 
-def value(critic: Net, obs: Tensor, actions: Tensor) -> Tensor:
+def q_value(critic: Net, obs: Tensor, actions: Tensor) -> Tensor:
     """Q of pairs, `[n]`."""
     return forward(critic, torch.cat([obs, actions], -1), torch.relu).squeeze(-1)
 
 
-def critics_loss(critics: list[Net], goals: Tensor, of: Mapping[str, Tensor]) -> Tensor:
+def critics_loss(critics: list[Net], td_targets: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
     """Squared errors of both."""
-    q = [value(critic, of["obs"], of["vectors"]) for critic in critics]
-    return F.mse_loss(q[0], goals) + F.mse_loss(q[1], goals)
+    q = [q_value(critic, batch["obs"], batch["vectors"]) for critic in critics]
+    return F.mse_loss(q[0], td_targets) + F.mse_loss(q[1], td_targets)
 
 
-def lowest(critics: list[Net], obs: Tensor, actions: Tensor) -> Tensor:
+def min_q_value(critics: list[Net], obs: Tensor, actions: Tensor) -> Tensor:
     """The lower value of both."""
-    return torch.minimum(*(value(critic, obs, actions) for critic in critics))
+    return torch.minimum(*(q_value(critic, obs, actions) for critic in critics))
 
 
 def sac_critics_loss(
-    critics: list[Net], targets: list[Net], actor: Net, alpha: Tensor, of: Mapping[str, Tensor]
+    critics: list[Net], targets: list[Net], actor: Net, alpha: Tensor, batch: Mapping[str, Tensor]
 ) -> Tensor:
     """Towards r + discount (min Q' - alpha log pi)."""
     with torch.no_grad():
-        actions, log_prob = squashed(actor, of["next_obs"], of["noise"])
-        ahead = lowest(targets, of["next_obs"], actions) - alpha * log_prob
-        goals = of["rewards"] + of["discounts"] * ahead
-    return 0.5 * critics_loss(critics, goals, of)
+        actions, log_prob = squashed_gaussian(actor, batch["next_obs"], batch["noise"])
+        next_values = min_q_value(targets, batch["next_obs"], actions) - alpha * log_prob
+        td_targets = batch["rewards"] + batch["discounts"] * next_values
+    return 0.5 * critics_loss(critics, td_targets, batch)
 
 
-def sac_actor_loss(
-    actor: Net, critics: list[Net], alpha: Tensor, of: Mapping[str, Tensor]
-) -> Tensor:
+def sac_actor_loss(actor: Net, critics: list[Net], alpha: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
     """E[alpha log pi - min Q]."""
-    actions, log_prob = squashed(actor, of["obs"], of["noise"])
-    return (alpha * log_prob - lowest(critics, of["obs"], actions)).mean()
+    actions, log_prob = squashed_gaussian(actor, batch["obs"], batch["noise"])
+    return (alpha * log_prob - min_q_value(critics, batch["obs"], actions)).mean()
 
 
 def td3_critics_loss(
-    critics: list[Net], targets: list[Net], actor: Net, of: Mapping[str, Tensor]
+    critics: list[Net], targets: list[Net], actor: Net, batch: Mapping[str, Tensor]
 ) -> Tensor:
     """Towards r + discount min Q' of a smoothed action (Fujimoto et al. 2018, algorithm 1)."""
     with torch.no_grad():
-        blur = (SMOOTHING * of["noise"]).clamp(-NOISE_CLIP, NOISE_CLIP)
-        actions = (forward(actor, of["next_obs"], torch.relu).tanh() + blur).clamp(-1, 1)
-        goals = of["rewards"] + of["discounts"] * lowest(targets, of["next_obs"], actions)
-    return critics_loss(critics, goals, of)
+        noise = (SMOOTHING * batch["noise"]).clamp(-NOISE_CLIP, NOISE_CLIP)
+        actions = (forward(actor, batch["next_obs"], torch.relu).tanh() + noise).clamp(-1, 1)
+        td_targets = batch["rewards"] + batch["discounts"] * min_q_value(targets, batch["next_obs"], actions)
+    return critics_loss(critics, td_targets, batch)
 
 
-def td3_actor_loss(actor: Net, critic: Net, of: Mapping[str, Tensor]) -> Tensor:
+def td3_actor_loss(actor: Net, critic: Net, batch: Mapping[str, Tensor]) -> Tensor:
     """-E[Q]."""
-    actions = forward(actor, of["obs"], torch.relu).tanh()
-    return -value(critic, of["obs"], actions).mean()
+    actions = forward(actor, batch["obs"], torch.relu).tanh()
+    return -q_value(critic, batch["obs"], actions).mean()
 
 
 class Steps:
     """Parameters, a batch, optimizers: everything that a step of one kind of work needs."""
 
-    def __init__(self, work: str, sizes: Sizes, given: Mapping[str, Array], wrap: Wrap) -> None:
+    def __init__(self, work: str, sizes: Sizes, arrays: Mapping[str, Array], wrap: Wrap) -> None:
         nets = networks(work, sizes)
-        own, target = (torch.from_numpy(given[name]) for name in ("parameters", "target"))
+        parameters, target = (torch.from_numpy(arrays[name]) for name in ("parameters", "target"))
         if work == "act":
-            own = own[sizes.outputs :]
-        self.nets, self.targets = split(own, nets), split(target, nets)
-        self.of = {name: torch.from_numpy(column) for name, column in given.items()}
-        self.of["actions"] = self.of["actions"].long()
-        self.of["vectors"] = self.of["noise"].tanh()
+            parameters = parameters[sizes.outputs :]
+        self.nets, self.targets = split(parameters, nets), split(target, nets)
+        self.batch = {name: torch.from_numpy(column) for name, column in arrays.items()}
+        self.batch["actions"] = self.batch["actions"].long()
+        self.batch["vectors"] = self.batch["noise"].tanh()
         self.wrap, self.number = wrap, 0
-        self.frozen = [[p.detach() for p in net] for net in self.nets]
-        for parameter in every(self.targets):
+        self.detached_nets = [[p.detach() for p in net] for net in self.nets]
+        for parameter in all_arrays(self.targets):
             parameter.requires_grad_(False)
-        self.once: Callable[[], object] = getattr(self, f"_{work}")()
+        self.step_once: Callable[[], object] = getattr(self, f"_{work}")()
 
     def result(self) -> Results:
         """What the first two kinds of work give, after they were done once."""
-        got = self.once()
-        flat = [p.detach().flatten() for p in every(self.nets)]
+        got = self.step_once()
+        flat = [p.detach().flatten() for p in all_arrays(self.nets)]
         return {"result": (got if isinstance(got, Tensor) else torch.cat(flat)).numpy().ravel()}
 
-    def _learn(
-        self, loss: Loss, nets: list[Net], most: float | None = None, rms: bool = False
+    def _make_step(
+        self, loss: Loss, nets: list[Net], max_norm: float | None = None, use_rmsprop: bool = False
     ) -> Callable[..., None]:
         """A step of `nets` along the gradient of what the loss says of its arguments."""
-        own, loss = every(nets), self.wrap(loss)
-        if rms:
-            optimizer: Any = torch.optim.RMSprop(own, LEARNING_RATE, eps=EPS, foreach=True)
+        parameters, loss = all_arrays(nets), self.wrap(loss)
+        if use_rmsprop:
+            optimizer: Any = torch.optim.RMSprop(parameters, LEARNING_RATE, eps=EPS, foreach=True)
         else:
-            optimizer = torch.optim.Adam(own, LEARNING_RATE, eps=EPS, fused=True)
+            optimizer = torch.optim.Adam(parameters, LEARNING_RATE, eps=EPS, fused=True)
 
         def step(*arguments: Any) -> None:
             loss(*arguments).backward()
-            if most is not None:
-                torch.nn.utils.clip_grad_norm_(own, most, foreach=True)
+            if max_norm is not None:
+                torch.nn.utils.clip_grad_norm_(parameters, max_norm, foreach=True)
             optimizer.step()
             optimizer.zero_grad()
 
         return step
 
     def _ppo(self) -> Callable[[], object]:
-        step = self._learn(ppo_loss, self.nets, MAX_NORM)
-        return lambda: step(*self.nets, self.of)
+        step = self._make_step(ppo_loss, self.nets, MAX_NORM)
+        return lambda: step(*self.nets, self.batch)
 
     def _a2c(self) -> Callable[[], object]:
-        step = self._learn(a2c_loss, self.nets, MAX_NORM, rms=True)
-        return lambda: step(*self.nets, self.of)
+        step = self._make_step(a2c_loss, self.nets, MAX_NORM, use_rmsprop=True)
+        return lambda: step(*self.nets, self.batch)
 
     def _dqn(self) -> Callable[[], object]:
-        step = self._learn(dqn_loss, self.nets)
-        return lambda: step(self.nets[0], self.targets[0], self.of)
+        step = self._make_step(dqn_loss, self.nets)
+        return lambda: step(self.nets[0], self.targets[0], self.batch)
 
     def _critic(self) -> Callable[[], object]:
-        step = self._learn(critic_loss, self.nets)
-        return lambda: step(self.nets[0], self.of)
+        step = self._make_step(critic_loss, self.nets)
+        return lambda: step(self.nets[0], self.batch)
 
     def _act(self) -> Callable[[], object]:
-        actor, std = self.frozen[0], math.exp(LOG_STD)
+        actor, std = self.detached_nets[0], math.exp(LOG_STD)
 
-        def drawn(obs: Tensor, noise: Tensor) -> Tensor:
+        def sample_action(obs: Tensor, noise: Tensor) -> Tensor:
             mean = forward(actor, obs, torch.tanh)
             return (mean + std * noise).tanh()
 
-        call = self.wrap(drawn)
-        return torch.no_grad()(lambda: call(self.of["obs"], self.of["noise"]))
+        call = self.wrap(sample_action)
+        return torch.no_grad()(lambda: call(self.batch["obs"], self.batch["noise"]))
 
     def _sac(self) -> Callable[[], object]:
         (actor, *critics), targets = self.nets, self.targets[1:]
         log_alpha = torch.zeros(1, requires_grad=True)
-        improve = self._learn(sac_critics_loss, critics)
-        act = self._learn(sac_actor_loss, [actor])
-        warm = torch.optim.Adam([log_alpha], LEARNING_RATE, fused=True)
-        fixed = self.frozen[1:]
+        step_critics = self._make_step(sac_critics_loss, critics)
+        step_actor = self._make_step(sac_actor_loss, [actor])
+        alpha_optimizer = torch.optim.Adam([log_alpha], LEARNING_RATE, fused=True)
+        detached_critics = self.detached_nets[1:]
 
-        def once() -> None:
+        def step() -> None:
             alpha = log_alpha.detach().exp()
-            improve(critics, targets, self.frozen[0], alpha, self.of)
-            act(actor, fixed, alpha, self.of)
-            log_alpha.grad = torch.ones(
-                1
-            )  # as large as the entropy is off; its product is of one number
-            warm.step()
-            torch._foreach_lerp_(every(targets), every(fixed), TAU)
+            step_critics(critics, targets, self.detached_nets[0], alpha, self.batch)
+            step_actor(actor, detached_critics, alpha, self.batch)
+            log_alpha.grad = torch.ones(1)  # as large as the entropy is off; its product is of one number
+            alpha_optimizer.step()
+            torch._foreach_lerp_(all_arrays(targets), all_arrays(detached_critics), TAU)
 
-        return once
+        return step
 
     def _td3(self) -> Callable[[], object]:
         (actor, *critics), targets = self.nets, self.targets
-        improve = self._learn(td3_critics_loss, critics)
-        act = self._learn(td3_actor_loss, [actor])
+        step_critics = self._make_step(td3_critics_loss, critics)
+        step_actor = self._make_step(td3_actor_loss, [actor])
 
-        def once() -> None:
+        def step() -> None:
             self.number += 1
-            improve(critics, targets[1:], targets[0], self.of)
+            step_critics(critics, targets[1:], targets[0], self.batch)
             if self.number % DELAY == 0:
-                act(actor, self.frozen[1], self.of)
-                torch._foreach_lerp_(every(targets), every(self.frozen), TAU)
+                step_actor(actor, self.detached_nets[1], self.batch)
+                torch._foreach_lerp_(all_arrays(targets), all_arrays(self.detached_nets), TAU)
 
-        return once
+        return step
 
 
-def runner(work: str, sizes: Sizes, given: Mapping[str, Array], compiled: bool) -> LocalRunner:
+def runner(work: str, sizes: Sizes, arrays: Mapping[str, Array], compiled: bool) -> LocalRunner:
     """A step, again and again, in CPU seconds."""
 
     def wrap(loss: Loss) -> Loss:
         return torch.compile(loss, dynamic=False) if compiled else loss
 
-    steps = Steps(work, sizes, given, wrap)
-    return LocalRunner(steps.once, steps.result, time.process_time)
+    steps = Steps(work, sizes, arrays, wrap)
+    return LocalRunner(steps.step_once, steps.result, time.process_time)
 
 
 @lru_cache(1)
-def compiles() -> bool:
+def can_compile() -> bool:
     """Whether torch.compile works here, which needs a C++ compiler."""
     from torch._dynamo.exc import TorchDynamoException
     from torch._inductor.exc import InductorError
@@ -281,7 +277,7 @@ def compiles() -> bool:
     return True
 
 
-def plain_products(rows: int, width: int) -> LocalRunner:
+def products_runner(rows: int, width: int) -> LocalRunner:
     """A hidden layer's three products through torch's BLAS: forward, and back to inputs and weights."""
     x, weight = torch.full((rows, width), 0.5), torch.full((width, width), 0.25)
     y, to_x, to_weight = torch.empty_like(x), torch.empty_like(x), torch.empty_like(weight)

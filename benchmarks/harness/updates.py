@@ -4,43 +4,53 @@ from __future__ import annotations
 
 from typing import Any
 
-REPLAY = {"learning_starts": 600, "train_freq": 16, "gradient_steps": 16}
-PARTS: dict[str, dict[str, Any]] = {"ppo": {"n_epochs": 4}, "a2c": {}}
+REPLAY_SETTINGS = {"learning_starts": 600, "train_freq": 16, "gradient_steps": 16}
+ON_POLICY_SETTINGS: dict[str, dict[str, Any]] = {"ppo": {"n_epochs": 4}, "a2c": {}}
 
 
-def made(algo: str, env: str, width: int, batch_size: int, backend: str = "torch") -> Any:
-    """A run whose updates are of batches of this size, each of several (`steps_of_an_update`)."""
+def make_run_with_batches(algo: str, env: str, width: int, batch_size: int, backend: str = "torch") -> Any:
+    """A run whose updates are of batches of this size, each of several (`steps_per_update`)."""
     from rlox.build import build
     from rlox.configs import make_run
 
-    own = {"name": algo, "backend": backend, "net_arch": [width, width], **PARTS.get(algo, REPLAY)}
+    algo_settings = {
+        "name": algo,
+        "backend": backend,
+        "net_arch": [width, width],
+        **ON_POLICY_SETTINGS.get(algo, REPLAY_SETTINGS),
+    }
     if algo == "a2c":
-        own["n_steps"] = batch_size // 8
+        algo_settings["n_steps"] = batch_size // 8
     else:
-        own["batch_size"] = batch_size
+        algo_settings["batch_size"] = batch_size
     if algo == "ppo":
-        own["n_steps"] = batch_size // 2
-    tree = {"algo": own, "env": {"id": env, "n_envs": 8}, "seed": 0, "total_steps": 100_000}
+        algo_settings["n_steps"] = batch_size // 2
+    tree = {
+        "algo": algo_settings,
+        "env": {"id": env, "n_envs": 8},
+        "seed": 0,
+        "total_steps": 100_000,
+    }
     return build(make_run(tree))
 
 
-def steps_of_an_update(algo: str) -> int:
-    """Batches that one update of a run that was `made` learns from."""
+def steps_per_update(algo: str) -> int:
+    """Batches that one update of a run of `make_run_with_batches` learns from."""
     return 1 if algo == "a2c" else 16
 
 
-def prepared(algo: str, env: str, width: int, batch_size: int) -> tuple[Any, Any, Any]:
+def second_update(algo: str, env: str, width: int, batch_size: int) -> tuple[Any, Any, Any]:
     """A run, and what its second update learned from."""
-    run = made(algo, env, width, batch_size)
-    update, given = run.learner.update, []
+    run = make_run_with_batches(algo, env, width, batch_size)
+    update, seen_batches = run.learner.update, []
 
-    def note(batch: Any, clock: Any) -> Any:
-        given.append((batch, clock))
-        if len(given) == 2:
+    def record_update(batch: Any, clock: Any) -> Any:
+        seen_batches.append((batch, clock))
+        if len(seen_batches) == 2:
             run.stop("enough")
         return update(batch, clock)
 
-    run.learner.update = note
+    run.learner.update = record_update
     run.fit()
     run.learner.update = update
-    return run, *given[1]
+    return run, *seen_batches[1]

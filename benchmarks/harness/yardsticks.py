@@ -17,15 +17,15 @@ from harness.timing import LocalRunner
 
 # Small enough for the second-level cache: what lies beyond is shared with everybody else's work, and then
 # the yardstick would be what is noisy.
-SMALL, COPIED = 4_096, 1 << 15  # numbers
-TABLE, GATHERED = 10_000, 256  # rows, and rows at a time
+VECTOR_SIZE, COPY_SIZE = 4_096, 1 << 15  # numbers
+TABLE_ROWS, GATHER_SIZE = 10_000, 256  # rows, and rows at a time
 WIDTH, BATCH = 64, 64
 Operation = Callable[[], object]
 
 
 def arithmetic() -> Operation:
     """Multiplications, additions and an exponential of numbers in the nearest cache."""
-    numbers = np.random.default_rng(0).normal(size=SMALL)
+    numbers = np.random.default_rng(0).normal(size=VECTOR_SIZE)
     out = np.empty_like(numbers)
 
     def work() -> None:
@@ -50,16 +50,16 @@ def calls() -> Operation:
 
 def memory() -> Operation:
     """A copy of a quarter of a megabyte."""
-    source, target = np.ones(COPIED), np.zeros(COPIED)
+    source, target = np.ones(COPY_SIZE), np.zeros(COPY_SIZE)
     return lambda: np.copyto(target, source)
 
 
 def gather() -> Operation:
     """Rows from all over a table, others each time."""
-    drawn = np.random.default_rng(0)
-    table = drawn.normal(size=(TABLE, 8)).astype(np.float32)
-    turns = itertools.cycle(list(drawn.integers(0, TABLE, (GATHERED, GATHERED))))
-    out = np.empty((GATHERED, 8), np.float32)
+    rng = np.random.default_rng(0)
+    table = rng.normal(size=(TABLE_ROWS, 8)).astype(np.float32)
+    turns = itertools.cycle(list(rng.integers(0, TABLE_ROWS, (GATHER_SIZE, GATHER_SIZE))))
+    out = np.empty((GATHER_SIZE, 8), np.float32)
     return lambda: table.take(next(turns), axis=0, out=out, mode="clip")
 
 
@@ -67,10 +67,10 @@ def network() -> Operation:
     """A small network forward and back, and a step of its weights, with torch."""
     import torch
 
-    drawn = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
     shapes = ((4, WIDTH), (WIDTH, WIDTH), (WIDTH, 2))
-    weights = [torch.randn(shape, generator=drawn).mul_(0.1).requires_grad_() for shape in shapes]
-    inputs = torch.randn(BATCH, 4, generator=drawn)
+    weights = [torch.randn(shape, generator=generator).mul_(0.1).requires_grad_() for shape in shapes]
+    inputs = torch.randn(BATCH, 4, generator=generator)
 
     def work() -> None:
         hidden = inputs

@@ -34,46 +34,44 @@ HEAD = (
 )  # fmt: skip
 THRESHOLDS = np.linspace(0.0, 1.2, 121)
 FIGURE = "performance_profile.png"
-NAMED = 3  # tasks that a table names; of more it has the number
+MAX_NAMED_TASKS = 3  # tasks that a table names; of more it has the number
 
 
 def summarize(systems: Systems) -> dict[str, Any]:
     """Aggregates of each system, and how probably a run of the first scores more than one of each other."""
     first, *_ = systems
-    found: dict[str, Any] = {}
+    summaries: dict[str, Any] = {}
     for name, scores in systems.items():
-        found[name] = {
-            key: _plain(stratified_bootstrap(scores, of, rng=_rng(), resamples=RESAMPLES))
-            for key, of in METRICS.items()
+        summaries[name] = {
+            key: _interval_dict(stratified_bootstrap(scores, statistic, rng=_rng(), resamples=RESAMPLES))
+            for key, statistic in METRICS.items()
         }
         if name != first:
-            more = probability_of_improvement(
-                systems[first], scores, rng=_rng(), resamples=RESAMPLES
-            )
-            found[name]["below_first"] = _plain(more)
-    return found
+            improvement = probability_of_improvement(systems[first], scores, rng=_rng(), resamples=RESAMPLES)
+            summaries[name]["below_first"] = _interval_dict(improvement)
+    return summaries
 
 
 def render(groups: Mapping[str, Mapping[str, Any]]) -> str:
     """A line for each system of each group of tasks, and the figure of `draw` beside it."""
     rows: list[Sequence[str]] = [HEAD]
     for group in groups.values():
-        several = len(group["tasks"]) > NAMED
-        tasks = f"all {len(group['tasks'])}" if several else ", ".join(group["tasks"])
-        for name, of in group["systems"].items():
-            below = f"{_interval(of['below_first']):.2f}" if "below_first" in of else ""
-            rows.append([tasks, name, *(f"{_interval(of[key]):.3f}" for key in METRICS), below])
+        has_many_tasks = len(group["tasks"]) > MAX_NAMED_TASKS
+        tasks = f"all {len(group['tasks'])}" if has_many_tasks else ", ".join(group["tasks"])
+        for name, summary in group["systems"].items():
+            below = f"{_interval(summary['below_first']):.2f}" if "below_first" in summary else ""
+            rows.append([tasks, name, *(f"{_interval(summary[key]):.3f}" for key in METRICS), below])
             tasks = ""
     return f"{markdown(rows)}\n![Performance profiles]({FIGURE})\n"
 
 
 def draw(folder: Path, panels: Mapping[str, Systems]) -> None:
     """Performance profiles, a panel for each group."""
-    shown = {
+    profiles_by_panel = {
         title: {name: profile(scores) for name, scores in systems.items()}
         for title, systems in panels.items()
     }
-    figures.profiles(folder / FIGURE, shown)
+    figures.draw_profiles(folder / FIGURE, profiles_by_panel)
 
 
 def profile(scores: NDArray[Any]) -> Profile:
@@ -85,9 +83,9 @@ def _rng() -> np.random.Generator:
     return np.random.default_rng(0)
 
 
-def _plain(of: Interval) -> dict[str, Any]:
-    return {"value": of.estimate, "ci95": [of.low, of.high]}
+def _interval_dict(interval: Interval) -> dict[str, Any]:
+    return {"value": interval.estimate, "ci95": [interval.low, interval.high]}
 
 
-def _interval(of: Mapping[str, Any]) -> Interval:
-    return Interval(of["value"], *of["ci95"])
+def _interval(entry: Mapping[str, Any]) -> Interval:
+    return Interval(entry["value"], *entry["ci95"])

@@ -32,19 +32,19 @@ def render(verdicts: Sequence[Verdict]) -> str:
     """A line for each figure, and how many of each there are."""
     head = ["figure", "expected [95% CI]", "found [95% CI]", "found - expected [99% CI]", "verdict"]
     rows = [head, *(cells(verdict) for verdict in verdicts)]
-    counted = Counter(verdict.word for verdict in verdicts)
-    words = ", ".join(f"{counted[word]} {word}" for word in ("agrees", "differs", "unknown"))
-    return f"{markdown(rows)}\n{words}\n"
+    counts = Counter(verdict.label for verdict in verdicts)
+    counts_text = ", ".join(f"{counts[word]} {word}" for word in ("agrees", "differs", "unknown"))
+    return f"{markdown(rows)}\n{counts_text}\n"
 
 
 def cells(verdict: Verdict) -> list[str]:
     """A verdict as a line of the table."""
     numbers = [
         "-" if interval is None else f"{interval:.4g}"
-        for interval in (verdict.expected, verdict.found, verdict.difference)
+        for interval in (verdict.expected, verdict.actual, verdict.difference)
     ]
-    said = f"{verdict.word}: {verdict.because}" if verdict.because else verdict.word
-    return [verdict.figure, *numbers, said]
+    verdict_text = f"{verdict.label}: {verdict.reason}" if verdict.reason else verdict.label
+    return [verdict.figure, *numbers, verdict_text]
 
 
 def main() -> int:

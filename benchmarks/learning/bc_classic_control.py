@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from children import RLOX, commit, python, train
 from numpy.typing import NDArray
+from processes import RLOX, commit_entry, run_python, train
 from tables import RESAMPLES, interval
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,7 +36,7 @@ class Leg:
 
     env: str
     steps: int
-    recorded: int
+    transitions: int
     updates: int
     seeds: int = 5
 
@@ -50,41 +50,44 @@ LEGS = (
 
 def clone(leg: Leg, seed: int) -> dict[str, Any]:
     """The behaviour, its dataset, the clone; returns of both on the common episodes."""
-    of = (f"env={leg.env}", f"seed={seed}")
+    common_overrides = (f"env={leg.env}", f"seed={seed}")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        behaviour = train(folder / "ppo", "algo=ppo", f"total_steps={leg.steps}", *of)
-        recorded = f"policy={behaviour / 'checkpoints' / 'last'}", f"steps={leg.recorded}"
-        best = ("quality=expert", "sampled=false")
-        python(*RLOX, "dataset", "make", folder / "data", *recorded, *best)
+        behaviour = train(folder / "ppo", "algo=ppo", f"total_steps={leg.steps}", *common_overrides)
+        dataset_overrides = (
+            f"policy={behaviour / 'checkpoints' / 'last'}",
+            f"steps={leg.transitions}",
+        )
+        expert_overrides = ("quality=expert", "sampled=false")
+        run_python(*RLOX, "dataset", "make", folder / "data", *dataset_overrides, *expert_overrides)
         data = (f"buffer.path={folder / 'data'}", f"total_steps={leg.updates}")
-        cloned = train(folder / "bc", "algo=bc", "tuned=none", *data, *of)
-        results = [json.loads((run / "result.json").read_text()) for run in (behaviour, cloned)]
+        bc_run = train(folder / "bc", "algo=bc", "tuned=none", *data, *common_overrides)
+        results = [json.loads((run / "result.json").read_text()) for run in (behaviour, bc_run)]
         about = json.loads((folder / "data" / "dataset.json").read_text())
-        origin = json.loads((cloned / "provenance.json").read_text())
+        origin = json.loads((bc_run / "provenance.json").read_text())
     return {
         "behaviour": results[0]["episodes"],
         "bc": results[1]["episodes"],
         "transitions": about["transitions"],
         "updates": results[1]["updates"],
         "packages": origin["packages"],
-        **commit(),
+        **commit_entry(),
     }
 
 
 def compare(behaviour: NDArray[Any], bc: NDArray[Any]) -> dict[str, Any]:
     """Means over seeds and episodes of scores `[seeds]`, and the difference of pairs with its interval."""
     rng = np.random.default_rng(0)
-    apart = bc - behaviour
-    draws = apart[rng.integers(0, len(apart), (RESAMPLES, len(apart)))].mean(axis=1)
+    differences = bc - behaviour
+    draws = differences[rng.integers(0, len(differences), (RESAMPLES, len(differences)))].mean(axis=1)
     return {
         "behaviour": behaviour.tolist(),
         "bc": bc.tolist(),
-        "difference": {"mean": float(apart.mean()), "ci95": interval(draws)},
+        "difference": {"mean": float(differences.mean()), "ci95": interval(draws)},
     }
 
 
-def path_of(leg: Leg, seed: int) -> Path:
+def result_path(leg: Leg, seed: int) -> Path:
     """Where one result is."""
     return FOLDER / "results" / f"{leg.env}_s{seed}.json"
 
@@ -93,18 +96,24 @@ def report() -> None:
     """expected.json and the table of the legs that are complete."""
     lines, document = [HEAD, "|" + "---|" * 8], dict[str, Any]()
     for leg in LEGS:
-        paths = [path_of(leg, seed) for seed in range(leg.seeds)]
+        paths = [result_path(leg, seed) for seed in range(leg.seeds)]
         if not all(path.exists() for path in paths):
             continue
         runs = [json.loads(path.read_text()) for path in paths]
-        scores = [np.array([np.mean(run[of]) for run in runs]) for of in ("behaviour", "bc")]
-        document[leg.env] = found = compare(*scores)
-        found["packages"] = runs[0]["packages"]
-        low, high = found["difference"]["ci95"]
-        rows = f"{np.mean([run['transitions'] for run in runs]):,.0f}"
-        cells = [leg.env, f"{leg.steps:,}", rows, f"{runs[0]['updates']:,}", str(leg.seeds)]
-        cells += [f"{of.mean():.1f}" for of in scores]
-        cells += [f"{found['difference']['mean']:.2f} [{low:.2f}, {high:.2f}]"]
+        scores = [np.array([np.mean(run[system]) for run in runs]) for system in ("behaviour", "bc")]
+        document[leg.env] = comparison = compare(*scores)
+        comparison["packages"] = runs[0]["packages"]
+        low, high = comparison["difference"]["ci95"]
+        transitions_text = f"{np.mean([run['transitions'] for run in runs]):,.0f}"
+        cells = [
+            leg.env,
+            f"{leg.steps:,}",
+            transitions_text,
+            f"{runs[0]['updates']:,}",
+            str(leg.seeds),
+        ]
+        cells += [f"{system.mean():.1f}" for system in scores]
+        cells += [f"{comparison['difference']['mean']:.2f} [{low:.2f}, {high:.2f}]"]
         lines.append("| " + " | ".join(cells) + " |")
     (FOLDER / "expected.json").write_text(json.dumps(document, indent=1) + "\n")
     (FOLDER / "table.md").write_text("\n".join(lines) + "\n")
@@ -115,16 +124,16 @@ def main() -> None:
     """Run what is missing, then write the report."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--legs", nargs="+", choices=[leg.env for leg in LEGS])
-    given = parser.parse_args()
-    for leg in (leg for leg in LEGS if leg.env in (given.legs or [leg.env])):
+    args = parser.parse_args()
+    for leg in (leg for leg in LEGS if leg.env in (args.legs or [leg.env])):
         for seed in range(leg.seeds):
-            path = path_of(leg, seed)
+            path = result_path(leg, seed)
             if path.exists():
                 continue
             result = clone(leg, seed)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(result) + "\n")
-            means = " ".join(f"{of} {np.mean(result[of]):8.2f}" for of in ("behaviour", "bc"))
+            means = " ".join(f"{system} {np.mean(result[system]):8.2f}" for system in ("behaviour", "bc"))
             print(f"{leg.env:12} seed {seed}: {means}", flush=True)
     report()
 

@@ -24,9 +24,9 @@ import numpy as np
 import sb3
 import solving
 import tables
-from children import commit, python, train
 from omegaconf import OmegaConf
-from tables import LAST, Runs, Whole, curve
+from processes import commit_entry, run_python, train
+from tables import LAST_EPISODES, CompleteLeg, Runs, learning_curve
 
 ROOT = Path(__file__).resolve().parents[2]
 EPISODES, EVAL_SEED = 50, 100_000
@@ -47,9 +47,11 @@ class System:
         """The settings for the command line."""
         if self.settings is None:
             return list(self.options)
-        keys = [(f"{of}.{k}", v) for of, group in self.settings.items() for k, v in group.items()]
-        given = [f"{k}={json.dumps(v, separators=(',', ':'))}" for k, v in keys]
-        return ["tuned=null", *given, *self.options]
+        keys = [
+            (f"{group_name}.{k}", v) for group_name, group in self.settings.items() for k, v in group.items()
+        ]
+        arguments = [f"{k}={json.dumps(v, separators=(',', ':'))}" for k, v in keys]
+        return ["tuned=null", *arguments, *self.options]
 
 
 PAIR = (System("rlox"), System("sb3", "sb3"))
@@ -90,7 +92,7 @@ class Campaign:
         return Path(__file__).with_name(f"{self.name}.py")
 
     @property
-    def form(self) -> ModuleType:
+    def report_module(self) -> ModuleType:
         """What summarises and shows its legs: a comparison of two systems, or what solves a task."""
         return tables if self.legs[0].solved is None else solving
 
@@ -108,21 +110,23 @@ class Campaign:
         """What learns there."""
         return system.algo or leg.algo or self.algo
 
-    def runs(self, leg: Leg) -> Runs | None:
+    def read_runs(self, leg: Leg) -> Runs | None:
         """Results by system in order of seed; `None` unless all are there."""
         names = [system.name for system in leg.systems]
         paths = {s: [self.path(leg, s, seed) for seed in range(leg.seeds)] for s in names}
-        if not all(path.exists() for of in paths.values() for path in of):
+        if not all(path.exists() for system_paths in paths.values() for path in system_paths):
             return None
-        return {s: [json.loads(path.read_text()) for path in of] for s, of in paths.items()}
+        return {
+            s: [json.loads(path.read_text()) for path in system_paths] for s, system_paths in paths.items()
+        }
 
-    def complete(self) -> list[Whole]:
+    def complete_legs(self) -> list[CompleteLeg]:
         """The legs whose runs are all there."""
-        found = [(leg, self.runs(leg)) for leg in self.legs]
+        legs_with_runs = [(leg, self.read_runs(leg)) for leg in self.legs]
         return [
-            Whole(leg.name, leg.task or leg.env, leg.steps, runs, leg.solved)
-            for leg, runs in found
-            if runs
+            CompleteLeg(leg.name, leg.task or leg.env, leg.steps, read_runs, leg.solved)
+            for leg, read_runs in legs_with_runs
+            if read_runs
         ]
 
 
@@ -132,20 +136,20 @@ def run_rlox(campaign: Campaign, leg: Leg, system: System, seed: int) -> dict[st
     with tempfile.TemporaryDirectory() as folder:
         overrides = [f"algo={algo}", f"env={leg.env}", f"total_steps={leg.steps}"]
         run = train(Path(folder), *overrides, *system.overrides(), f"seed={seed}")
-        return told(leg, run)
+        return read_result(leg, run)
 
 
-def told(leg: Leg, run: Path) -> dict[str, Any]:
+def read_result(leg: Leg, run: Path) -> dict[str, Any]:
     """The result of a run of the leg, as its run folder says it."""
     result = json.loads((run / "result.json").read_text())
     origin = json.loads((run / "provenance.json").read_text())
     episodes = [json.loads(line) for line in (run / "episodes.jsonl").read_text().splitlines()]
-    ends = [(e["env_steps"], e["return"]) for e in episodes]
+    episode_ends = [(e["env_steps"], e["return"]) for e in episodes]
     seconds = {k: result["seconds"][k] for k in ("collect", "update")}
-    kept = {k: origin[k] for k in ("packages", "wheel")}
+    provenance = {k: origin[k] for k in ("packages", "wheel")}
     if origin["git"]:
-        kept["commit"] = origin["git"]["sha"]
-    return outcome(leg, result["episodes"], ends, seconds) | {"provenance": kept}
+        provenance["commit"] = origin["git"]["sha"]
+    return make_result(leg, result["episodes"], episode_ends, seconds) | {"provenance": provenance}
 
 
 def run_sb3(campaign: Campaign, leg: Leg, system: System, seed: int) -> dict[str, Any]:
@@ -156,22 +160,24 @@ def run_sb3(campaign: Campaign, leg: Leg, system: System, seed: int) -> dict[str
         path = ROOT / "conf" / "tuned" / algo / f"{leg.env}.yaml"
         settings = OmegaConf.to_container(OmegaConf.load(path))
     model = sb3.make(algo, leg.env, settings, seed)
-    begun = time.perf_counter()
-    ends = sb3.train(model, leg.steps)
-    seconds = {"train": time.perf_counter() - begun}
-    played = sb3.playing(leg.env, settings["env"])
-    returns = sb3.evaluate(model, played, EPISODES, EVAL_SEED)
-    return outcome(leg, returns, ends, seconds) | {"provenance": sb3.provenance(model) | commit()}
+    start = time.perf_counter()
+    episode_ends = sb3.train(model, leg.steps)
+    seconds = {"train": time.perf_counter() - start}
+    make_env = sb3.env_factory(leg.env, settings["env"])
+    returns = sb3.evaluate(model, make_env, EPISODES, EVAL_SEED)
+    return make_result(leg, returns, episode_ends, seconds) | {
+        "provenance": sb3.provenance(model) | commit_entry()
+    }
 
 
-def outcome(
-    leg: Leg, returns: list[float], ends: list[tuple[int, float]], seconds: dict[str, float]
+def make_result(
+    leg: Leg, returns: list[float], episode_ends: list[tuple[int, float]], seconds: dict[str, float]
 ) -> dict[str, Any]:
     """The result of a run: the final policy's returns, and how training went."""
     return {
         "returns": returns,
-        "training": float(np.mean([r for _, r in ends[-LAST:]])),
-        "curve": curve(ends, leg.steps),
+        "training": float(np.mean([r for _, r in episode_ends[-LAST_EPISODES:]])),
+        "curve": learning_curve(episode_ends, leg.steps),
         "seconds": seconds,
     }
 
@@ -181,8 +187,8 @@ def measure(campaign: Campaign, leg: Leg, system: str, seed: int) -> None:
     path = campaign.path(leg, system, seed)
     if path.exists():
         return
-    printed = python(campaign.script, "--one", system, "--legs", leg.name, "--seed", str(seed))
-    row = json.loads(printed.splitlines()[-1])
+    output = run_python(campaign.script, "--one", system, "--legs", leg.name, "--seed", str(seed))
+    row = json.loads(output.splitlines()[-1])
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(row) + "\n")
     line = f"{leg.name:16} {system:5} seed {seed}: {np.mean(row['returns']):8.1f}"
@@ -191,29 +197,29 @@ def measure(campaign: Campaign, leg: Leg, system: str, seed: int) -> None:
 
 def write(campaign: Campaign) -> None:
     """expected.json, the table and the figure of the legs that are complete."""
-    legs = campaign.complete()
+    legs = campaign.complete_legs()
     if legs:
-        tables.report(campaign.folder, legs, campaign.form.summarize, campaign.form.render)
+        tables.report(campaign.folder, legs, campaign.report_module.summarize, campaign.report_module.render)
 
 
-def main(campaign: Campaign, about: str | None, report: Callable[[Any], None] = write) -> None:
+def main(campaign: Campaign, description: str | None, report: Callable[[Any], None] = write) -> None:
     """Run what is missing, then write the report."""
     legs = {leg.name: leg for leg in campaign.legs}
-    parser = argparse.ArgumentParser(description=(about or "").split("\n\n")[0])
+    parser = argparse.ArgumentParser(description=(description or "").split("\n\n")[0])
     parser.add_argument("--legs", nargs="+", choices=list(legs), default=list(legs))
     parser.add_argument("--one", help="run this system once and print its result")
     parser.add_argument("--seed", type=int, default=0, help="of the one")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     parser.add_argument("--report", action="store_true", help="run nothing, report what is there")
     args = parser.parse_args()
-    chosen = [legs[name] for name in args.legs]
+    selected_legs = [legs[name] for name in args.legs]
     if args.one:
-        (system,) = (s for s in chosen[0].systems if s.name == args.one)
+        (system,) = (s for s in selected_legs[0].systems if s.name == args.one)
         run = run_rlox if system.library == "rlox" else run_sb3
-        print(json.dumps(run(campaign, chosen[0], system, args.seed)))
+        print(json.dumps(run(campaign, selected_legs[0], system, args.seed)))
         return
-    of = [] if args.report else chosen
-    jobs = [(leg, s.name, i) for leg in of for i in range(leg.seeds) for s in leg.systems]
+    legs_to_run = [] if args.report else selected_legs
+    jobs = [(leg, s.name, i) for leg in legs_to_run for i in range(leg.seeds) for s in leg.systems]
     with ThreadPoolExecutor(args.jobs) as pool:
         list(pool.map(lambda job: measure(campaign, *job), jobs))
     report(campaign)

@@ -21,9 +21,9 @@ from typing import Any
 
 import classic_control
 import suite_report
-from children import ONE_THREAD
-from classic_control import EPISODES, EVAL_SEED, Campaign, Leg, System, told
+from classic_control import EPISODES, EVAL_SEED, Campaign, Leg, System, read_result
 from omegaconf import OmegaConf
+from processes import ONE_THREAD
 
 NAME = "classic_control_suite"
 ENVS = ("CartPole-v1", "Acrobot-v1", "Pendulum-v1")
@@ -41,9 +41,7 @@ def legs() -> Iterator[Leg]:
                 tuned = OmegaConf.load(CONF / "tuned" / algo / f"{env}.yaml")
                 steps = OmegaConf.merge(tuned, OmegaConf.load(path)).total_steps
                 name = algo.upper()
-                yield Leg(
-                    env, steps, SEEDS, f"{name}_{env}", algo, (System("rlox"),), f"{name}, {env}"
-                )
+                yield Leg(env, steps, SEEDS, f"{name}_{env}", algo, (System("rlox"),), f"{name}, {env}")
     assert not files, f"neither an algorithm nor an environment of the suite: {sorted(files)}"
 
 
@@ -62,40 +60,38 @@ def collect(sweep: Path) -> None:
         path = CAMPAIGN.path(leg, "rlox", result["seed"])
         if result["status"] == "done":
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(told(leg, run)) + "\n")
+            path.write_text(json.dumps(read_result(leg, run)) + "\n")
 
 
 def require_protocol(leg: Leg, run: Path) -> None:
     """Refuse a run of other steps or other episodes: a sweep's folder may have had other overrides."""
     config: Any = OmegaConf.load(run / "config.yaml")
-    found = (config.total_steps, config.eval.episodes, config.eval.seed)
-    if found != (leg.steps, EPISODES, EVAL_SEED):
+    protocol = (config.total_steps, config.eval.episodes, config.eval.seed)
+    if protocol != (leg.steps, EPISODES, EVAL_SEED):
         raise SystemExit(
-            f"{run}: steps, episodes of the evaluation and their seed are {found}, "
+            f"{run}: steps, episodes of the evaluation and their seed are {protocol}, "
             f"expected {(leg.steps, EPISODES, EVAL_SEED)}"
         )
 
 
-def complete() -> bool:
+def is_complete() -> bool:
     """Whether every run has a result; says so."""
-    wanted = [
-        CAMPAIGN.path(leg, "rlox", seed) for leg in CAMPAIGN.legs for seed in range(leg.seeds)
-    ]
-    found = all(path.exists() for path in wanted)
-    if found:
-        print(f"all {len(wanted)} runs are in {wanted[0].parent}: none is repeated", flush=True)
-    return found
+    paths = [CAMPAIGN.path(leg, "rlox", seed) for leg in CAMPAIGN.legs for seed in range(leg.seeds)]
+    has_all = all(path.exists() for path in paths)
+    if has_all:
+        print(f"all {len(paths)} runs are in {paths[0].parent}: none is repeated", flush=True)
+    return has_all
 
 
-def sweep(folder: Path, workers: int) -> int:
+def run_sweep(folder: Path, workers: int) -> int:
     """`rlox sweep` in that folder, one thread a run; its exit code."""
-    rlox = [sys.executable, "-P", "-m", "rlox_cli.main", "sweep", f"exp={NAME}"]
-    at = [f"hydra.sweep.dir={folder.absolute()}", f"sweep.workers={workers}"]
+    command = [sys.executable, "-P", "-m", "rlox_cli.main", "sweep", f"exp={NAME}"]
+    folder_overrides = [f"hydra.sweep.dir={folder.absolute()}", f"sweep.workers={workers}"]
     env = {**os.environ, **ONE_THREAD}
-    with subprocess.Popen([*rlox, *at], env=env, cwd=classic_control.ROOT) as child:
+    with subprocess.Popen([*command, *folder_overrides], env=env, cwd=classic_control.ROOT) as process:
         while True:
             try:
-                return child.wait()
+                return process.wait()
             except KeyboardInterrupt:  # the sweep had it too: it saves and ends
                 continue
 
@@ -103,12 +99,12 @@ def sweep(folder: Path, workers: int) -> int:
 def main() -> None:
     """Run what is missing, collect it, write the report."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    place = classic_control.ROOT / "runs" / "sweeps" / NAME
-    parser.add_argument("--sweep", type=Path, default=place, help="the sweep's folder")
+    default_folder = classic_control.ROOT / "runs" / "sweeps" / NAME
+    parser.add_argument("--sweep", type=Path, default=default_folder, help="the sweep's folder")
     parser.add_argument("--workers", type=int, default=1, help="jobs at a time")
     parser.add_argument("--collect", action="store_true", help="run nothing, take what is done")
     args = parser.parse_args()
-    code = 0 if args.collect or complete() else sweep(args.sweep, args.workers)
+    code = 0 if args.collect or is_complete() else run_sweep(args.sweep, args.workers)
     collect(args.sweep)
     suite_report.write(CAMPAIGN)
     raise SystemExit(code)

@@ -13,82 +13,84 @@ import numpy as np
 import tables
 from classic_control import ROOT, Campaign
 from scales import SCALES
-from suite_report import described, named
-from tables import Whole, finals, markdown, publish
+from suite_report import algo_and_env, report_metadata
+from tables import CompleteLeg, final_scores, markdown, publish
 
 TITLES = {"rlox": "rlox", "sb3": "SB3"}
-MEASURED = ROOT / "benchmarks" / "results" / "training.json"
+TRAINING_RESULTS = ROOT / "benchmarks" / "results" / "training.json"
 SPEED_HEAD = ("training", "steps", "rlox, steps/s", "SB3, steps/s", "ratio [95% CI]")
 
 
 def write(campaign: Campaign) -> None:
     """expected.json, table.md and the figures, of the legs that are complete."""
-    legs = campaign.complete()
+    legs = campaign.complete_legs()
     if not legs:
         return
     document = summarize(legs, len(campaign.legs))
-    expected = json.dumps(described(legs) | document, indent=1)
+    expected = json.dumps(report_metadata(legs) | document, indent=1)
     (campaign.folder / "expected.json").write_text(expected + "\n")
     publish(campaign.folder, render(document))
-    tables.draw(campaign.folder / "learning_curves.png", legs, across=3)
-    speed = {of["algo"]: of["steps_per_second"] for of in document["speeds"]}
+    tables.draw(campaign.folder / "learning_curves.png", legs, columns=3)
+    speed = {speed_entry["algo"]: speed_entry["steps_per_second"] for speed_entry in document["speeds"]}
     bars = {algo: speed[algo] for algo in figures.COLORS if algo in speed}
-    figures.speeds(campaign.folder / "steps_per_second.png", bars)
+    figures.draw_speeds(campaign.folder / "steps_per_second.png", bars)
     if "aggregates" in document:
         title = f"{len(legs)} pairs of algorithm and task"
-        aggregates.draw(campaign.folder, {title: matrices(legs)})
+        aggregates.draw(campaign.folder, {title: score_matrices(legs)})
 
 
-def summarize(legs: Sequence[Whole], planned: int) -> dict[str, Any]:
+def summarize(legs: Sequence[CompleteLeg], n_planned: int) -> dict[str, Any]:
     """Each leg's scores, all together once every leg is there, and the speeds."""
-    found: dict[str, Any] = {}
+    document: dict[str, Any] = {}
     for leg in legs:
-        algo, env = named(leg)
-        found[leg.name] = {"algo": algo.lower(), "env": env, **tables.summarize(leg)}
-    if len(legs) == planned:
-        of = aggregates.summarize(matrices(legs))
-        found["aggregates"] = {"all": {"tasks": [leg.task for leg in legs], "systems": of}}
-    return found | {"speeds": speeds(MEASURED)}
+        algo, env = algo_and_env(leg)
+        document[leg.name] = {"algo": algo.lower(), "env": env, **tables.summarize(leg)}
+    if len(legs) == n_planned:
+        systems_summary = aggregates.summarize(score_matrices(legs))
+        document["aggregates"] = {"all": {"tasks": [leg.task for leg in legs], "systems": systems_summary}}
+    return document | {"speeds": read_speeds(TRAINING_RESULTS)}
 
 
-def matrices(legs: Sequence[Whole]) -> aggregates.Systems:
+def score_matrices(legs: Sequence[CompleteLeg]) -> aggregates.Systems:
     """Normalised scores `[seeds, legs]` of both systems."""
     return {
-        title: np.stack([SCALES[named(leg)[1]](finals(leg.runs)[system]) for leg in legs], axis=1)
+        title: np.stack(
+            [SCALES[algo_and_env(leg)[1]](final_scores(leg.runs)[system]) for leg in legs], axis=1
+        )
         for system, title in TITLES.items()
     }
 
 
-def speeds(path: Path) -> list[dict[str, Any]]:
+def read_speeds(path: Path) -> list[dict[str, Any]]:
     """Whole trainings as they were measured in turns: of each algorithm the first size in the record."""
-    found: dict[str, dict[str, Any]] = {}
+    speed_entries: dict[str, dict[str, Any]] = {}
     for case in json.loads(path.read_text())["cases"]:
-        algo, on, part = case["work"].partition(" on ")
-        if not on or not part.endswith(": training") or algo in found:
+        algo, separator, part = case["work"].partition(" on ")
+        if not separator or not part.endswith(": training") or algo in speed_entries:
             continue
         medians = {system["name"]: system["median"] for system in case["systems"]}
-        (beside,) = (c for c in case["comparisons"] if (c["ours"], c["peer"]) == ("rlox", "SB3"))
-        found[algo] = {
+        (comparison,) = (c for c in case["comparisons"] if (c["ours"], c["peer"]) == ("rlox", "SB3"))
+        speed_entries[algo] = {
             "algo": algo,
             "training": case["work"].removesuffix(": training"),
             "size": case["size"],
-            "steps_per_second": {
-                name: case["elements"] / medians[name] for name in TITLES.values()
-            },
-            "ratio": {key: beside[key] for key in ("ratio", "low", "high")},
+            "steps_per_second": {name: case["elements"] / medians[name] for name in TITLES.values()},
+            "ratio": {key: comparison[key] for key in ("ratio", "low", "high")},
         }
-    return list(found.values())
+    return list(speed_entries.values())
 
 
 def render(document: Mapping[str, Any]) -> str:
     """The tables."""
-    legs = [(f"{of['algo'].upper()}, {of['env']}", of) for of in document.values() if "algo" in of]
+    legs = [
+        (f"{entry['algo'].upper()}, {entry['env']}", entry) for entry in document.values() if "algo" in entry
+    ]
     texts = [tables.render(legs)]
     if "aggregates" in document:
         texts.append(aggregates.render(document["aggregates"]))
     rows: list[Sequence[str]] = [SPEED_HEAD]
-    for of in document["speeds"]:
-        ours, theirs = (f"{speed:,.0f}" for speed in of["steps_per_second"].values())
-        ratio = "{ratio:.2f}x [{low:.2f}, {high:.2f}]".format(**of["ratio"])
-        rows.append([of["training"], of["size"], ours, theirs, ratio])
+    for entry in document["speeds"]:
+        our_speed, peer_speed = (f"{speed:,.0f}" for speed in entry["steps_per_second"].values())
+        ratio = "{ratio:.2f}x [{low:.2f}, {high:.2f}]".format(**entry["ratio"])
+        rows.append([entry["training"], entry["size"], our_speed, peer_speed, ratio])
     return "\n".join([*texts, markdown(rows)])

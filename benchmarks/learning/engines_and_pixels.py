@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from classic_control import Campaign, Leg, Settings, System, main
 
-ROOM = "MiniGrid-Empty-Random-5x5-v0"
-SEEN = {"wrappers": ["minigrid_image"]}  # 7 x 7 cells of 3 numbers, as pixels
+EMPTY_ROOM_ENV = "MiniGrid-Empty-Random-5x5-v0"
+IMAGE_WRAPPER = {"wrappers": ["minigrid_image"]}  # 7 x 7 cells of 3 numbers, as pixels
 NETWORK = {"encoder": "small", "net_arch": [64]}
 # Ours, found with seeds from 100 on, for Stable-Baselines3 to solve the task.
 PPO_PIXELS: Settings = {
-    "env": {"n_envs": 8, **SEEN},
+    "env": {"n_envs": 8, **IMAGE_WRAPPER},
     "algo": {
         **NETWORK, "n_steps": 128, "batch_size": 64, "n_epochs": 4, "learning_rate": "lin_1e-3",
         "ent_coef": 0.01,
     },
 }  # fmt: skip
 DQN_PIXELS: Settings = {
-    "env": {"n_envs": 1, **SEEN},
+    "env": {"n_envs": 1, **IMAGE_WRAPPER},
     "buffer": {"capacity": 50_000},
     "algo": {
         **NETWORK, "gamma": 0.95, "learning_rate": 5e-4, "batch_size": 64, "learning_starts": 1_000,
@@ -34,8 +34,8 @@ def pixels(algo: str, steps: int, settings: Settings) -> Leg:
     """Both systems with the same settings."""
     systems = tuple(System(*names, settings=settings) for names in (("rlox",), ("sb3", "sb3")))
     name = algo.upper()
-    task = f"{name}, {ROOM}, pixels"
-    return Leg(ROOM, steps, 5, f"{name}_pixels", algo, systems, task)
+    task = f"{name}, {EMPTY_ROOM_ENV}, pixels"
+    return Leg(EMPTY_ROOM_ENV, steps, 5, f"{name}_pixels", algo, systems, task)
 
 
 def tuned(algo: str, env: str, steps: int, seeds: int) -> Leg:

@@ -19,37 +19,43 @@ class Lock(gym.Env[Any, Any]):
     def __init__(self, length: int = 5, n_actions: int = 24) -> None:
         self.observation_space = spaces.Box(0, 1, (length + 1,), np.float32)
         self.action_space = spaces.Discrete(n_actions)
-        self.length, self.n = length, n_actions
-        self.place = self.t = 0
+        self.length, self.n_actions = length, n_actions
+        self.dial = self.t = 0
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         """Back to the first dial."""
         super().reset(seed=seed)
-        self.place = self.t = 0
-        return self._observed(), {"action_mask": self.turning()}
+        self.dial = self.t = 0
+        return self._observation(), {"action_mask": self.action_mask()}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Try a number at the dial."""
         self.t += 1
-        if not self.turning()[action]:
-            return self._observed(), 0.0, True, False, {}
-        right = (7 * self.place + 3) % self.n
-        self.place = self.place + 1 if action == right else 0
-        opened = self.place == self.length
-        cut = self.t == 5 * self.length and not opened
-        return self._observed(), float(opened), opened, cut, {"action_mask": self.turning()}
+        if not self.action_mask()[action]:
+            return self._observation(), 0.0, True, False, {}
+        correct_number = (7 * self.dial + 3) % self.n_actions
+        self.dial = self.dial + 1 if action == correct_number else 0
+        opened = self.dial == self.length
+        truncated = self.t == 5 * self.length and not opened
+        return (
+            self._observation(),
+            float(opened),
+            opened,
+            truncated,
+            {"action_mask": self.action_mask()},
+        )
 
-    def turning(self) -> NDArray[np.int8]:
+    def action_mask(self) -> NDArray[np.int8]:
         """1 for the numbers that turn the dial, `[n_actions]`."""
-        numbers = np.zeros(self.n, np.int8)
-        right = (7 * self.place + 3) % self.n
-        numbers[[right, (right + 11) % self.n]] = 1
+        numbers = np.zeros(self.n_actions, np.int8)
+        correct_number = (7 * self.dial + 3) % self.n_actions
+        numbers[[correct_number, (correct_number + 11) % self.n_actions]] = 1
         return numbers
 
-    def _observed(self) -> NDArray[np.float32]:
-        seen = np.zeros(self.length + 1, np.float32)
-        seen[self.place] = 1.0
-        return seen
+    def _observation(self) -> NDArray[np.float32]:
+        obs = np.zeros(self.length + 1, np.float32)
+        obs[self.dial] = 1.0
+        return obs
 
 
 gym.register("Lock-v0", Lock)

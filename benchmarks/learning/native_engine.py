@@ -22,27 +22,33 @@ TORCH, NATIVE = System("torch"), System("native", options=("algo.backend=native"
 # What solves the task as far as these algorithms and budgets go: Gymnasium's threshold of CartPole-v1 (DQN's
 # mean of ten seeds is below it in either engine), and of the others what the learning tests ask.
 SOLVED = {"CartPole-v1": 475.0, "Acrobot-v1": -100.0, "Pendulum-v1": -300.0}
-WANTED = ("PPO_CartPole-v1", "A2C_CartPole-v1", "DQN_CartPole-v1", "PPO_Acrobot-v1",
+ENGINE_LEGS = ("PPO_CartPole-v1", "A2C_CartPole-v1", "DQN_CartPole-v1", "PPO_Acrobot-v1",
           "SAC_Pendulum-v1", "TD3_Pendulum-v1")  # fmt: skip
-HYBRID = ("PPO_CartPole-v1", "PPO_Pendulum-v1")
+HYBRID_LEGS = ("PPO_CartPole-v1", "PPO_Pendulum-v1")
 
 
 @dataclass(frozen=True)
-class Engines(Campaign):
+class EngineCampaign(Campaign):
     """A campaign whose runs of torch lie in the suite."""
 
     def path(self, leg: Leg, system: str, seed: int) -> Path:
         """Where one run's result is."""
         if system != TORCH.name:
             return super().path(leg, system, seed)
-        (same,) = (of for of in SUITE.legs if (of.algo, of.env) == (leg.algo, leg.env))
+        (same,) = (
+            suite_leg for suite_leg in SUITE.legs if (suite_leg.algo, suite_leg.env) == (leg.algo, leg.env)
+        )
         return SUITE.path(same, "rlox", seed)
 
 
 def hybrid(env: str) -> System:
     """Hybrid PPO, which has no preset, by PPO's."""
-    read: Any = OmegaConf.to_container(OmegaConf.load(ROOT / "conf/tuned/ppo" / f"{env}.yaml"))
-    settings = {group: of for group, of in read.items() if isinstance(of, dict)}
+    preset: Any = OmegaConf.to_container(OmegaConf.load(ROOT / "conf/tuned/ppo" / f"{env}.yaml"))
+    settings = {
+        group: settings_of_group
+        for group, settings_of_group in preset.items()
+        if isinstance(settings_of_group, dict)
+    }
     return System("hybrid", algo="hybrid_ppo", settings=settings, options=("algo.backend=cpu",))
 
 
@@ -50,8 +56,7 @@ def legs() -> tuple[Leg, ...]:
     """Each leg with what it compares, torch first."""
     suite = {leg.name: leg for leg in SUITE.legs}
     engines = [
-        replace(suite[name], systems=(TORCH, NATIVE), solved=SOLVED[suite[name].env])
-        for name in WANTED
+        replace(suite[name], systems=(TORCH, NATIVE), solved=SOLVED[suite[name].env]) for name in ENGINE_LEGS
     ]
     hybrids = [
         replace(
@@ -61,12 +66,12 @@ def legs() -> tuple[Leg, ...]:
             systems=(TORCH, hybrid(leg.env)),
             solved=SOLVED[leg.env],
         )
-        for leg in map(suite.__getitem__, HYBRID)
+        for leg in map(suite.__getitem__, HYBRID_LEGS)
     ]
     return *engines, *hybrids
 
 
-CAMPAIGN = Engines("native_engine", "", legs())
+CAMPAIGN = EngineCampaign("native_engine", "", legs())
 
 if __name__ == "__main__":
     main(CAMPAIGN, __doc__)

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from classic_control import Campaign, Leg, System, main
 
-RULES = tuple(
+RULE_SYSTEMS = tuple(
     System(rule, options=("algo.backend=native", f"env.normalize_rule={rule}"))
     for rule in ("sb3", "relative")
 )
 # Staying upright pays 1 a step for 1,000 steps, running 1 m/s as much.
-LEARNED = 1000.0
+SOLVED_RETURN = 1000.0
 
 
 def leg(env: str) -> Leg:
     """PPO's preset under both rules."""
-    return Leg(env, 300_000, 5, f"PPO_{env}", "ppo", RULES, f"PPO, {env}", LEARNED)
+    return Leg(env, 300_000, 5, f"PPO_{env}", "ppo", RULE_SYSTEMS, f"PPO, {env}", SOLVED_RETURN)
 
 
 CAMPAIGN = Campaign("normalize_rule", "ppo", (leg("Hopper-v5"), leg("HalfCheetah-v5")))

@@ -16,66 +16,74 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from children import RLOX, commit, python, train
-from offline_legs import ALGORITHMS, FOLDER, LEGS, PEERS, Leg, path_of
+from offline_legs import ALGORITHMS, FOLDER, LEGS, PEER_ALGORITHMS, Leg, result_path
 from offline_report import report
+from processes import RLOX, commit_entry, run_python, train
 
-ASKED = 9  # returns that a Decision Transformer is asked for
-TOLD = ("digest", "transitions", "scores", "behaviour", "checkpoint")  # of a dataset
+N_TARGET_RETURNS = 9  # returns that a Decision Transformer is asked for
+METADATA_KEYS = ("digest", "transitions", "scores", "behaviour", "checkpoint")  # of a dataset
 
 
-def made(leg: Leg, seed: int, folder: Path) -> Path:
+def make_dataset(leg: Leg, seed: int, folder: Path) -> Path:
     """The dataset of a seed, made where it is not, from a SAC run that is made where it is not."""
     path = folder / f"{leg.env}_s{seed}_{leg.quality}"
     if (path / "dataset.json").exists():
         return path
     root = folder / f"{leg.env}_s{seed}_sac"
-    of = ("algo=sac", f"env={leg.env}", "tuned=none", f"seed={seed}", f"total_steps={leg.steps}")
-    run = train(root, *of, *leg.behaviour, "checkpoint.keep=1000")
-    given = [f"policy={run}", f"quality={leg.quality}", "overwrite=true"]
+    overrides = (
+        "algo=sac",
+        f"env={leg.env}",
+        "tuned=none",
+        f"seed={seed}",
+        f"total_steps={leg.steps}",
+    )
+    run = train(root, *overrides, *leg.behaviour, "checkpoint.keep=1000")
+    dataset_overrides = [f"policy={run}", f"quality={leg.quality}", "overwrite=true"]
     if leg.transitions is not None:
-        given.append(f"steps={leg.transitions}")
-    python(*RLOX, "dataset", "make", path, *given)
+        dataset_overrides.append(f"steps={leg.transitions}")
+    run_python(*RLOX, "dataset", "make", path, *dataset_overrides)
     return path
 
 
-def asked_of(leg: Leg, seed: int, algorithm: str, data: Path) -> list[str]:
+def run_overrides(leg: Leg, seed: int, algorithm: str, data: Path) -> list[str]:
     """What `rlox train` is told of a run."""
-    of = "algo.hidden={0}" if algorithm == "DT" else "algo.net_arch=[{0},{0}]"
+    width_override = "algo.hidden={0}" if algorithm == "DT" else "algo.net_arch=[{0},{0}]"
     return [
         *ALGORITHMS[algorithm],
-        of.format(leg.width),
+        width_override.format(leg.width),
         *(leg.options or {}).get(algorithm, ()),
         *("tuned=none", f"env={leg.env}", f"seed={seed}", f"total_steps={leg.updates[algorithm]}"),
         f"buffer.path={data}",
     ]
 
 
-def learned(leg: Leg, seed: int, algorithm: str, data: Path) -> dict[str, Any]:
+def train_result(leg: Leg, seed: int, algorithm: str, data: Path) -> dict[str, Any]:
     """Returns of the final policy, and where they come from; the run stays beside its data."""
     root = data.with_name(f"{data.name}_{algorithm}_s{seed}")
-    run = train(root, *asked_of(leg, seed, algorithm, data))
+    run = train(root, *run_overrides(leg, seed, algorithm, data))
     result = json.loads((run / "result.json").read_text())
     origin = json.loads((run / "provenance.json").read_text())
     about = json.loads((data / "dataset.json").read_text())
-    asked = followed(run, about["returns"]) if algorithm == "DT" else None
+    return_pairs = evaluate_target_returns(run, about["returns"]) if algorithm == "DT" else None
     return {
         "returns": result["episodes"],
         "updates": result["updates"],
-        **({} if asked is None else {"asked": asked, "follows": rank_correlation(asked)}),
+        **(
+            {} if return_pairs is None else {"asked": return_pairs, "follows": rank_correlation(return_pairs)}
+        ),
         "dataset": about["digest"],
         "packages": origin["packages"],
-        **commit(),
+        **commit_entry(),
     }
 
 
-def followed(run: Path, returns: list[float]) -> list[list[float]]:
+def evaluate_target_returns(run: Path, returns: list[float]) -> list[list[float]]:
     """Returns that a Decision Transformer is asked for, from the dataset's least to its best, and gives."""
     pairs = []
-    for wish in np.linspace(min(returns), max(returns), ASKED):
-        python(*RLOX, "evaluate", run, f"target_return={wish:.3f}", "episodes=20")
+    for target_return in np.linspace(min(returns), max(returns), N_TARGET_RETURNS):
+        run_python(*RLOX, "evaluate", run, f"target_return={target_return:.3f}", "episodes=20")
         document = json.loads((run / "eval" / "last.json").read_text())
-        pairs.append([float(wish), document["mean"]])
+        pairs.append([float(target_return), document["mean"]])
     return pairs
 
 
@@ -85,58 +93,63 @@ def rank_correlation(pairs: list[list[float]]) -> float:
     return float(np.corrcoef(ranks)[0, 1])
 
 
-def of_peer(interpreter: Path, leg: Leg, seed: int, algorithm: str, data: Path) -> dict[str, Any]:
+def train_peer(interpreter: Path, leg: Leg, seed: int, algorithm: str, data: Path) -> dict[str, Any]:
     """What d3rlpy makes of the same rows, in a process of its own environment."""
     rows = data.with_suffix(".npz")
     if not rows.exists():
-        python(*RLOX, "dataset", "convert", data, f"to={rows}")
+        run_python(*RLOX, "dataset", "convert", data, f"to={rows}")
     script = Path(__file__).with_name("offline_d3rlpy.py")
     sizes = ("--updates", leg.updates[algorithm], "--seed", seed, "--width", leg.width)
-    given = (rows, algorithm, "--env", leg.env, *sizes)
-    found: dict[str, Any] = json.loads(
-        python(script, *map(str, given), interpreter=interpreter).splitlines()[-1]
+    arguments = (rows, algorithm, "--env", leg.env, *sizes)
+    result: dict[str, Any] = json.loads(
+        run_python(script, *map(str, arguments), interpreter=interpreter).splitlines()[-1]
     )
     about = json.loads((data / "dataset.json").read_text())
-    return {**found, "updates": leg.updates[algorithm], "dataset": about["digest"], **commit()}
+    return {
+        **result,
+        "updates": leg.updates[algorithm],
+        "dataset": about["digest"],
+        **commit_entry(),
+    }
 
 
-def write(path: Path, document: dict[str, Any]) -> None:
+def write_json(path: Path, document: dict[str, Any]) -> None:
     """Small and whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document, indent=1) + "\n")
 
 
-def note(leg: Leg, seed: int, data: Path) -> None:
+def record_dataset(leg: Leg, seed: int, data: Path) -> None:
     """Keep what a dataset says of itself; stop, before hours of learning, where results are of other rows."""
     about = json.loads((data / "dataset.json").read_text())
-    known = FOLDER / "datasets" / f"{leg.name}_s{seed}.json"
-    there = json.loads(known.read_text())["digest"] if known.exists() else about["digest"]
-    if there != about["digest"] and any((FOLDER / "results").glob(f"{leg.name}_*.json")):
+    record_path = FOLDER / "datasets" / f"{leg.name}_s{seed}.json"
+    known_digest = json.loads(record_path.read_text())["digest"] if record_path.exists() else about["digest"]
+    if known_digest != about["digest"] and any((FOLDER / "results").glob(f"{leg.name}_*.json")):
         raise SystemExit(
-            f"{data} has the digest {about['digest']}, results of {leg.name} are of {there}: another kind of "
-            f"machine or version made it. Remove results/{leg.name}_* to make them all anew"
+            f"{data} has the digest {about['digest']}, results of {leg.name} are of {known_digest}: another "
+            f"kind of machine or version made it. Remove results/{leg.name}_* to make them all anew"
         )
-    write(known, {name: about[name] for name in TOLD})
+    write_json(record_path, {name: about[name] for name in METADATA_KEYS})
 
 
-def run_missing(given: argparse.Namespace) -> None:
+def run_missing(args: argparse.Namespace) -> None:
     """Every run that is asked for and whose result is not there."""
-    for leg in (leg for leg in LEGS if not given.legs or leg.name in given.legs):
-        for seed in given.seeds or range(leg.seeds):
-            for algorithm in (a for a in given.algorithms or ALGORITHMS if a in leg.updates):
-                peer = given.d3rlpy_python is not None
-                if peer and algorithm not in PEERS:
+    for leg in (leg for leg in LEGS if not args.legs or leg.name in args.legs):
+        for seed in args.seeds or range(leg.seeds):
+            for algorithm in (a for a in args.algorithms or ALGORITHMS if a in leg.updates):
+                is_peer = args.d3rlpy_python is not None
+                if is_peer and algorithm not in PEER_ALGORITHMS:
                     continue
-                path = path_of(leg, f"{algorithm} d3rlpy" if peer else algorithm, seed)
+                path = result_path(leg, f"{algorithm} d3rlpy" if is_peer else algorithm, seed)
                 if path.exists():
                     continue
-                data = made(leg, leg.of_data(seed), given.data)
-                note(leg, leg.of_data(seed), data)
-                if peer:
-                    result = of_peer(given.d3rlpy_python, leg, seed, algorithm, data)
+                data = make_dataset(leg, leg.dataset_seed_for(seed), args.data)
+                record_dataset(leg, leg.dataset_seed_for(seed), data)
+                if is_peer:
+                    result = train_peer(args.d3rlpy_python, leg, seed, algorithm, data)
                 else:
-                    result = learned(leg, seed, algorithm, data)
-                write(path, result)
+                    result = train_result(leg, seed, algorithm, data)
+                write_json(path, result)
                 print(f"{path.stem}: {np.mean(result['returns']):.1f}", flush=True)
 
 

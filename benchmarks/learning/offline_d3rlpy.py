@@ -30,56 +30,56 @@ from d3rlpy.preprocessing import (
     StandardObservationScaler,
 )
 
-EPISODES, FIRST = 50, 100_000
-CONTEXT, WARMUP, RATE = 10, 1_000, 1e-3  # of the Decision Transformer
+EPISODES, FIRST_SEED = 50, 100_000
+CONTEXT_LENGTH, WARMUP, LEARNING_RATE = 10, 1_000, 1e-3  # of the Decision Transformer
 
 
-def configured(algorithm: str, width: int, updates: int, scaler: Any) -> Any:
+def make_config(algorithm: str, width: int, updates: int, scaler: Any) -> Any:
     """d3rlpy's algorithm."""
-    of: Any = d3rlpy.algos
-    wide = VectorEncoderFactory([width, width])
-    both = {
-        "actor_encoder_factory": wide,
-        "critic_encoder_factory": wide,
+    algos: Any = d3rlpy.algos
+    encoder = VectorEncoderFactory([width, width])
+    common_options = {
+        "actor_encoder_factory": encoder,
+        "critic_encoder_factory": encoder,
         "action_scaler": scaler,
         "batch_size": 256,
     }
     if algorithm == "BC":
-        return of.BCConfig(
-            encoder_factory=wide, batch_size=256, learning_rate=3e-4, action_scaler=scaler
+        return algos.BCConfig(
+            encoder_factory=encoder, batch_size=256, learning_rate=3e-4, action_scaler=scaler
         )
     if algorithm == "TD3+BC":
-        return of.TD3PlusBCConfig(**both, observation_scaler=StandardObservationScaler())
+        return algos.TD3PlusBCConfig(**common_options, observation_scaler=StandardObservationScaler())
     if algorithm == "IQL":
-        falling = AdamFactory(lr_scheduler_factory=CosineAnnealingLRFactory(T_max=updates))
-        return of.IQLConfig(
-            **both, value_encoder_factory=wide, actor_optim_factory=falling,
+        actor_optimizer = AdamFactory(lr_scheduler_factory=CosineAnnealingLRFactory(T_max=updates))
+        return algos.IQLConfig(
+            **common_options, value_encoder_factory=encoder, actor_optim_factory=actor_optimizer,
             reward_scaler=ReturnBasedRewardScaler(multiplier=1000.0),
         )  # fmt: skip
     if algorithm == "CQL":
-        return of.CQLConfig(**both, alpha_learning_rate=0.0)
-    rising = WarmupSchedulerFactory(warmup_steps=WARMUP)
-    adam = AdamWFactory(clip_grad_norm=0.25, weight_decay=1e-4, lr_scheduler_factory=rising)
-    return of.DecisionTransformerConfig(
-        encoder_factory=VectorEncoderFactory([width]), batch_size=64, context_size=CONTEXT,
-        learning_rate=RATE, optim_factory=adam,
+        return algos.CQLConfig(**common_options, alpha_learning_rate=0.0)
+    warmup_schedule = WarmupSchedulerFactory(warmup_steps=WARMUP)
+    adam = AdamWFactory(clip_grad_norm=0.25, weight_decay=1e-4, lr_scheduler_factory=warmup_schedule)
+    return algos.DecisionTransformerConfig(
+        encoder_factory=VectorEncoderFactory([width]), batch_size=64, context_size=CONTEXT_LENGTH,
+        learning_rate=LEARNING_RATE, optim_factory=adam,
         action_scaler=scaler, observation_scaler=StandardObservationScaler(),
         reward_scaler=MultiplyRewardScaler(1e-3),
     )  # fmt: skip
 
 
-def played(env: gym.Env[Any, Any], act: Any) -> list[float]:
+def play_episodes(env: gym.Env[Any, Any], act: Any) -> list[float]:
     """Returns of the episodes that all are judged by; `act(obs, reward)` chooses, None begins an episode."""
-    found = []
+    returns = []
     for number in range(EPISODES):
-        obs, _ = env.reset(seed=FIRST + number)
-        total, reward, over = 0.0, 0.0, False
+        obs, _ = env.reset(seed=FIRST_SEED + number)
+        total, reward, is_over = 0.0, 0.0, False
         act(None, 0.0)
-        while not over:
+        while not is_over:
             obs, reward, terminated, truncated, _ = env.step(act(obs, reward))
-            total, over = total + float(reward), terminated or truncated
-        found.append(total)
-    return found
+            total, is_over = total + float(reward), terminated or truncated
+        returns.append(total)
+    return returns
 
 
 def main() -> None:
@@ -90,20 +90,20 @@ def main() -> None:
     parser.add_argument("--env", required=True)
     for name in ("--updates", "--seed", "--width"):
         parser.add_argument(name, type=int, required=True)
-    given = parser.parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(1)
-    d3rlpy.seed(given.seed)
-    rows = np.load(given.rows)
+    d3rlpy.seed(args.seed)
+    rows = np.load(args.rows)
     dataset = d3rlpy.dataset.MDPDataset(
         *(rows[name] for name in ("observations", "actions", "rewards", "terminals", "timeouts"))
     )
-    env = gym.make(given.env)
+    env = gym.make(args.env)
     scaler = MinMaxActionScaler(minimum=env.action_space.low, maximum=env.action_space.high)
-    algo = configured(given.algorithm, given.width, given.updates, scaler).create(device=False)
+    algo = make_config(args.algorithm, args.width, args.updates, scaler).create(device=False)
     quiet = d3rlpy.logging.NoopAdapterFactory()
-    steps = {"n_steps": given.updates, "n_steps_per_epoch": given.updates, "logger_adapter": quiet}
+    steps = {"n_steps": args.updates, "n_steps_per_epoch": args.updates, "logger_adapter": quiet}
     algo.fit(dataset, show_progress=False, **steps)
-    if given.algorithm == "DT":
+    if args.algorithm == "DT":
         best = max(episode.compute_return() for episode in dataset.episodes)
         actor = algo.as_stateful_wrapper(target_return=best)
 
@@ -114,8 +114,8 @@ def main() -> None:
         def act(obs: Any, reward: float) -> Any:
             return None if obs is None else algo.predict(obs[None])[0]
 
-    packages = {of.__name__: of.__version__ for of in (d3rlpy, torch, np, gym)}
-    print(json.dumps({"returns": played(env, act), "packages": packages}))
+    packages = {module.__name__: module.__version__ for module in (d3rlpy, torch, np, gym)}
+    print(json.dumps({"returns": play_episodes(env, act), "packages": packages}))
 
 
 if __name__ == "__main__":

@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parents[2] / "experiments" / "offline_control"
-NATIVE = "algo.backend=native"
+NATIVE_OVERRIDE = "algo.backend=native"
 
 # By name what is trained; rewards of IQL are scaled as its authors do.
 ALGORITHMS: dict[str, tuple[str, ...]] = {
-    "BC": ("algo=bc", NATIVE),
-    "TD3+BC": ("algo=td3_bc", NATIVE),
-    "IQL": ("algo=iql", "algo.scale_rewards=returns", NATIVE),
+    "BC": ("algo=bc", NATIVE_OVERRIDE),
+    "TD3+BC": ("algo=td3_bc", NATIVE_OVERRIDE),
+    "IQL": ("algo=iql", "algo.scale_rewards=returns", NATIVE_OVERRIDE),
     "CQL": ("algo=cql",),
     "DT": ("algo=decision_transformer", "algo.warmup_updates=1000"),
-    "TD3": ("algo=td3_bc", "algo.alpha=1e9", NATIVE),
+    "TD3": ("algo=td3_bc", "algo.alpha=1e9", NATIVE_OVERRIDE),
 }
-PEERS = ("BC", "TD3+BC", "IQL", "CQL", "DT")  # that d3rlpy has, too
+PEER_ALGORITHMS = ("BC", "TD3+BC", "IQL", "CQL", "DT")  # that d3rlpy has, too
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Leg:
     updates: dict[str, int]
     seeds: int
     width: int
-    one_of: int | None = None
+    dataset_seed: int | None = None
     options: dict[str, tuple[str, ...]] | None = None
 
     @property
@@ -52,14 +52,14 @@ class Leg:
         """As files are called."""
         return f"{self.env}_{self.quality}"
 
-    def of_data(self, seed: int) -> int:
+    def dataset_seed_for(self, seed: int) -> int:
         """The seed of the dataset that `seed` learns from."""
-        return seed if self.one_of is None else self.one_of
+        return seed if self.dataset_seed is None else self.dataset_seed
 
 
 PENDULUM = {
     "env": "Pendulum-v1", "steps": 10_000, "updates": dict.fromkeys(ALGORITHMS, 10_000), "seeds": 5,
-    "behaviour": ("algo.net_arch=[64,64]", NATIVE, "checkpoint.every=250"),
+    "behaviour": ("algo.net_arch=[64,64]", NATIVE_OVERRIDE, "checkpoint.every=250"),
     "options": {"DT": ("algo.context_length=10", "algo.learning_rate=1e-3")}, "width": 64,
 }  # fmt: skip
 LEGS = (
@@ -67,14 +67,14 @@ LEGS = (
     Leg(**PENDULUM, quality="medium", transitions=20_000),
     Leg(
         "Hopper-v5", 200_000,
-        (NATIVE, "checkpoint.every=10000", "algo.learning_starts=10000"),  # rl-zoo3's
+        (NATIVE_OVERRIDE, "checkpoint.every=10000", "algo.learning_starts=10000"),  # rl-zoo3's
         "medium-replay", None,
         {"BC": 100_000, "TD3+BC": 100_000, "IQL": 100_000, "CQL": 30_000, "TD3": 100_000},
-        seeds=3, width=256, one_of=1,  # seed 0's SAC falls forward after 96,000 steps still: 340
+        seeds=3, width=256, dataset_seed=1,  # seed 0's SAC falls forward after 96,000 steps still: 340
     ),
 )  # fmt: skip
 
 
-def path_of(leg: Leg, system: str, seed: int) -> Path:
+def result_path(leg: Leg, system: str, seed: int) -> Path:
     """Where one result is."""
     return FOLDER / "results" / f"{leg.name}_{system.replace(' ', '-')}_s{seed}.json"

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import numpy as np
-from offline_legs import ALGORITHMS, FOLDER, LEGS, PEERS, Leg, path_of
-from tables import difference, estimate, finals, markdown, publish
+from offline_legs import ALGORITHMS, FOLDER, LEGS, PEER_ALGORITHMS, Leg, result_path
+from tables import difference, estimate, final_scores, markdown, publish
 
 HEAD = (
     "task", "dataset", "behaviour", "system", "updates", "seeds", "final policy, IQM [95% CI]",
@@ -32,46 +32,51 @@ def report() -> None:
 
 def _complete(leg: Leg) -> dict[str, list[dict[str, Any]]]:
     """The results of each system that has all its seeds; they have learned from the same rows."""
-    found = {}
-    for system in [*ALGORITHMS, *(f"{name} {PEER}" for name in PEERS)]:
-        paths = [path_of(leg, system, seed) for seed in range(leg.seeds)]
+    runs_by_system = {}
+    for system in [*ALGORITHMS, *(f"{name} {PEER}" for name in PEER_ALGORITHMS)]:
+        paths = [result_path(leg, system, seed) for seed in range(leg.seeds)]
         if all(path.exists() for path in paths):
-            found[system] = [json.loads(path.read_text()) for path in paths]
-    known = _datasets(leg)
-    for system, of in found.items():
-        for seed, run in enumerate(of):
-            expected = known[leg.of_data(seed)]["digest"]
+            runs_by_system[system] = [json.loads(path.read_text()) for path in paths]
+    datasets_by_seed = _datasets(leg)
+    for system, system_runs in runs_by_system.items():
+        for seed, run in enumerate(system_runs):
+            expected = datasets_by_seed[leg.dataset_seed_for(seed)]["digest"]
             if run["dataset"] != expected:
                 raise SystemExit(
-                    f"{path_of(leg, system, seed)} learned from the dataset {run['dataset']}, others from "
-                    f"{expected}: remove it, or all results of this task"
+                    f"{result_path(leg, system, seed)} learned from the dataset {run['dataset']}, others "
+                    f"from {expected}: remove it, or all results of this task"
                 )
-    return found
+    return runs_by_system
 
 
 def _datasets(leg: Leg) -> dict[int, dict[str, Any]]:
     """What the datasets say of themselves, by the seed of each."""
-    begin = f"{leg.name}_s"
-    kept = sorted((FOLDER / "datasets").glob(f"{begin}*.json"))
-    return {int(path.stem.removeprefix(begin)): json.loads(path.read_text()) for path in kept}
+    prefix = f"{leg.name}_s"
+    paths = sorted((FOLDER / "datasets").glob(f"{prefix}*.json"))
+    return {int(path.stem.removeprefix(prefix)): json.loads(path.read_text()) for path in paths}
 
 
 def _summary(leg: Leg, runs: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
     """Scores of each system; those of seeds beside BC's; how a Decision Transformer follows."""
-    scores = finals(runs)
-    found, draws = estimate(scores)
-    above = {
-        name: {"mean": float(apart.mean()), "se": float(apart.std(ddof=1) / len(apart) ** 0.5)}
+    scores = final_scores(runs)
+    estimates, draws = estimate(scores)
+    above_bc = {
+        name: {
+            "mean": float(score_differences.mean()),
+            "se": float(score_differences.std(ddof=1) / len(score_differences) ** 0.5),
+        }
         for name in ALGORITHMS
         if name in scores and name != "BC" and "BC" in scores
-        for apart in [scores[name] - scores["BC"]]
+        for score_differences in [scores[name] - scores["BC"]]
     }
-    beside = {
-        name: difference(found, draws, name, f"{name} {PEER}")
-        for name in PEERS
-        if {name, f"{name} {PEER}"} <= set(found)
+    peer_differences = {
+        name: difference(estimates, draws, name, f"{name} {PEER}")
+        for name in PEER_ALGORITHMS
+        if {name, f"{name} {PEER}"} <= set(estimates)
     }
-    packages = {name: number for of in runs.values() for name, number in of[0]["packages"].items()}
+    packages = {
+        name: number for system_runs in runs.values() for name, number in system_runs[0]["packages"].items()
+    }
     return {
         "env": leg.env,
         "total_steps": max(leg.updates.values()),
@@ -79,36 +84,36 @@ def _summary(leg: Leg, runs: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
         "seeds": leg.seeds,
         "datasets": list(_datasets(leg).values()),
         "packages": packages,
-        "systems": found,
-        "above_bc": above,
-        "differences": beside,
+        "systems": estimates,
+        "above_bc": above_bc,
+        "differences": peer_differences,
         **({"follows": [run["follows"] for run in runs[DT]]} if DT in runs else {}),
     }
 
 
-def _rows(leg: Leg, found: dict[str, Any]) -> list[tuple[str, ...]]:
+def _rows(leg: Leg, summary: dict[str, Any]) -> list[tuple[str, ...]]:
     """A row for each of rlox's systems."""
     rows = []
-    behaviour = np.mean([of["behaviour"]["mean"] for of in found["datasets"]])
-    begin = (leg.env, leg.quality, f"{behaviour:.0f}")
-    for name in (name for name in ALGORITHMS if name in found["systems"]):
-        above, beside = found["above_bc"].get(name), found["differences"].get(name)
+    behaviour = np.mean([dataset_metadata["behaviour"]["mean"] for dataset_metadata in summary["datasets"]])
+    leg_cells = (leg.env, leg.quality, f"{behaviour:.0f}")
+    for name in (name for name in ALGORITHMS if name in summary["systems"]):
+        above_bc, peer_difference = summary["above_bc"].get(name), summary["differences"].get(name)
         rows.append(
             (
-                *begin,
+                *leg_cells,
                 name,
                 f"{leg.updates[name]:,}",
                 str(leg.seeds),
-                _cell(found["systems"][name]),
-                f"{above['mean']:.0f}, {above['se']:.0f}" if above else "",
-                _cell(found["systems"][f"{name} {PEER}"]) if beside else "",
-                _cell(beside) if beside else "",
+                _cell(summary["systems"][name]),
+                f"{above_bc['mean']:.0f}, {above_bc['se']:.0f}" if above_bc else "",
+                _cell(summary["systems"][f"{name} {PEER}"]) if peer_difference else "",
+                _cell(peer_difference) if peer_difference else "",
             )
         )
-        begin = ("", "", "")
+        leg_cells = ("", "", "")
     return rows
 
 
-def _cell(of: dict[str, Any]) -> str:
-    low, high = of["ci95"]
-    return f"{of['iqm']:.0f} [{low:.0f}, {high:.0f}]"
+def _cell(estimate_entry: dict[str, Any]) -> str:
+    low, high = estimate_entry["ci95"]
+    return f"{estimate_entry['iqm']:.0f} [{low:.0f}, {high:.0f}]"

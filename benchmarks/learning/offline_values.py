@@ -19,8 +19,8 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from children import RLOX, python
 from offline_legs import FOLDER
+from processes import RLOX, run_python
 
 from rlox.algorithms import ALGORITHMS
 from rlox.runs.checkpoint import read_checkpoint
@@ -30,7 +30,7 @@ POLICIES = ("BC", "TD3+BC", "IQL", "CQL", "SAC")
 DATASETS = ("random", "medium-replay", "medium")
 
 
-def run_of(data: Path, seed: int, policy: str) -> tuple[Path, str]:
+def find_run(data: Path, seed: int, policy: str) -> tuple[Path, str]:
     """The run folder of a policy, and which checkpoint."""
     if policy == "SAC":
         about = json.loads((data / f"{ENV}_s{seed}_medium" / "dataset.json").read_text())
@@ -40,14 +40,12 @@ def run_of(data: Path, seed: int, policy: str) -> tuple[Path, str]:
     return next(root.glob("*/*/*/result.json")).parent, checkpoint
 
 
-def truth(run: Path, checkpoint: str) -> tuple[float, float]:
+def true_value(run: Path, checkpoint: str) -> tuple[float, float]:
     """Mean discounted return and its standard error."""
     folder = run / "checkpoints" / checkpoint
     name = read_checkpoint(folder.resolve()).config["algo"]["name"]
     algorithm: Any = ALGORITHMS[name].from_checkpoint(folder)
-    env = gym.make_vec(
-        ENV, num_envs=EPISODES, vectorization_mode="sync", max_episode_steps=STEPS + 1
-    )
+    env = gym.make_vec(ENV, num_envs=EPISODES, vectorization_mode="sync", max_episode_steps=STEPS + 1)
     obs, _ = env.reset(seed=700_000)
     total = np.zeros(EPISODES)
     for step in range(STEPS):
@@ -61,7 +59,7 @@ def dataset(data: Path, seed: int, quality: str, steps: int) -> Path:
     """The folder of a dataset; random ones are made where they are not."""
     path = data / f"{ENV}_s{seed}_{quality}"
     if not (path / "dataset.json").exists():
-        python(
+        run_python(
             *RLOX,
             "dataset",
             "make",
@@ -73,12 +71,12 @@ def dataset(data: Path, seed: int, quality: str, steps: int) -> Path:
     return path
 
 
-def valued(run: Path, checkpoint: str, data: Path) -> dict[str, Any]:
+def estimate_value(run: Path, checkpoint: str, data: Path) -> dict[str, Any]:
     """What fitted Q evaluation says."""
-    given = (f"checkpoint={checkpoint}", f"buffer.path={data}", f"fqe.gamma={GAMMA}")
-    told = python(*RLOX, "evaluate", run, "method=fqe", *given)
-    (written,) = re.findall(r"^  file +(.+)$", told, re.MULTILINE)
-    document: dict[str, Any] = json.loads(Path(written).read_text())
+    arguments = (f"checkpoint={checkpoint}", f"buffer.path={data}", f"fqe.gamma={GAMMA}")
+    output = run_python(*RLOX, "evaluate", run, "method=fqe", *arguments)
+    (result_path,) = re.findall(r"^  file +(.+)$", output, re.MULTILINE)
+    document: dict[str, Any] = json.loads(Path(result_path).read_text())
     return {name: document[name] for name in ("value", "ci90", "earlier", "dataset", "settings")}
 
 
@@ -87,31 +85,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="that of offline_control.py")
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
+    args = parser.parse_args()
     lines = [
         "| policy | worth | " + " | ".join(DATASETS) + " |",
         "|---|---|" + "---|" * len(DATASETS),
     ]
-    inside, document = 0, dict[str, Any]()
+    n_inside, document = 0, dict[str, Any]()
     for policy in POLICIES:
-        run, checkpoint = run_of(given.data, given.seed, policy)
-        worth, error = truth(run, checkpoint)
-        document[policy] = {"worth": worth, "se": error}
+        run, checkpoint = find_run(args.data, args.seed, policy)
+        value, error = true_value(run, checkpoint)
+        document[policy] = {"worth": value, "se": error}
         cells = []
         for quality in DATASETS:
-            found = valued(run, checkpoint, dataset(given.data, given.seed, quality, 20_000))
-            low, high = found["ci90"]
-            inside += low <= worth <= high
-            cells.append(f"{found['value']:.1f} [{low:.1f}, {high:.1f}]")
-            document[policy][quality] = found
-        lines.append(f"| {policy} | {worth:.1f} | " + " | ".join(cells) + " |")
+            estimate = estimate_value(run, checkpoint, dataset(args.data, args.seed, quality, 20_000))
+            low, high = estimate["ci90"]
+            n_inside += low <= value <= high
+            cells.append(f"{estimate['value']:.1f} [{low:.1f}, {high:.1f}]")
+            document[policy][quality] = estimate
+        lines.append(f"| {policy} | {value:.1f} | " + " | ".join(cells) + " |")
         print(lines[-1], flush=True)
-    document["inside"] = inside
+    document["inside"] = n_inside
     (FOLDER / "values.json").write_text(json.dumps(document, indent=1) + "\n")
-    (FOLDER / "values.md").write_text(
-        "\n".join(lines) + f"\n\nInside the interval: {inside} of 15.\n"
-    )
-    print(f"inside: {inside} of {len(POLICIES) * len(DATASETS)}")
+    (FOLDER / "values.md").write_text("\n".join(lines) + f"\n\nInside the interval: {n_inside} of 15.\n")
+    print(f"inside: {n_inside} of {len(POLICIES) * len(DATASETS)}")
 
 
 if __name__ == "__main__":

@@ -19,11 +19,15 @@ MEMORYLESS: Group = {
     "activation": "relu", "ortho_init": False, "net_arch": [64],
 }  # fmt: skip
 RECURRENT = MEMORYLESS | {"lstm_hidden_size": 64, "enable_critic_lstm": True}
-ONE: Group = {"n_envs": 1}
-EIGHT: Group = {"n_envs": 8}
+ONE_ENV: Group = {"n_envs": 1}
+EIGHT_ENVS: Group = {"n_envs": 8}
 MASKS: Group = {"action_mask": "info"}
-MASKED = EIGHT | MASKS
-BLIND = EIGHT | {"wrappers": ["hide_velocities"], "normalize_obs": True, "normalize_reward": True}
+MASKED = EIGHT_ENVS | MASKS
+NO_VELOCITIES = EIGHT_ENVS | {
+    "wrappers": ["hide_velocities"],
+    "normalize_obs": True,
+    "normalize_reward": True,
+}
 
 # Ours, as in tests/learning/test_masks_learn.py: nobody publishes settings for the lock.
 LOCK_PPO: Group = {
@@ -44,7 +48,7 @@ DDPG: Group = {
     "exploration_noise": 0.1, "net_arch": [400, 300],
 }  # fmt: skip
 
-DQN: dict[str, Group] = {"env": ONE, "buffer": {"capacity": 100_000}}
+DQN: dict[str, Group] = {"env": ONE_ENV, "buffer": {"capacity": 100_000}}
 # rl-zoo3, hyperparams/dqn.yml, CartPole-v1, without epsilon.
 NOISY: Group = {
     "learning_rate": 2.3e-3, "batch_size": 64, "learning_starts": 1000, "gamma": 0.99,
@@ -63,13 +67,14 @@ CATEGORICAL: Group = {
     "distribution": "categorical", "n_atoms": 101, "v_min": -100, "v_max": 100,
 }  # fmt: skip
 # The same with quantiles in place of atoms.
-QUANTILE = {
-    key: value for key, value in CATEGORICAL.items() if key not in ("n_atoms", "v_min", "v_max")
-} | {"distribution": "quantile", "n_quantiles": 50}
-RECENT = {"env": ONE, "buffer": {"capacity": 10_000}}
+QUANTILE = {key: value for key, value in CATEGORICAL.items() if key not in ("n_atoms", "v_min", "v_max")} | {
+    "distribution": "quantile",
+    "n_quantiles": 50,
+}
+SMALL_BUFFER = {"env": ONE_ENV, "buffer": {"capacity": 10_000}}
 
 
-RLOX, CONTRIB = "rlox", "sb3"
+RLOX, SB3_CONTRIB = "rlox", "sb3"
 
 CAMPAIGN = Campaign(
     "one_task_each",
@@ -78,11 +83,11 @@ CAMPAIGN = Campaign(
         Leg(
             "CartPole-v1", 100_000, seeds=5, label="recurrent_PPO", solved=475,
             task="CartPole-v1 without velocities", systems=(
-                System("recurrent PPO", RLOX, "recurrent_ppo", {"env": BLIND, "algo": RECURRENT}),
-                System("PPO", RLOX, "ppo", {"env": BLIND, "algo": MEMORYLESS}),
+                System("recurrent PPO", RLOX, "recurrent_ppo", {"env": NO_VELOCITIES, "algo": RECURRENT}),
+                System("PPO", RLOX, "ppo", {"env": NO_VELOCITIES, "algo": MEMORYLESS}),
                 System(
-                    "sb3-contrib RecurrentPPO", CONTRIB, "recurrent_ppo",
-                    {"env": BLIND, "algo": RECURRENT},
+                    "sb3-contrib RecurrentPPO", SB3_CONTRIB, "recurrent_ppo",
+                    {"env": NO_VELOCITIES, "algo": RECURRENT},
                 ),
             ),
         ),
@@ -90,35 +95,35 @@ CAMPAIGN = Campaign(
             "lock:Lock-v0", 16_384, seeds=5, label="masked_PPO", solved=1, task="Lock",
             systems=(
                 System("masked PPO", RLOX, "ppo", {"env": MASKED, "algo": LOCK_PPO}),
-                System("PPO", RLOX, "ppo", {"env": EIGHT, "algo": LOCK_PPO}),
-                System("sb3-contrib MaskablePPO", CONTRIB, "ppo", {"env": MASKED, "algo": LOCK_PPO}),
+                System("PPO", RLOX, "ppo", {"env": EIGHT_ENVS, "algo": LOCK_PPO}),
+                System("sb3-contrib MaskablePPO", SB3_CONTRIB, "ppo", {"env": MASKED, "algo": LOCK_PPO}),
             ),
         ),
         Leg(
             "lock:Lock-v0", 8_000, seeds=5, label="masked_DQN", solved=1, task="Lock",
             systems=(
-                System("masked DQN", RLOX, "dqn", {"env": {**ONE, **MASKS}, "algo": LOCK_DQN}),
-                System("DQN", RLOX, "dqn", {"env": ONE, "algo": LOCK_DQN}),
+                System("masked DQN", RLOX, "dqn", {"env": {**ONE_ENV, **MASKS}, "algo": LOCK_DQN}),
+                System("DQN", RLOX, "dqn", {"env": ONE_ENV, "algo": LOCK_DQN}),
             ),
         ),
         Leg(
             "Taxi-v4", 200_000, seeds=5, label="masked_PPO_Taxi", solved=7.5, task="Taxi-v4",
             systems=(
                 System("masked PPO", RLOX, "ppo", {"env": MASKED, "algo": TAXI}),
-                System("PPO", RLOX, "ppo", {"env": EIGHT, "algo": TAXI}),
-                System("sb3-contrib MaskablePPO", CONTRIB, "ppo", {"env": MASKED, "algo": TAXI}),
+                System("PPO", RLOX, "ppo", {"env": EIGHT_ENVS, "algo": TAXI}),
+                System("sb3-contrib MaskablePPO", SB3_CONTRIB, "ppo", {"env": MASKED, "algo": TAXI}),
             ),
         ),
         Leg(
             "CartPole-v1", 50_000, seeds=5, label="discrete_SAC", solved=475, task="CartPole-v1",
-            systems=(System("discrete SAC", RLOX, "sac", {"env": ONE, "algo": DISCRETE_SAC}),),
+            systems=(System("discrete SAC", RLOX, "sac", {"env": ONE_ENV, "algo": DISCRETE_SAC}),),
         ),
         Leg(
             "Pendulum-v1", 20_000, seeds=5, label="DDPG", solved=-200, task="Pendulum-v1",
             systems=(
                 System(
                     "DDPG", RLOX, "ddpg",
-                    {"env": ONE, "buffer": {"capacity": 200_000}, "algo": DDPG},
+                    {"env": ONE_ENV, "buffer": {"capacity": 200_000}, "algo": DDPG},
                 ),
             ),
         ),
@@ -128,13 +133,13 @@ CAMPAIGN = Campaign(
         ),
         Leg(
             "CartPole-v1", 500_000, seeds=5, label="C51", solved=475, task="CartPole-v1",
-            systems=(System("C51", RLOX, "dqn", {**RECENT, "algo": CATEGORICAL}),),
+            systems=(System("C51", RLOX, "dqn", {**SMALL_BUFFER, "algo": CATEGORICAL}),),
         ),
         Leg(
             "CartPole-v1", 500_000, seeds=5, label="QR_DQN", solved=475, task="CartPole-v1",
             systems=(
-                System("QR-DQN", RLOX, "dqn", {**RECENT, "algo": QUANTILE}),
-                System("sb3-contrib QRDQN", CONTRIB, "dqn", {**RECENT, "algo": QUANTILE}),
+                System("QR-DQN", RLOX, "dqn", {**SMALL_BUFFER, "algo": QUANTILE}),
+                System("sb3-contrib QRDQN", SB3_CONTRIB, "dqn", {**SMALL_BUFFER, "algo": QUANTILE}),
             ),
         ),
         Leg(

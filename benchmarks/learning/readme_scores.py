@@ -25,14 +25,14 @@ class SweepError(Exception):
     """The runs of a sweep are not those of one line of the table."""
 
 
-def read(folder: Path, name: str) -> Any:
+def read_json(folder: Path, name: str) -> Any:
     """A JSON file of a run folder."""
     return json.loads((folder / name).read_text(encoding="utf-8"))
 
 
-def run_of(folder: Path) -> dict[str, Any]:
+def read_run(folder: Path) -> dict[str, Any]:
     """One run: its seed and the returns of its final policy."""
-    result, origin = read(folder, "result.json"), read(folder, "provenance.json")
+    result, origin = read_json(folder, "result.json"), read_json(folder, "provenance.json")
     if result["status"] != "done":
         raise SweepError(f"{folder}: {result['status']}, expected a run that is done")
     return {
@@ -44,42 +44,42 @@ def run_of(folder: Path) -> dict[str, Any]:
     }
 
 
-def one(values: Sequence[Any], what: str, sweep: Path) -> Any:
+def common_value(values: Sequence[Any], value_name: str, sweep: Path) -> Any:
     """The value that all of them are."""
     if any(value != values[0] for value in values):
-        raise SweepError(f"{sweep}: the runs differ in their {what}: {values}")
+        raise SweepError(f"{sweep}: the runs differ in their {value_name}: {values}")
     return values[0]
 
 
-def task_of(sweep: Path) -> dict[str, Any]:
+def read_task(sweep: Path) -> dict[str, Any]:
     """The line of one sweep, with where its runs are from."""
     folders = sorted(path.parent for path in sweep.glob("*/result.json"))
     if not folders:
         raise SweepError(f"{sweep}: no run of it has ended")
-    origins = [read(folder, "provenance.json") for folder in folders]
+    origins = [read_json(folder, "provenance.json") for folder in folders]
     configs: list[Any] = [OmegaConf.load(folder / "config.yaml") for folder in folders]
-    git = one([origin["git"] for origin in origins], "commit", sweep)
+    git = common_value([origin["git"] for origin in origins], "commit", sweep)
     if git is None:
         raise SweepError(f"{sweep}: its runs name no commit; run the sweep inside the checkout")
     return {
-        "env": one([config.env.id for config in configs], "environment", sweep),
-        "total_steps": one([config.total_steps for config in configs], "total_steps", sweep),
-        "command": one([origin["command"] for origin in origins], "command", sweep),
+        "env": common_value([config.env.id for config in configs], "environment", sweep),
+        "total_steps": common_value([config.total_steps for config in configs], "total_steps", sweep),
+        "command": common_value([origin["command"] for origin in origins], "command", sweep),
         "commit": {"id": git["sha"], "changed": git["dirty"]},
         "date": min(origin["started"] for origin in origins)[:10],
-        "machine": one([origin["cpu"] for origin in origins], "machine", sweep),
-        "versions": one(
+        "machine": common_value([origin["cpu"] for origin in origins], "machine", sweep),
+        "versions": common_value(
             [{**o["packages"], "python": o["python"]} for o in origins], "versions", sweep
         ),
-        "runs": sorted(map(run_of, folders), key=lambda run: int(run["seed"])),
+        "runs": sorted(map(read_run, folders), key=lambda run: int(run["seed"])),
     }
 
 
-def taken(sweeps: Sequence[Path], out: Path) -> None:
+def update_tasks(sweeps: Sequence[Path], out: Path) -> None:
     """Put the lines of these sweeps into the file."""
     tasks = json.loads(out.read_text(encoding="utf-8"))["tasks"] if out.exists() else []
     lines = {task["env"]: task for task in tasks}
-    lines |= {task["env"]: task for task in map(task_of, sweeps)}
+    lines |= {task["env"]: task for task in map(read_task, sweeps)}
     out.write_text(json.dumps({"tasks": list(lines.values())}, indent=1) + "\n", encoding="utf-8")
 
 
@@ -90,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=OUT)
     args = parser.parse_args(argv)
     try:
-        taken(args.sweeps, args.out)
+        update_tasks(args.sweeps, args.out)
     except (SweepError, OSError) as error:
         print(f"readme_scores: {error}", file=sys.stderr)
         return 2

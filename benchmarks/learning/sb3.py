@@ -12,9 +12,9 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from rlox.configs.schedules import value_at
+from rlox.configs.schedules import schedule_value
 from rlox.envs.ids import find_spec
-from rlox.envs.wrapping import BY_NAME
+from rlox.envs.wrappers import WRAPPERS_BY_NAME
 
 PACKAGES = ("stable-baselines3", "torch", "numpy", "gymnasium")
 DEFAULTS = {"learning_rate": 3e-4, "clip_eps": 0.2}  # PPO's, where only the schedule is given
@@ -24,12 +24,12 @@ POLICY = (  # SB3 wants these as arguments of the policy
 )  # fmt: skip
 ACTIVATIONS = {"relu": "ReLU", "tanh": "Tanh"}
 SCHEDULES = {"anneal_lr": "learning_rate", "anneal_clip": "clip_eps"}
-Wrap = Callable[[type], type]
+ClassWrapper = Callable[[type], type]
 
 
-def plain(kind: type) -> type:
+def identity(model_class: type) -> type:
     """The class as it is."""
-    return kind
+    return model_class
 
 
 def make(
@@ -37,11 +37,11 @@ def make(
     env: str,
     preset: Mapping[str, Any],
     seed: int,
-    wrap: Wrap = plain,
-    games: Callable[[int], Any] | None = None,
+    wrap: ClassWrapper = identity,
+    make_games: Callable[[int], Any] | None = None,
 ) -> Any:
-    """An untrained model on one torch thread; `wrap` may make another class of its class, `games(n_envs)`
-    makes vectorised environments in place of those of `playing`.
+    """An untrained model on one torch thread; `wrap` may make another class of its class,
+    `make_games(n_envs)` makes vectorised environments in place of those of `env_factory`.
     """
     import torch
     from stable_baselines3.common.env_util import make_vec_env
@@ -49,57 +49,57 @@ def make(
 
     torch.set_num_threads(1)
     settings, arguments = preset["env"], translate(preset)
-    if games is None:
-        vec = make_vec_env(playing(env, settings), settings["n_envs"], seed=seed)
+    if make_games is None:
+        vec = make_vec_env(env_factory(env, settings), settings["n_envs"], seed=seed)
     else:
-        vec = games(settings["n_envs"])
+        vec = make_games(settings["n_envs"])
     if (sigma := arguments.pop("exploration_noise", None)) is not None:
-        arguments["action_noise"] = _noise(vec.action_space.shape, sigma)
-    kinds = {f"norm_{k}": bool(settings.get(f"normalize_{k}")) for k in ("obs", "reward")}
-    if any(kinds.values()):
-        vec = VecNormalize(vec, gamma=arguments.get("gamma", 0.99), **kinds)
-    kind, policy = _learner(algo, preset)
-    return wrap(kind)(policy, vec, seed=seed, device="cpu", **arguments)
+        arguments["action_noise"] = _action_noise(vec.action_space.shape, sigma)
+    normalize_options = {f"norm_{k}": bool(settings.get(f"normalize_{k}")) for k in ("obs", "reward")}
+    if any(normalize_options.values()):
+        vec = VecNormalize(vec, gamma=arguments.get("gamma", 0.99), **normalize_options)
+    model_class, policy = _model_class(algo, preset)
+    return wrap(model_class)(policy, vec, seed=seed, device="cpu", **arguments)
 
 
-def _learner(algo: str, preset: Mapping[str, Any]) -> tuple[type, str]:
+def _model_class(algo: str, preset: Mapping[str, Any]) -> tuple[type, str]:
     """The class that has what is asked for, and its policy."""
     if algo == "recurrent_ppo":
-        return _of("sb3_contrib", "RecurrentPPO"), "MlpLstmPolicy"
+        return _import_class("sb3_contrib", "RecurrentPPO"), "MlpLstmPolicy"
     if algo == "ppo" and "action_mask" in preset["env"]:
-        return _of("sb3_contrib", "MaskablePPO"), "MlpPolicy"
+        return _import_class("sb3_contrib", "MaskablePPO"), "MlpPolicy"
     if algo == "dqn" and preset["algo"].get("distribution") == "quantile":
-        return _of("sb3_contrib", "QRDQN"), "MlpPolicy"
+        return _import_class("sb3_contrib", "QRDQN"), "MlpPolicy"
     policy = "CnnPolicy" if "encoder" in preset["algo"] else "MlpPolicy"
-    return _of("stable_baselines3", algo.upper()), policy
+    return _import_class("stable_baselines3", algo.upper()), policy
 
 
-def _of(library: str, name: str) -> type:
-    found: type = getattr(import_module(library), name)
-    return found
+def _import_class(library: str, name: str) -> type:
+    imported: type = getattr(import_module(library), name)
+    return imported
 
 
-def playing(env: str, settings: Mapping[str, Any]) -> Callable[[], gym.Env[Any, Any]]:
+def env_factory(env: str, settings: Mapping[str, Any]) -> Callable[[], gym.Env[Any, Any]]:
     """What makes the environment, in the wrappers that the settings name."""
 
-    def made() -> gym.Env[Any, Any]:
+    def make_env() -> gym.Env[Any, Any]:
         find_spec(env)  # which registers what other packages have
-        one = gym.make(env)
+        environment = gym.make(env)
         for name in settings.get("wrappers", ()):
-            one = BY_NAME[name](one)
-        if settings.get("normalize_obs") and _of_whole_numbers(one.observation_space):
-            one = gym.wrappers.DtypeObservation(one, np.float32)
-        return TellMasks(one) if settings.get("action_mask") == "info" else one
+            environment = WRAPPERS_BY_NAME[name](environment)
+        if settings.get("normalize_obs") and _is_integer_box(environment.observation_space):
+            environment = gym.wrappers.DtypeObservation(environment, np.float32)
+        return ActionMaskWrapper(environment) if settings.get("action_mask") == "info" else environment
 
-    return made
+    return make_env
 
 
-def _of_whole_numbers(space: gym.Space[Any]) -> bool:
+def _is_integer_box(space: gym.Space[Any]) -> bool:
     """Whether its buffers (2.9.2) would cut standardised numbers down to whole ones."""
     return isinstance(space, gym.spaces.Box) and np.issubdtype(space.dtype, np.integer)
 
 
-class TellMasks(gym.Wrapper[Any, Any, Any, Any]):
+class ActionMaskWrapper(gym.Wrapper[Any, Any, Any, Any]):
     """The mask of the last info as the method that sb3-contrib asks for."""
 
     mask: Any = None
@@ -127,35 +127,35 @@ def translate(preset: Mapping[str, Any]) -> dict[str, Any]:
     Whatever has the same name there is passed as it is, so that a key which Stable-Baselines3 does not
     know is an error and none is dropped.
     """
-    given = dict(preset["algo"])
-    falling = {of for key, of in SCHEDULES.items() if given.pop(key, False)}
+    settings = dict(preset["algo"])
+    annealed_names = {setting for key, setting in SCHEDULES.items() if settings.pop(key, False)}
     arguments: dict[str, Any] = {}
     for name in NAMES:
-        value = given.pop(name, DEFAULTS[name] if name in falling else None)
+        value = settings.pop(name, DEFAULTS[name] if name in annealed_names else None)
         if value is not None:
-            arguments[NAMES[name]] = _schedule(name, f"lin_{value}" if name in falling else value)
-    if given.get("distribution") == "quantile":
-        del given["distribution"]  # the class says it
-    policy = {k: given.pop(k) for k in POLICY if k in given}
-    if "adam_eps" in given:
-        policy["optimizer_kwargs"] = {"eps": given.pop("adam_eps")}
-    if "activation" in given:
-        policy["activation_fn"] = _of("torch.nn", ACTIVATIONS[given.pop("activation")])
-    policy |= _images(given.pop("encoder", None), given.pop("encoder_features", None))
+            arguments[NAMES[name]] = _schedule(name, f"lin_{value}" if name in annealed_names else value)
+    if settings.get("distribution") == "quantile":
+        del settings["distribution"]  # the class says it
+    policy = {k: settings.pop(k) for k in POLICY if k in settings}
+    if "adam_eps" in settings:
+        policy["optimizer_kwargs"] = {"eps": settings.pop("adam_eps")}
+    if "activation" in settings:
+        policy["activation_fn"] = _import_class("torch.nn", ACTIVATIONS[settings.pop("activation")])
+    policy |= _encoder_options(settings.pop("encoder", None), settings.pop("encoder_features", None))
     if policy:
         arguments["policy_kwargs"] = policy
     capacity = preset.get("buffer", {}).get("capacity")
-    return arguments | given | ({"buffer_size": capacity} if capacity else {})
+    return arguments | settings | ({"buffer_size": capacity} if capacity else {})
 
 
 def _schedule(name: str, value: Any) -> Any:
     """A number as it is, `lin_2.5e-4` as a function of the part of the run that is left."""
     if not isinstance(value, str):
         return value
-    return lambda left: value_at(value, left, name, "(-inf, inf)")
+    return lambda remaining: schedule_value(value, remaining, name, "(-inf, inf)")
 
 
-def _images(encoder: str | None, features: int | None) -> dict[str, Any]:
+def _encoder_options(encoder: str | None, features: int | None) -> dict[str, Any]:
     """What makes features of images; Stable-Baselines3 has `nature` itself."""
     if encoder is None:
         return {}
@@ -164,10 +164,10 @@ def _images(encoder: str | None, features: int | None) -> dict[str, Any]:
         "small": ("sb3_small", "SmallCNN"),
     }
     width = {} if features is None else {"features_extractor_kwargs": {"features_dim": features}}
-    return {"features_extractor_class": _of(*kinds[encoder]), **width}
+    return {"features_extractor_class": _import_class(*kinds[encoder]), **width}
 
 
-def _noise(shape: tuple[int, ...], sigma: float) -> Any:
+def _action_noise(shape: tuple[int, ...], sigma: float) -> Any:
     """Of the deterministic policy, in units of the half range of an action, as ours."""
     from stable_baselines3.common.noise import NormalActionNoise
 
@@ -178,16 +178,16 @@ def train(model: Any, steps: int) -> list[tuple[int, float]]:
     """When each episode of training ended, in environment steps, and what it returned."""
     from stable_baselines3.common.callbacks import BaseCallback
 
-    ends: list[tuple[int, float]] = []
+    episode_ends: list[tuple[int, float]] = []
 
-    class Note(BaseCallback):
+    class EpisodeRecorder(BaseCallback):
         def _on_step(self) -> bool:
-            done = [info["episode"] for info in self.locals["infos"] if "episode" in info]
-            ends.extend((self.num_timesteps, float(e["r"])) for e in done)
+            finished = [info["episode"] for info in self.locals["infos"] if "episode" in info]
+            episode_ends.extend((self.num_timesteps, float(e["r"])) for e in finished)
             return True
 
-    model.learn(steps, callback=Note())
-    return ends
+    model.learn(steps, callback=EpisodeRecorder())
+    return episode_ends
 
 
 def evaluate(
@@ -198,24 +198,24 @@ def evaluate(
     masked = "action_masks" in signature(model.predict).parameters
     returns = []
     for i in range(episodes):
-        one = make_env()
-        obs, _ = one.reset(seed=first_seed + i)
-        total, ended, state, first = 0.0, False, None, True
-        while not ended:
-            seen = normalizer.normalize_obs(obs) if normalizer else obs
-            told: dict[str, Any] = {"state": state, "episode_start": np.array([first])}
+        env = make_env()
+        obs, _ = env.reset(seed=first_seed + i)
+        total, is_over, state, first = 0.0, False, None, True
+        while not is_over:
+            policy_obs = normalizer.normalize_obs(obs) if normalizer else obs
+            predict_options: dict[str, Any] = {"state": state, "episode_start": np.array([first])}
             if masked:
-                told["action_masks"] = one.get_wrapper_attr("action_masks")()
-            action, state = model.predict(seen, deterministic=True, **told)
-            chosen = action.item() if action.ndim == 0 else action  # Taxi looks choices up
-            obs, reward, terminated, truncated, _ = one.step(chosen)
-            total, ended, first = total + float(reward), terminated or truncated, False
+                predict_options["action_masks"] = env.get_wrapper_attr("action_masks")()
+            action, state = model.predict(policy_obs, deterministic=True, **predict_options)
+            env_action = action.item() if action.ndim == 0 else action  # Taxi looks choices up
+            obs, reward, terminated, truncated, _ = env.step(env_action)
+            total, is_over, first = total + float(reward), terminated or truncated, False
         returns.append(total)
     return returns
 
 
 def provenance(model: Any) -> dict[str, Any]:
     """What ran."""
-    contributed = type(model).__module__.startswith("sb3_contrib")
-    names = (*PACKAGES, *(["sb3-contrib"] if contributed else []))
+    is_contrib = type(model).__module__.startswith("sb3_contrib")
+    names = (*PACKAGES, *(["sb3-contrib"] if is_contrib else []))
     return {"packages": {name: version(name) for name in names}}

@@ -20,7 +20,7 @@ import off_policy_control
 from classic_control import PAIR, Campaign, Leg, main
 
 SUITE = classic_control_suite.CAMPAIGN
-EARLIER = (off_policy_control.CAMPAIGN,)
+EARLIER_CAMPAIGNS = (off_policy_control.CAMPAIGN,)
 
 
 @dataclass(frozen=True)
@@ -31,16 +31,18 @@ class Comparison(Campaign):
         """Where one run's result is."""
         if system == "rlox":
             return SUITE.path(leg, system, seed)
-        earlier = (campaign.path(same, system, seed) for campaign, same in self.earlier(leg))
-        return next((path for path in earlier if path.exists()), super().path(leg, system, seed))
+        earlier_paths = (
+            campaign.path(matching_leg, system, seed) for campaign, matching_leg in self.earlier_legs(leg)
+        )
+        return next((path for path in earlier_paths if path.exists()), super().path(leg, system, seed))
 
-    def earlier(self, leg: Leg) -> Iterator[tuple[Campaign, Leg]]:
+    def earlier_legs(self, leg: Leg) -> Iterator[tuple[Campaign, Leg]]:
         """Legs of earlier campaigns that differ in nothing but their seeds."""
-        wanted = (leg.algo, leg.env, leg.steps)
-        for campaign in EARLIER:
-            for one in campaign.legs:
-                if (one.algo or campaign.algo, one.env, one.steps) == wanted:
-                    yield campaign, one
+        leg_key = (leg.algo, leg.env, leg.steps)
+        for campaign in EARLIER_CAMPAIGNS:
+            for other_leg in campaign.legs:
+                if (other_leg.algo or campaign.algo, other_leg.env, other_leg.steps) == leg_key:
+                    yield campaign, other_leg
 
 
 CAMPAIGN = Comparison("sb3_comparison", "", tuple(replace(leg, systems=PAIR) for leg in SUITE.legs))

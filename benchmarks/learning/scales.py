@@ -37,14 +37,14 @@ SCALES = {
 
 def random_play(env: str, episodes: int, first_seed: int, times: int = 20) -> float:
     """Mean return of random actions in the episodes that begin at `first_seed`, each so many times."""
-    one, returns = gym.make(env), []
+    environment, returns = gym.make(env), []
     for draw in range(times):
-        one.action_space.seed(draw)
+        environment.action_space.seed(draw)
         for i in range(episodes):
-            one.reset(seed=first_seed + i)
-            total, ended = 0.0, False
-            while not ended:
-                _, reward, terminated, truncated, _ = one.step(one.action_space.sample())
-                total, ended = total + float(reward), terminated or truncated
+            environment.reset(seed=first_seed + i)
+            total, is_over = 0.0, False
+            while not is_over:
+                _, reward, terminated, truncated, _ = environment.step(environment.action_space.sample())
+                total, is_over = total + float(reward), terminated or truncated
             returns.append(total)
     return float(np.mean(returns))

@@ -5,34 +5,43 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tables import LAST, Whole, cell, difference, estimate, finals, markdown, trained
+from tables import (
+    LAST_EPISODES,
+    CompleteLeg,
+    cell,
+    difference,
+    estimate,
+    final_scores,
+    markdown,
+    training_returns,
+)
 
 HEAD = (
     "task", "solved from", "system", "steps", "seeds", "final policy, IQM [95% CI]", "seeds that solve it",
-    f"last {LAST} training episodes", "difference to the first [95% CI]", "of training",
+    f"last {LAST_EPISODES} training episodes", "difference to the first [95% CI]", "of training",
 )  # fmt: skip
 
 
-def summarize(leg: Whole) -> dict[str, Any]:
+def summarize(leg: CompleteLeg) -> dict[str, Any]:
     """Each system's scores, how many seeds reach what solves the task, and its difference to the first.
 
     The final policies decide; the last episodes of training stand beside them.
     """
     assert leg.solved is not None
-    scores = finals(leg.runs)
-    found, draws = estimate(scores)
-    training, of_training = estimate(trained(leg.runs))
+    scores = final_scores(leg.runs)
+    estimates, draws = estimate(scores)
+    training, training_draws = estimate(training_returns(leg.runs))
     first, *others = scores
-    for system, of in found.items():
-        of["solving_seeds"] = int((scores[system] >= leg.solved).sum())
-        of["training"] = training[system]
+    for system, system_estimate in estimates.items():
+        system_estimate["solving_seeds"] = int((scores[system] >= leg.solved).sum())
+        system_estimate["training"] = training[system]
     for other in others:
-        found[other]["difference"] = difference(found, draws, other, first)
-        apart = difference(training, of_training, other, first)
-        found[other]["training"]["difference"] = apart
+        estimates[other]["difference"] = difference(estimates, draws, other, first)
+        training_difference = difference(training, training_draws, other, first)
+        estimates[other]["training"]["difference"] = training_difference
     seeds = len(scores[first])
     return {
-        "total_steps": leg.steps, "seeds": seeds, "solved_from": leg.solved, "systems": found,
+        "total_steps": leg.steps, "seeds": seeds, "solved_from": leg.solved, "systems": estimates,
     }  # fmt: skip
 
 
@@ -42,14 +51,27 @@ def render(tables: Sequence[tuple[str, dict[str, Any]]]) -> str:
     for task, table in tables:
         threshold = table["solved_from"]
         digits = 1 if abs(threshold) >= 100 else 2
-        leg = [task, f"{threshold:g}"]
-        for system, of in table["systems"].items():
-            beside = [
+        leg_cells = [task, f"{threshold:g}"]
+        for system, system_estimate in table["systems"].items():
+            difference_cells = [
                 cell(score["difference"], digits) if "difference" in score else ""
-                for score in (of, of["training"])
+                for score in (system_estimate, system_estimate["training"])
             ]
-            solving = f"{of['solving_seeds']} of {table['seeds']}"
-            about = [system, f"{table['total_steps']:,}", str(table["seeds"]), cell(of, digits)]
-            rows.append([*leg, *about, solving, cell(of["training"], digits), *beside])
-            leg = ["", ""]
+            solving = f"{system_estimate['solving_seeds']} of {table['seeds']}"
+            system_cells = [
+                system,
+                f"{table['total_steps']:,}",
+                str(table["seeds"]),
+                cell(system_estimate, digits),
+            ]
+            rows.append(
+                [
+                    *leg_cells,
+                    *system_cells,
+                    solving,
+                    cell(system_estimate["training"], digits),
+                    *difference_cells,
+                ]
+            )
+            leg_cells = ["", ""]
     return markdown(rows)

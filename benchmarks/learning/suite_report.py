@@ -12,14 +12,25 @@ import numpy as np
 from classic_control import Campaign
 from numpy.typing import NDArray
 from scales import SCALES
-from tables import LAST, Runs, Whole, cell, estimate, finals, markdown, publish, trained, versions
+from tables import (
+    LAST_EPISODES,
+    CompleteLeg,
+    Runs,
+    cell,
+    estimate,
+    final_scores,
+    markdown,
+    publish,
+    training_returns,
+    versions,
+)
 
 HEAD = (
     "env", "algorithm", "steps", "seeds", "final policy, IQM [95% CI]",
-    f"last {LAST} training episodes", "final policy, normalised",
+    f"last {LAST_EPISODES} training episodes", "final policy, normalised",
 )  # fmt: skip
 # Algorithms can be held against one another where all of them have been: actions are choices, or vectors.
-GROUPS = {
+TASK_GROUPS = {
     "choices": (("CartPole-v1", "Acrobot-v1"), ("PPO", "A2C", "DQN")),
     "vectors": (("Pendulum-v1",), ("PPO", "SAC", "TD3")),
 }
@@ -28,73 +39,75 @@ Table = dict[str, Any]
 
 def write(campaign: Campaign) -> None:
     """expected.json, table.md and the figures, of the legs that are complete."""
-    legs = campaign.complete()
+    legs = campaign.complete_legs()
     if not legs:
         return
     document = summarize(legs)
-    expected = json.dumps(described(legs) | document, indent=1)
+    expected = json.dumps(report_metadata(legs) | document, indent=1)
     (campaign.folder / "expected.json").write_text(expected + "\n")
     publish(campaign.folder, render(document))
     lines: dict[str, dict[str, figures.Line]] = {}
     for leg in legs:
-        algo, env = named(leg)
+        algo, env = algo_and_env(leg)
         lines.setdefault(env, {})[algo] = figures.Line(leg.steps, leg.runs["rlox"])
-    figures.curves(campaign.folder / "learning_curves.png", lines)
-    groups = {" and ".join(tasks): of for tasks, of in grouped(legs).values()}
+    figures.draw_curves(campaign.folder / "learning_curves.png", lines)
+    groups = {" and ".join(tasks): systems for tasks, systems in score_groups(legs).values()}
     if groups:
         aggregates.draw(campaign.folder, groups)
 
 
-def described(legs: Sequence[Whole]) -> dict[str, Any]:
+def report_metadata(legs: Sequence[CompleteLeg]) -> dict[str, Any]:
     """What the runs were made with, and what normalises their scores."""
     scales = {
-        env: {"random": of.random, "reference": of.reference, "source": of.source}
-        for env, of in SCALES.items()
+        env: {"random": scale.random, "reference": scale.reference, "source": scale.source}
+        for env, scale in SCALES.items()
     }
     return {"schema_version": 1, **versions(legs), "normalisation": scales}
 
 
-def summarize(legs: Sequence[Whole]) -> dict[str, Any]:
+def summarize(legs: Sequence[CompleteLeg]) -> dict[str, Any]:
     """Each leg's scores, and what each group of tasks comes to."""
-    found = {leg.name: of_leg(leg) for leg in legs}
+    leg_tables = {leg.name: leg_table(leg) for leg in legs}
     groups = {
-        name: {"tasks": list(tasks), "systems": aggregates.summarize(of)}
-        for name, (tasks, of) in grouped(legs).items()
+        name: {"tasks": list(tasks), "systems": aggregates.summarize(systems)}
+        for name, (tasks, systems) in score_groups(legs).items()
     }
-    return {**found, "aggregates": groups}
+    return {**leg_tables, "aggregates": groups}
 
 
-def of_leg(leg: Whole) -> Table:
+def leg_table(leg: CompleteLeg) -> Table:
     """Scores of the final policies, of the end of training, and the first on the common scale."""
-    algo, env = named(leg)
-    scores = finals(leg.runs)
-    normal = {system: SCALES[env](of) for system, of in scores.items()}
+    algo, env = algo_and_env(leg)
+    scores = final_scores(leg.runs)
+    normalized = {system: SCALES[env](system_scores) for system, system_scores in scores.items()}
     return {
         "algo": algo.lower(),
         "env": env,
         "total_steps": leg.steps,
         "seeds": len(scores["rlox"]),
         **estimate(scores)[0],
-        "training": estimate(trained(leg.runs))[0],
-        "normalised": estimate(normal)[0],
+        "training": estimate(training_returns(leg.runs))[0],
+        "normalised": estimate(normalized)[0],
     }
 
 
-def grouped(legs: Sequence[Whole]) -> dict[str, tuple[tuple[str, ...], aggregates.Systems]]:
+def score_groups(
+    legs: Sequence[CompleteLeg],
+) -> dict[str, tuple[tuple[str, ...], aggregates.Systems]]:
     """Normalised scores `[seeds, tasks]` by algorithm, of the groups that are complete."""
-    runs: dict[tuple[str, str], Runs] = {named(leg): leg.runs for leg in legs}
-    found = {}
-    for name, (tasks, algos) in GROUPS.items():
+    runs: dict[tuple[str, str], Runs] = {algo_and_env(leg): leg.runs for leg in legs}
+    groups = {}
+    for name, (tasks, algos) in TASK_GROUPS.items():
         if all((algo, env) in runs for algo in algos for env in tasks):
-            found[name] = tasks, {algo: _matrix(runs, algo, tasks) for algo in algos}
-    return found
+            groups[name] = tasks, {algo: _score_matrix(runs, algo, tasks) for algo in algos}
+    return groups
 
 
-def _matrix(runs: Mapping[tuple[str, str], Runs], algo: str, tasks: Sequence[str]) -> NDArray[Any]:
-    return np.stack([SCALES[env](finals(runs[algo, env])["rlox"]) for env in tasks], axis=1)
+def _score_matrix(runs: Mapping[tuple[str, str], Runs], algo: str, tasks: Sequence[str]) -> NDArray[Any]:
+    return np.stack([SCALES[env](final_scores(runs[algo, env])["rlox"]) for env in tasks], axis=1)
 
 
-def named(leg: Whole) -> tuple[str, str]:
+def algo_and_env(leg: CompleteLeg) -> tuple[str, str]:
     """Algorithm and environment of a leg of the suite."""
     algo, _, env = leg.name.partition("_")
     return algo, env
@@ -110,9 +123,9 @@ def render(document: Mapping[str, Any]) -> str:
 
 def _rows(document: Mapping[str, Table]) -> Iterator[Sequence[str]]:
     last = ""
-    for of in (of for of in document.values() if "algo" in of):
-        env = of["env"]
-        about = ["" if env == last else env, of["algo"].upper(), f"{of['total_steps']:,}"]
-        beside = [cell(of["training"]["rlox"]), cell(of["normalised"]["rlox"], 3)]
-        yield [*about, str(of["seeds"]), cell(of["rlox"]), *beside]
+    for table in (table for table in document.values() if "algo" in table):
+        env = table["env"]
+        leg_cells = ["" if env == last else env, table["algo"].upper(), f"{table['total_steps']:,}"]
+        extra_cells = [cell(table["training"]["rlox"]), cell(table["normalised"]["rlox"], 3)]
+        yield [*leg_cells, str(table["seeds"]), cell(table["rlox"]), *extra_cells]
         last = env

@@ -14,15 +14,15 @@ from rlox.statistics import iqm
 
 SYSTEMS = ("rlox", "sb3")
 COLORS = ("#0b559f", "#d94801", "#2a8a43", "#7a3c9e")  # by system
-ACROSS = 4  # panels beside one another
-GRID = 50  # points of a learning curve
-LAST = 100  # episodes at the end of training
+MAX_PANEL_COLUMNS = 4  # panels beside one another
+CURVE_POINTS = 50  # points of a learning curve
+LAST_EPISODES = 100  # episodes at the end of training
 RESAMPLES = 10_000
 
 Runs = dict[str, list[dict[str, Any]]]  # results by system, in order of seed
 
 
-class Whole(NamedTuple):
+class CompleteLeg(NamedTuple):
     """A complete leg; `task` is the environment, `solved` the return that solves it, if that is asked."""
 
     name: str
@@ -32,14 +32,14 @@ class Whole(NamedTuple):
     solved: float | None = None
 
 
-def curve(ends: Sequence[tuple[int, float]], steps: int) -> list[float | None]:
-    """Mean return of the last 20 episodes at `GRID` equal steps; `None` before the first end."""
-    at = np.array([s for s, _ in ends])
-    values = np.array([r for _, r in ends])
+def learning_curve(episode_ends: Sequence[tuple[int, float]], steps: int) -> list[float | None]:
+    """Mean return of the last 20 episodes at `CURVE_POINTS` equal steps; `None` before the first end."""
+    end_steps = np.array([s for s, _ in episode_ends])
+    values = np.array([r for _, r in episode_ends])
     points: list[float | None] = []
-    for step in np.linspace(steps / GRID, steps, GRID):
-        before = values[: int(np.searchsorted(at, step, side="right"))]
-        points.append(float(before[-20:].mean()) if len(before) else None)
+    for step in np.linspace(steps / CURVE_POINTS, steps, CURVE_POINTS):
+        returns_so_far = values[: int(np.searchsorted(end_steps, step, side="right"))]
+        points.append(float(returns_so_far[-20:].mean()) if len(returns_so_far) else None)
     return points
 
 
@@ -48,33 +48,36 @@ def estimate(
 ) -> tuple[dict[str, dict[str, Any]], dict[str, NDArray[Any]]]:
     """IQM over seeds of each system with its interval, and the bootstrap estimates behind it."""
     rng = np.random.default_rng(0)
-    draws = {s: middle(x[rng.integers(0, len(x), (RESAMPLES, len(x)))]) for s, x in scores.items()}
-    found: dict[str, dict[str, Any]] = {
+    draws = {s: row_iqms(x[rng.integers(0, len(x), (RESAMPLES, len(x)))]) for s, x in scores.items()}
+    estimates: dict[str, dict[str, Any]] = {
         s: {"iqm": iqm(x), "ci95": interval(draws[s]), "scores": [float(score) for score in x]}
         for s, x in scores.items()
     }
-    return found, draws
+    return estimates, draws
 
 
 def difference(
-    found: dict[str, dict[str, Any]], draws: dict[str, NDArray[Any]], one: str, other: str
+    estimates: dict[str, dict[str, Any]],
+    draws: dict[str, NDArray[Any]],
+    system: str,
+    other_system: str,
 ) -> dict[str, Any]:
     """By how much the first system is above the other, with the interval."""
-    apart = found[one]["iqm"] - found[other]["iqm"]
-    return {"iqm": apart, "ci95": interval(draws[one] - draws[other])}
+    iqm_difference = estimates[system]["iqm"] - estimates[other_system]["iqm"]
+    return {"iqm": iqm_difference, "ci95": interval(draws[system] - draws[other_system])}
 
 
 def compare(scores: dict[str, NDArray[Any]]) -> dict[str, Any]:
     """Estimates of both systems, and of their difference."""
-    found, draws = estimate(scores)
-    return {**found, "difference": difference(found, draws, *SYSTEMS)}
+    estimates, draws = estimate(scores)
+    return {**estimates, "difference": difference(estimates, draws, *SYSTEMS)}
 
 
-def middle(draws: NDArray[Any]) -> NDArray[Any]:
+def row_iqms(draws: NDArray[Any]) -> NDArray[Any]:
     """`iqm` of each row, all at once."""
-    cut = draws.shape[1] // 4
-    found: NDArray[Any] = np.sort(draws, axis=1)[:, cut : draws.shape[1] - cut].mean(axis=1)
-    return found
+    n_trimmed = draws.shape[1] // 4
+    iqms: NDArray[Any] = np.sort(draws, axis=1)[:, n_trimmed : draws.shape[1] - n_trimmed].mean(axis=1)
+    return iqms
 
 
 def interval(draws: NDArray[Any]) -> list[float]:
@@ -82,50 +85,50 @@ def interval(draws: NDArray[Any]) -> list[float]:
     return [float(q) for q in np.quantile(draws, [0.025, 0.975])]
 
 
-def finals(runs: Runs) -> dict[str, NDArray[Any]]:
+def final_scores(runs: Runs) -> dict[str, NDArray[Any]]:
     """Scores of the final policies, by system `[seeds]`."""
-    return {s: np.array([np.mean(r["returns"]) for r in of]) for s, of in runs.items()}
+    return {s: np.array([np.mean(r["returns"]) for r in system_runs]) for s, system_runs in runs.items()}
 
 
-def trained(runs: Runs) -> dict[str, NDArray[Any]]:
+def training_returns(runs: Runs) -> dict[str, NDArray[Any]]:
     """Returns of the last episodes of training, by system `[seeds]`."""
-    return {s: np.array([r["training"] for r in of]) for s, of in runs.items()}
+    return {s: np.array([r["training"] for r in system_runs]) for s, system_runs in runs.items()}
 
 
-def summarize(leg: Whole) -> dict[str, Any]:
+def summarize(leg: CompleteLeg) -> dict[str, Any]:
     """The final policies' scores, and beside them the last episodes of training where runs have them."""
     runs = leg.runs
-    found = {"total_steps": leg.steps, "seeds": len(runs["rlox"]), **compare(finals(runs))}
-    if all("training" in r for of in runs.values() for r in of):
-        found["training"] = compare(trained(runs))
-    return found
+    summary = {"total_steps": leg.steps, "seeds": len(runs["rlox"]), **compare(final_scores(runs))}
+    if all("training" in r for system_runs in runs.values() for r in system_runs):
+        summary["training"] = compare(training_returns(runs))
+    return summary
 
 
-def versions(legs: Sequence[Whole]) -> dict[str, Any]:
+def versions(legs: Sequence[CompleteLeg]) -> dict[str, Any]:
     """What the runs say they were made with; several of a kind are all named."""
     wheels: set[str] = set()
     commits: set[str] = set()
     packages: dict[str, set[str]] = {}
-    for origin in (r["provenance"] for leg in legs for of in leg.runs.values() for r in of):
+    for origin in (r["provenance"] for leg in legs for system_runs in leg.runs.values() for r in system_runs):
         for name, number in origin["packages"].items():
             packages.setdefault(name, set()).add(number)
         wheels |= {origin["wheel"]["sha256"]} if "wheel" in origin else set()
         commits |= {origin["commit"]} if "commit" in origin else set()
-    names = {name: ", ".join(sorted(of)) for name, of in sorted(packages.items())}
-    told = {"versions": names, "wheel_sha256": sorted(wheels)}
-    return told | ({"commits": sorted(commits)} if commits else {})
+    names = {name: ", ".join(sorted(system_runs)) for name, system_runs in sorted(packages.items())}
+    document = {"versions": names, "wheel_sha256": sorted(wheels)}
+    return document | ({"commits": sorted(commits)} if commits else {})
 
 
 def report(
     folder: Path,
-    legs: Sequence[Whole],
-    summarize: Callable[[Whole], dict[str, Any]],
+    legs: Sequence[CompleteLeg],
+    summarize: Callable[[CompleteLeg], dict[str, Any]],
     render: Callable[[Sequence[tuple[str, dict[str, Any]]]], str],
 ) -> None:
     """Write expected.json, the table and the figure of complete legs."""
     tables = {leg.name: summarize(leg) for leg in legs}
     document: dict[str, Any] = {"schema_version": 1}
-    if all("provenance" in r for leg in legs for of in leg.runs.values() for r in of):
+    if all("provenance" in r for leg in legs for system_runs in leg.runs.values() for r in system_runs):
         document |= versions(legs)
     else:  # runs that do not say keep what was said of them
         document["versions"] = json.loads((folder / "expected.json").read_text())["versions"]
@@ -146,15 +149,15 @@ def publish(folder: Path, text: str) -> None:
 
 def render(tables: Sequence[tuple[str, dict[str, Any]]]) -> str:
     """A line for each leg, or two where training is beside it."""
-    both = any("training" in table for _, table in tables)
-    head = ["env", "steps", "seeds", *(["return of"] if both else [])]
+    has_training = any("training" in table for _, table in tables)
+    head = ["env", "steps", "seeds", *(["return of"] if has_training else [])]
     head += ["rlox IQM [95% CI]", "SB3 IQM [95% CI]", "difference [95% CI]"]
     rows = [head]
     for env, table in tables:
-        leg = [env, f"{table['total_steps']:,}", str(table["seeds"])]
-        rows.append([*leg, *(["final policy"] if both else []), *cells(table)])
+        leg_cells = [env, f"{table['total_steps']:,}", str(table["seeds"])]
+        rows.append([*leg_cells, *(["final policy"] if has_training else []), *cells(table)])
         if "training" in table:
-            rows.append(["", "", "", f"last {LAST} training episodes", *cells(table["training"])])
+            rows.append(["", "", "", f"last {LAST_EPISODES} training episodes", *cells(table["training"])])
     return markdown(rows)
 
 
@@ -170,30 +173,30 @@ def cells(table: dict[str, Any]) -> list[str]:
     return [cell(table[k], 1 if largest >= 10 else 3) for k in (*SYSTEMS, "difference")]
 
 
-def cell(found: dict[str, Any], digits: int = 1) -> str:
+def cell(estimate_entry: dict[str, Any], digits: int = 1) -> str:
     """An estimate with its interval."""
-    low, high = (f"{end:.{digits}f}" for end in found["ci95"])
-    return f"{found['iqm']:.{digits}f} [{low}, {high}]"
+    low, high = (f"{end:.{digits}f}" for end in estimate_entry["ci95"])
+    return f"{estimate_entry['iqm']:.{digits}f} [{low}, {high}]"
 
 
-def draw(path: Path, legs: Sequence[Whole], across: int = ACROSS) -> None:
+def draw(path: Path, legs: Sequence[CompleteLeg], columns: int = MAX_PANEL_COLUMNS) -> None:
     """Learning curves: mean over seeds with the 95% bootstrap band, one panel a leg."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    across = min(len(legs), across)
-    down = -(-len(legs) // across)
-    size = (13 / 3 * across, 4 * down)
-    figure, axes = plt.subplots(down, across, figsize=size, layout="constrained", squeeze=False)
+    columns = min(len(legs), columns)
+    rows = -(-len(legs) // columns)
+    size = (13 / 3 * columns, 4 * rows)
+    figure, axes = plt.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)
     rng = np.random.default_rng(0)
-    named: list[str] = []  # by the last legend
+    legend_systems: list[str] = []  # by the last legend
     for axis, leg in zip(axes.flat, legs, strict=False):
-        panel(axis, leg, rng)
-        if named != list(leg.runs):
+        draw_panel(axis, leg, rng)
+        if legend_systems != list(leg.runs):
             axis.legend(frameon=False)
-            named = list(leg.runs)
+            legend_systems = list(leg.runs)
     for axis in axes.flat[len(legs) :]:
         axis.set_axis_off()
     for row in axes:
@@ -201,10 +204,10 @@ def draw(path: Path, legs: Sequence[Whole], across: int = ACROSS) -> None:
     figure.savefig(path, dpi=120)
 
 
-def panel(axis: Any, leg: Whole, rng: np.random.Generator) -> None:
+def draw_panel(axis: Any, leg: CompleteLeg, rng: np.random.Generator) -> None:
     """The curves of one leg, and the return that solves it."""
-    for (system, of), color in zip(leg.runs.items(), COLORS, strict=False):
-        band(axis, leg.steps, of, rng, color=color, label=system)
+    for (system, system_runs), color in zip(leg.runs.items(), COLORS, strict=False):
+        draw_band(axis, leg.steps, system_runs, rng, color=color, label=system)
     if leg.solved is not None:
         axis.axhline(leg.solved, color="0.4", lw=1, ls="--")
     seeds = len(next(iter(leg.runs.values())))
@@ -213,14 +216,18 @@ def panel(axis: Any, leg: Whole, rng: np.random.Generator) -> None:
     axis.grid(alpha=0.3)
 
 
-def band(
-    axis: Any, steps: int, of: Sequence[dict[str, Any]], rng: np.random.Generator, **look: Any
+def draw_band(
+    axis: Any,
+    steps: int,
+    system_runs: Sequence[dict[str, Any]],
+    rng: np.random.Generator,
+    **style: Any,
 ) -> None:
     """The mean curve of runs of so many steps, with its interval."""
-    at = np.linspace(steps / GRID, steps, GRID)
-    runs = np.array([r["curve"] for r in of], np.float64)
-    shown = ~np.isnan(runs).any(axis=0)
+    steps_grid = np.linspace(steps / CURVE_POINTS, steps, CURVE_POINTS)
+    runs = np.array([r["curve"] for r in system_runs], np.float64)
+    has_value = ~np.isnan(runs).any(axis=0)
     draws = runs[rng.integers(0, len(runs), (2000, len(runs)))].mean(axis=1)
-    low, high = np.quantile(draws[:, shown], [0.025, 0.975], axis=0)
-    axis.plot(at[shown], runs.mean(axis=0)[shown], lw=2, **look)
-    axis.fill_between(at[shown], low, high, color=look["color"], alpha=0.2, lw=0)
+    low, high = np.quantile(draws[:, has_value], [0.025, 0.975], axis=0)
+    axis.plot(steps_grid[has_value], runs.mean(axis=0)[has_value], lw=2, **style)
+    axis.fill_between(steps_grid[has_value], low, high, color=style["color"], alpha=0.2, lw=0)

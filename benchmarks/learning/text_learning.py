@@ -17,21 +17,24 @@ from typing import Any
 
 import numpy as np
 import torch
-from children import RLOX, commit, python, trained
-from tables import estimate, finals, markdown, publish
+from processes import RLOX, commit_entry, run_python, train_once
+from tables import estimate, final_scores, markdown, publish
 
 from rlox.algorithms import ALGORITHMS, BestOfN
 from rlox.llm import TextModel, task_of
-from rlox.llm.batches import answers_of
+from rlox.llm.batches import make_completion_batch
 from rlox.llm.prompts import TaskPrompts
 from rlox.sources.text import pairs_of
 
 FOLDER = Path(__file__).resolve().parents[2] / "experiments" / "language_models"
 LEG, TASK, SEEDS = "arithmetic", "arithmetic", 5
-ASKED, HELD_OUT = 1_000, 100_000  # prompts of an evaluation, and the seed of the first
+N_EVAL_PROMPTS, HELD_OUT_SEED = (
+    1_000,
+    100_000,
+)  # prompts of an evaluation, and the seed of the first
 BEST_OF = 8
-BEGIN = "SFT"
-STOPS = ("eval.every=6400", "stop.score=0.3", "total_steps=512000")
+SFT_SYSTEM = "SFT"
+SFT_OVERRIDES = ("eval.every=6400", "stop.score=0.3", "total_steps=512000")
 # By name what is trained from where SFT stopped; the presets of conf/tuned/*/text.yaml.
 SYSTEMS: dict[str, tuple[str, ...]] = {
     "GRPO": ("algo=grpo",),
@@ -41,169 +44,180 @@ SYSTEMS: dict[str, tuple[str, ...]] = {
     "OnlineDPO": ("algo=online_dpo",),
     "DPO": ("algo=dpo", "algo.learning_rate=3e-4", "total_steps=64000"),
 }
-SAMPLER = f"best of {BEST_OF}"
-PEER = "GRPO of TRL"
-SAMPLES = 19_200  # prompts of GRPO's preset
+BEST_OF_SYSTEM = f"best of {BEST_OF}"
+TRL_SYSTEM = "GRPO of TRL"
+N_SAMPLES = 19_200  # prompts of GRPO's preset
 HEAD = (
     "system", "prompts", "right of held-out sums, IQM [95% CI]", "mean above SFT [95% CI]",
     "right when drawn", "KL to SFT, nats a completion", "pairs the right way round",
 )  # fmt: skip
 
 
-def path_of(system: str, seed: int) -> Path:
+def result_path(system: str, seed: int) -> Path:
     """Where one result is."""
     name = system.replace(" ", "-")
     return FOLDER / "results" / f"{LEG}_{name}_s{seed}.json"
 
 
-def evaluated(run: Path, sampled: bool) -> list[float]:
+def evaluate_run(run: Path, is_sampled: bool) -> list[float]:
     """Rewards of held-out prompts: of the best completions, or of drawn ones."""
-    drawn = str(not sampled).lower()
-    python(
-        *RLOX, "evaluate", run, f"episodes={ASKED}", f"seed={HELD_OUT}", f"deterministic={drawn}"
+    deterministic_text = str(not is_sampled).lower()
+    run_python(
+        *RLOX,
+        "evaluate",
+        run,
+        f"episodes={N_EVAL_PROMPTS}",
+        f"seed={HELD_OUT_SEED}",
+        f"deterministic={deterministic_text}",
     )
     episodes = json.loads((run / "eval" / "last.json").read_text())["episodes"]
-    return [abs(worth) for worth in episodes]  # which have another sign in one of the runs
+    return [abs(reward) for reward in episodes]  # which have another sign in one of the runs
 
 
 @torch.no_grad()
-def apart(run: Any, begin: Any, seed: int) -> dict[str, float]:
+def distance_to_start(run: Any, start_algorithm: Any, seed: int) -> dict[str, float]:
     """KL to where it began, over drawn completions, and the part of held-out pairs that it has right."""
     text = run.learner.text
-    prompts = text.prompts.held_out(HELD_OUT, 0, ASKED)
+    prompts = text.prompts.held_out(HELD_OUT_SEED, 0, N_EVAL_PROMPTS)
     ids = [prompt.ids for prompt in prompts]
-    written = text.written(ids, torch.Generator().manual_seed(seed))
-    models = [run.learner.text.model, begin.learner.text.model]
+    generated = text.generate(ids, torch.Generator().manual_seed(seed))
+    models = [run.learner.text.model, start_algorithm.learner.text.model]
 
-    def sums(model: TextModel, answers: Any) -> Any:
-        said = model.completion_log_probs(answers.prompts, answers.tokens, answers.mask)
-        return said.sum(1).numpy()
+    def completion_log_probs(model: TextModel, answers: Any) -> Any:
+        log_probs = model.completion_log_probs(answers.prompts, answers.tokens, answers.mask)
+        return log_probs.sum(1).numpy()
 
-    drawn = answers_of(ids, written.rows())
-    here, there = (sums(model, drawn) for model in models)
-    pairs = pairs_of(TaskPrompts(task_of(TASK), HELD_OUT), prompts, np.arange(len(prompts)))
-    margins = [sums(m, pairs.chosen) - sums(m, pairs.rejected) for m in models]
+    answers_batch = make_completion_batch(ids, generated.token_rows())
+    log_probs, start_log_probs = (completion_log_probs(model, answers_batch) for model in models)
+    pairs = pairs_of(TaskPrompts(task_of(TASK), HELD_OUT_SEED), prompts, np.arange(len(prompts)))
+    margins = [
+        completion_log_probs(m, pairs.chosen) - completion_log_probs(m, pairs.rejected) for m in models
+    ]
     return {
-        "kl": float(np.mean(here - there)),
+        "kl": float(np.mean(log_probs - start_log_probs)),
         "preferred": float(np.mean(margins[0] - margins[1] > 0.0)),
     }
 
 
-def best_of(begin: Any, seed: int) -> list[float]:
+def best_of_rewards(start_algorithm: Any, seed: int) -> list[float]:
     """Rewards of the best of several completions of each held-out prompt."""
-    text = begin.learner.text
-    prompts = text.prompts.held_out(HELD_OUT, 0, ASKED)
+    text = start_algorithm.learner.text
+    prompts = text.prompts.held_out(HELD_OUT_SEED, 0, N_EVAL_PROMPTS)
     answers = {tuple(p.ids.tolist()): p.answer for p in prompts}
 
-    def right(completions: Any, given: Any) -> list[float]:
-        rows = zip(completions, given, strict=True)
-        return [text.codec.right((), c.numpy(), answers[tuple(p.tolist())]) for c, p in rows]
+    def reward(completions: Any, prompts_of_completions: Any) -> list[float]:
+        rows = zip(completions, prompts_of_completions, strict=True)
+        return [text.codec.exact_match((), c.numpy(), answers[tuple(p.tolist())]) for c, p in rows]
 
-    how = text.sampling
-    ends = {"eos_token_id": how.eos, "pad_token_id": how.pad}
-    sampler = BestOfN(text.model.module, right, BEST_OF, how.max_new_tokens, seed=seed, **ends)
-    _, worth = sampler.sample([prompt.ids for prompt in prompts])
-    rewards: list[float] = worth.max(1).tolist()
+    sampling = text.sampling
+    token_options = {"eos_token_id": sampling.eos, "pad_token_id": sampling.pad}
+    sampler = BestOfN(text.model.module, reward, BEST_OF, sampling.max_new_tokens, seed=seed, **token_options)
+    _, completion_rewards = sampler.sample([prompt.ids for prompt in prompts])
+    rewards: list[float] = completion_rewards.max(1).tolist()
     return rewards
 
 
-def run_of(name: str, seed: int, data: Path, *overrides: str) -> Path:
+def train_system(name: str, seed: int, data: Path, *overrides: str) -> Path:
     """The run folder, which is made where it is not."""
     root = data / f"{name.replace(' ', '_')}_s{seed}"
-    asked = f"env=text task={TASK} seed={seed} eval.episodes=200 run_root={root}".split()
-    return trained(root, *asked, *overrides)
+    common_overrides = f"env=text task={TASK} seed={seed} eval.episodes=200 run_root={root}".split()
+    return train_once(root, *common_overrides, *overrides)
 
 
-def begin_of(seed: int, data: Path) -> Path:
+def train_sft(seed: int, data: Path) -> Path:
     """Where all of a seed go on from."""
-    return run_of("sft", seed, data, "algo=sft", *STOPS)
+    return train_system("sft", seed, data, "algo=sft", *SFT_OVERRIDES)
 
 
-def result_of(system: str, seed: int, data: Path) -> dict[str, Any]:
+def train_result(system: str, seed: int, data: Path) -> dict[str, Any]:
     """One result."""
-    begin = begin_of(seed, data)
-    start = ALGORITHMS["sft"].from_checkpoint(begin)
-    if system == SAMPLER:
-        return {"returns": best_of(start, seed), "samples": 0, **commit()}
-    run = begin
-    if system != BEGIN:
-        run = run_of(system, seed, data, f"init_from={begin}", *SYSTEMS[system])
-    loaded = ALGORITHMS[SYSTEMS[system][0].removeprefix("algo=") if system != BEGIN else "sft"]
+    sft_run = train_sft(seed, data)
+    start_algorithm = ALGORITHMS["sft"].from_checkpoint(sft_run)
+    if system == BEST_OF_SYSTEM:
+        return {"returns": best_of_rewards(start_algorithm, seed), "samples": 0, **commit_entry()}
+    run = sft_run
+    if system != SFT_SYSTEM:
+        run = train_system(system, seed, data, f"init_from={sft_run}", *SYSTEMS[system])
+    algorithm_class = ALGORITHMS[SYSTEMS[system][0].removeprefix("algo=") if system != SFT_SYSTEM else "sft"]
     return {
-        "returns": evaluated(run, sampled=False),
-        "drawn": float(np.mean(evaluated(run, sampled=True))),
-        **apart(loaded.from_checkpoint(run), start, seed),
+        "returns": evaluate_run(run, is_sampled=False),
+        "drawn": float(np.mean(evaluate_run(run, is_sampled=True))),
+        **distance_to_start(algorithm_class.from_checkpoint(run), start_algorithm, seed),
         "samples": json.loads((run / "result.json").read_text())["samples"],
         "packages": json.loads((run / "provenance.json").read_text())["packages"],
-        **commit(),
+        **commit_entry(),
     }
 
 
-def of_peer(interpreter: Path, seed: int, data: Path) -> dict[str, Any]:
+def train_peer(interpreter: Path, seed: int, data: Path) -> dict[str, Any]:
     """TRL's, from the same weights, by the same prompts in their order and the same settings."""
-    begin = begin_of(seed, data)
-    start, folder = ALGORITHMS["sft"].from_checkpoint(begin), data / f"trl_s{seed}"
-    text = start.learner.text
-    start.save_pretrained(folder)
+    sft_run = train_sft(seed, data)
+    start_algorithm, folder = ALGORITHMS["sft"].from_checkpoint(sft_run), data / f"trl_s{seed}"
+    text = start_algorithm.learner.text
+    start_algorithm.save_pretrained(folder)
     rows = [
-        [prompt.ids.tolist(), prompt.right.tolist()] for prompt in text.prompts.learned(0, SAMPLES)
+        [prompt.ids.tolist(), prompt.answer_ids.tolist()]
+        for prompt in text.prompts.training_prompts(0, N_SAMPLES)
     ]
     (folder / "prompts.json").write_text(json.dumps(rows))
     preset = ALGORITHMS["grpo"].tuned(task=TASK).config.algo
-    asked = {
+    settings = {
         "seed": seed, "batch": preset.batch_size, "group": preset.group_size,
         "longest": text.sampling.max_new_tokens, "learning-rate": preset.initial("learning_rate"),
     }  # fmt: skip
-    given = [part for name, value in asked.items() for part in (f"--{name}", str(value))]
+    arguments = [part for name, value in settings.items() for part in (f"--{name}", str(value))]
     script = Path(__file__).with_name("text_trl.py")
-    packages = json.loads(python(script, folder, *given, interpreter=interpreter).splitlines()[-1])
+    packages = json.loads(run_python(script, folder, *arguments, interpreter=interpreter).splitlines()[-1])
     run = ALGORITHMS["sft"](str(folder / "learned"), task=TASK, seed=seed)
-    best, drawn = (run.evaluate(ASKED, HELD_OUT, deterministic=of) for of in (True, False))
+    greedy_evaluation, sampled_evaluation = (
+        run.evaluate(N_EVAL_PROMPTS, HELD_OUT_SEED, deterministic=deterministic)
+        for deterministic in (True, False)
+    )
     return {
-        "returns": list(best.returns),
-        "drawn": float(np.mean(drawn.returns)),
-        **apart(run, start, seed),
-        "samples": SAMPLES,
+        "returns": list(greedy_evaluation.returns),
+        "drawn": float(np.mean(sampled_evaluation.returns)),
+        **distance_to_start(run, start_algorithm, seed),
+        "samples": N_SAMPLES,
         "packages": packages,
-        **commit(),
+        **commit_entry(),
     }
 
 
 def report() -> None:
     """expected.json and the table, of all systems whose seeds are all there."""
     runs = {}
-    for system in (BEGIN, *SYSTEMS, SAMPLER, PEER):
-        paths = [path_of(system, seed) for seed in range(SEEDS)]
+    for system in (SFT_SYSTEM, *SYSTEMS, BEST_OF_SYSTEM, TRL_SYSTEM):
+        paths = [result_path(system, seed) for seed in range(SEEDS)]
         if all(path.exists() for path in paths):
             runs[system] = [json.loads(path.read_text()) for path in paths]
-    if BEGIN not in runs:
+    if SFT_SYSTEM not in runs:
         return
-    scores = finals(runs)
-    found, _ = estimate(scores)
+    scores = final_scores(runs)
+    estimates, _ = estimate(scores)
     rows: list[tuple[str, ...]] = [HEAD]
-    for system, of in runs.items():
-        gain = scores[system] - scores[BEGIN]
+    for system, system_runs in runs.items():
+        gain = scores[system] - scores[SFT_SYSTEM]
         rng = np.random.default_rng(0)
         draws = gain[rng.integers(0, SEEDS, (10_000, SEEDS))].mean(1)
         low, high = np.percentile(draws, [2.5, 97.5])
-        found[system] |= {"above_sft": float(gain.mean()), "above_sft_ci95": [low, high]}
-        ci = found[system]["ci95"]
+        estimates[system] |= {"above_sft": float(gain.mean()), "above_sft_ci95": [low, high]}
+        ci = estimates[system]["ci95"]
         means = {
-            k: f"{np.mean([r[k] for r in of]):.2f}"
+            k: f"{np.mean([r[k] for r in system_runs]):.2f}"
             for k in ("drawn", "kl", "preferred")
-            if k in of[0]
+            if k in system_runs[0]
         }
         rows.append(
             (
                 system,
-                f"{np.mean([r['samples'] for r in of]):,.0f}",
-                f"{found[system]['iqm']:.3f} [{ci[0]:.3f}, {ci[1]:.3f}]",
-                "" if system == BEGIN else f"{gain.mean():.3f} [{low:.3f}, {high:.3f}]",
+                f"{np.mean([r['samples'] for r in system_runs]):,.0f}",
+                f"{estimates[system]['iqm']:.3f} [{ci[0]:.3f}, {ci[1]:.3f}]",
+                "" if system == SFT_SYSTEM else f"{gain.mean():.3f} [{low:.3f}, {high:.3f}]",
                 *(means.get(k, "") for k in ("drawn", "kl", "preferred")),
             )
         )
-    leg = {"env": f"text/{TASK}", "total_steps": 19_200, "seeds": SEEDS, "systems": found}
-    document = {"schema_version": 1, LEG: {**leg, "packages": runs[BEGIN][0]["packages"]}}
+    leg = {"env": f"text/{TASK}", "total_steps": 19_200, "seeds": SEEDS, "systems": estimates}
+    document = {"schema_version": 1, LEG: {**leg, "packages": runs[SFT_SYSTEM][0]["packages"]}}
     (FOLDER / "expected.json").write_text(json.dumps(document, indent=1) + "\n")
     publish(FOLDER, markdown(rows))
 
@@ -212,21 +226,21 @@ def main() -> None:
     """Run what is missing, then write the report."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="where runs are kept")
-    parser.add_argument("--systems", nargs="+", choices=[BEGIN, *SYSTEMS, SAMPLER])
+    parser.add_argument("--systems", nargs="+", choices=[SFT_SYSTEM, *SYSTEMS, BEST_OF_SYSTEM])
     parser.add_argument("--seeds", nargs="+", type=int)
     parser.add_argument("--trl-python", type=Path, help="run TRL's GRPO too, by this interpreter")
-    given = parser.parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(1)
     (FOLDER / "results").mkdir(parents=True, exist_ok=True)
-    for seed in given.seeds or range(SEEDS):
-        peer = (PEER,) if given.trl_python else ()
-        for system in (*(given.systems or (BEGIN, *SYSTEMS, SAMPLER)), *peer):
-            path = path_of(system, seed)
+    for seed in args.seeds or range(SEEDS):
+        peer_systems = (TRL_SYSTEM,) if args.trl_python else ()
+        for system in (*(args.systems or (SFT_SYSTEM, *SYSTEMS, BEST_OF_SYSTEM)), *peer_systems):
+            path = result_path(system, seed)
             if not path.exists():
-                if system == PEER:
-                    result = of_peer(given.trl_python, seed, given.data)
+                if system == TRL_SYSTEM:
+                    result = train_peer(args.trl_python, seed, args.data)
                 else:
-                    result = result_of(system, seed, given.data)
+                    result = train_result(system, seed, args.data)
                 path.write_text(json.dumps(result, indent=1) + "\n")
                 print(f"{path.stem}: {np.mean(result['returns']):.3f}", flush=True)
     report()

@@ -23,10 +23,10 @@ from trl import GRPOConfig, GRPOTrainer
 PACKAGES = ("trl", "transformers", "torch")
 
 
-def right(completion_ids: list[list[int]], answer: list[list[int]], **_: Any) -> list[float]:
+def exact_match_reward(completion_ids: list[list[int]], answer: list[list[int]], **_: Any) -> list[float]:
     """1 of the answer with its end, whatever is behind it."""
     pairs = zip(completion_ids, answer, strict=True)
-    return [float(ids[: len(wanted)] == wanted) for ids, wanted in pairs]
+    return [float(ids[: len(answer_ids)] == answer_ids) for ids, answer_ids in pairs]
 
 
 def main() -> None:
@@ -38,36 +38,40 @@ def main() -> None:
     parser.add_argument("--group", type=int, required=True)
     parser.add_argument("--longest", type=int, required=True)
     parser.add_argument("--learning-rate", type=float, required=True)
-    given = parser.parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(1)
-    model = AutoModelForCausalLM.from_pretrained(given.folder)
+    model = AutoModelForCausalLM.from_pretrained(args.folder)
     # in brackets: the end and padding are looked for inside of words, and `t1` is in `t12`
-    words = {f"<{number}>": number for number in range(model.config.vocab_size)}
-    tokenizer = Tokenizer(WordLevel(words, unk_token="<0>"))
+    vocabulary = {f"<{number}>": number for number in range(model.config.vocab_size)}
+    tokenizer = Tokenizer(WordLevel(vocabulary, unk_token="<0>"))
     tokenizer.pre_tokenizer = WhitespaceSplit()
-    fast = PreTrainedTokenizerFast(
+    hf_tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         eos_token=f"<{model.config.eos_token_id}>",
         pad_token=f"<{model.config.pad_token_id}>",
         padding_side="left",
     )
-    rows = json.loads((given.folder / "prompts.json").read_text())
+    rows = json.loads((args.folder / "prompts.json").read_text())
     data = Dataset.from_list(
         [{"prompt": " ".join(f"<{t}>" for t in ids), "answer": answer} for ids, answer in rows]
     )
     config = GRPOConfig(
-        output_dir=str(given.folder / "trl"), per_device_train_batch_size=given.batch * given.group,
-        num_generations=given.group, max_completion_length=given.longest, beta=0.0, loss_type="dapo",
-        scale_rewards="none", temperature=1.0, learning_rate=given.learning_rate, max_grad_norm=1.0,
+        output_dir=str(args.folder / "trl"), per_device_train_batch_size=args.batch * args.group,
+        num_generations=args.group, max_completion_length=args.longest, beta=0.0, loss_type="dapo",
+        scale_rewards="none", temperature=1.0, learning_rate=args.learning_rate, max_grad_norm=1.0,
         lr_scheduler_type="constant", weight_decay=0.0, use_cpu=True, bf16=False,
         gradient_checkpointing=False, report_to=[], logging_steps=10**6, save_strategy="no",
-        disable_tqdm=True, max_steps=len(rows) // given.batch, shuffle_dataset=False, seed=given.seed,
+        disable_tqdm=True, max_steps=len(rows) // args.batch, shuffle_dataset=False, seed=args.seed,
     )  # fmt: skip
     trainer = GRPOTrainer(
-        model=model, reward_funcs=right, args=config, train_dataset=data, processing_class=fast
+        model=model,
+        reward_funcs=exact_match_reward,
+        args=config,
+        train_dataset=data,
+        processing_class=hf_tokenizer,
     )
     trainer.train()
-    model.save_pretrained(given.folder / "learned")
+    model.save_pretrained(args.folder / "learned")
     print(json.dumps({name: importlib.metadata.version(name) for name in PACKAGES}))
 
 

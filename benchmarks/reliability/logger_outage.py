@@ -26,17 +26,17 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))  # whose servers are the ones that break
 
 from faults.dead_server import MODES  # noqa: E402
-from faults.outage import LOGGERS, Pair, Sent, campaign, healthy, synced  # noqa: E402
+from faults.outage import LOGGERS, Pair, SyncedRows, campaign, healthy, sync_and_count  # noqa: E402
 from faults.report import REPORT, add, dated  # noqa: E402
 
 from rlox.statistics import bootstrap_ci  # noqa: E402
 
 STEPS = 40_960
-SYNCS = 2  # at once
-RATIO, EXIT = 0.98, 5.0  # that the interval reaches at least; seconds at most
+N_PARALLEL_SYNCS = 2  # at once
+MIN_RATIO, MAX_EXIT_SECONDS = 0.98, 5.0  # that the interval reaches at least; seconds at most
 
 
-def figures(pairs: Sequence[Pair], sent: Sequence[Sent]) -> dict[str, Any]:
+def figures(pairs: Sequence[Pair], sent: Sequence[SyncedRows]) -> dict[str, Any]:
     """The counts of one kind of outage."""
     return {
         "pairs": len(pairs),
@@ -47,49 +47,49 @@ def figures(pairs: Sequence[Pair], sent: Sequence[Sent]) -> dict[str, Any]:
         "longest_exit_without_s": round(max(p.plain.exit_seconds for p in pairs), 2),
         "synced": sum(not s.code for s in sent),
         "rows": sum(s.rows for s in sent),
-        "rows missing": sum(s.missing for s in sent),
-        "rows twice": sum(s.twice for s in sent),
+        "rows missing": sum(s.n_missing for s in sent),
+        "rows twice": sum(s.n_duplicated for s in sent),
     }
 
 
-def ratio(of: Sequence[float]) -> dict[str, Any]:
+def ratio(ratios: Sequence[float]) -> dict[str, Any]:
     """The geometric mean of ratios of pairs, with its interval."""
-    logs = np.log(np.array(of))
+    logs = np.log(np.array(ratios))
     low, high = (round(math.exp(end), 4) for end in bootstrap_ci(logs))
     mean = round(math.exp(float(logs.mean())), 4)
-    return {"ratio": mean, "ci95": [low, high], "pairs": [round(value, 4) for value in of]}
+    return {"ratio": mean, "ci95": [low, high], "pairs": [round(value, 4) for value in ratios]}
 
 
-def missed(found: Mapping[str, Any]) -> list[str]:
+def broken_promises(counts: Mapping[str, Any]) -> list[str]:
     """The promises that these counts do not keep."""
-    ends = {by: found[by]["ci95"][1] for by in ("by clock", "by cpu")}
-    told = {
-        **{f"the ratio {by} is at most {end}": end < RATIO for by, end in ends.items()},
-        f"an exit took {found['longest_exit_s']} s": found["longest_exit_s"] > EXIT,
-        "a sync is not complete": found["synced"] != found["pairs"],
-        "a row is missing": found["rows missing"] > 0,
-        "a row is there twice": found["rows twice"] > 0,
+    ends = {clock_name: counts[clock_name]["ci95"][1] for clock_name in ("by clock", "by cpu")}
+    checks = {
+        **{f"the ratio {clock_name} is at most {end}": end < MIN_RATIO for clock_name, end in ends.items()},
+        f"an exit took {counts['longest_exit_s']} s": counts["longest_exit_s"] > MAX_EXIT_SECONDS,
+        "a sync is not complete": counts["synced"] != counts["pairs"],
+        "a row is missing": counts["rows missing"] > 0,
+        "a row is there twice": counts["rows twice"] > 0,
     }
-    return [text for text, wrong in told.items() if wrong]
+    return [text for text, is_broken in checks.items() if is_broken]
 
 
-def table(found: Mapping[str, Mapping[str, Any]]) -> str:
+def table(counts_by_mode: Mapping[str, Mapping[str, Any]]) -> str:
     """A line of Markdown for each kind of outage."""
     lines = [
         "| servers | pairs | step rate with / without loggers by CPU | by the clock | longest exit (without) "
         "| rows | missing | twice |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for mode, of in found.items():
-        ratios = (of["by cpu"], of["by clock"])
+    for mode, counts in counts_by_mode.items():
+        ratios = (counts["by cpu"], counts["by clock"])
         cells = [
             mode,
-            str(of["pairs"]),
+            str(counts["pairs"]),
             *(f"{r['ratio']:.3f} [{r['ci95'][0]:.3f}, {r['ci95'][1]:.3f}]" for r in ratios),
-            f"{of['longest_exit_s']:.1f} s ({of['longest_exit_without_s']:.1f} s)",
-            str(of["rows"]),
-            str(of["rows missing"]),
-            str(of["rows twice"]),
+            f"{counts['longest_exit_s']:.1f} s ({counts['longest_exit_without_s']:.1f} s)",
+            str(counts["rows"]),
+            str(counts["rows missing"]),
+            str(counts["rows twice"]),
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -97,12 +97,12 @@ def table(found: Mapping[str, Mapping[str, Any]]) -> str:
 
 def measure(mode: str, args: argparse.Namespace) -> dict[str, Any]:
     """The counts of one kind of outage."""
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
+    with tempfile.TemporaryDirectory() as folder_name:
+        folder = Path(folder_name)
         pairs = campaign(mode, args.minutes, args.loggers, args.steps, folder, args.core)
         with healthy(folder) as (wandb, url, store):
-            sync = partial(synced, loggers=args.loggers, wandb=wandb, url=url, store=store)
-            with ThreadPoolExecutor(SYNCS) as pool:
+            sync = partial(sync_and_count, loggers=args.loggers, wandb=wandb, url=url, store=store)
+            with ThreadPoolExecutor(N_PARALLEL_SYNCS) as pool:
                 sent = list(pool.map(sync, (pair.folder for pair in pairs)))
     about = {name: getattr(args, name) for name in ("minutes", "loggers", "steps", "core")}
     return dated({**about, **figures(pairs, sent)})
@@ -121,25 +121,27 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=REPORT, help="the report that gets the counts")
     args = parser.parse_args(argv)
     for name, known in (("modes", MODES), ("loggers", LOGGERS)):
-        chosen = getattr(args, name).split(",")
-        if unknown := set(chosen) - set(known):
+        selected = getattr(args, name).split(",")
+        if unknown := set(selected) - set(known):
             parser.error(f"--{name} {','.join(sorted(unknown))}: expected of {', '.join(known)}")
-        setattr(args, name, chosen)
+        setattr(args, name, selected)
     return args
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure, write the report and print the table; 1 where a promise is not kept."""
     args = parse(argv)
-    found = {}
+    counts_by_mode = {}
     for mode in args.modes:
-        found[mode] = measure(mode, args)
-        add(args.out, f"logger outage, {mode}", found[mode])
-    print(table(found))
-    wrong = [f"{mode}: {text}" for mode, counts in found.items() for text in missed(counts)]
-    for line in wrong:
+        counts_by_mode[mode] = measure(mode, args)
+        add(args.out, f"logger outage, {mode}", counts_by_mode[mode])
+    print(table(counts_by_mode))
+    problems = [
+        f"{mode}: {text}" for mode, counts in counts_by_mode.items() for text in broken_promises(counts)
+    ]
+    for line in problems:
         print(line, file=sys.stderr)
-    return 1 if wrong else 0
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":

@@ -6,8 +6,8 @@ from collections.abc import ItemsView, ValuesView
 from typing import TYPE_CHECKING, Any
 
 from rlox.configs import ALGO_CONFIGS
-from rlox.later import later
-from rlox.plugins import Offer, Plugged
+from rlox.lazy_imports import lazy_getattr
+from rlox.plugins import PluginEntry, PluginRegistry
 from rlox.runs.algorithm import Algorithm
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ __all__ = [
 ]
 
 # The façade of each algorithm, by its name and module.
-_FACADES = {
+_CLASS_NAMES = {
     "ppo": "PPO",
     "recurrent_ppo": "RecurrentPPO",
     "a2c": "A2C",
@@ -79,53 +79,53 @@ _FACADES = {
     "online_dpo": "OnlineDPO",
 }
 
-__getattr__ = later(
-    __name__, {module: (name,) for module, name in {**_FACADES, "best_of_n": "BestOfN"}.items()}
+__getattr__ = lazy_getattr(
+    __name__, {module: (name,) for module, name in {**_CLASS_NAMES, "best_of_n": "BestOfN"}.items()}
 )
 
 
-def _facade(offer: Offer, plugin: Any, told: str) -> type[Algorithm]:
+def _plugin_class(entry: PluginEntry, plugin: Any, setting: str) -> type[Algorithm]:
     """The class of an algorithm that a plugin brings; `ConfigError` for what is none."""
-    _ = ALGO_CONFIGS[offer.name]  # which checks what the plugin is
-    found = offer.load(told, plugin.facade)
-    if not (isinstance(found, type) and issubclass(found, Algorithm) and found.name == offer.name):
-        raise offer.wrong(
-            told,
-            f'facade=where a class over rlox.runs.algorithm.Algorithm is, with name = "{offer.name}"',
+    _ = ALGO_CONFIGS[entry.name]  # which checks what the plugin is
+    cls = entry.load(setting, plugin.facade)
+    if not (isinstance(cls, type) and issubclass(cls, Algorithm) and cls.name == entry.name):
+        raise entry.kind_error(
+            setting,
+            f'facade=where a class over rlox.runs.algorithm.Algorithm is, with name = "{entry.name}"',
         )
-    return found
+    return cls
 
 
-class _Facades(Plugged[type[Algorithm]]):
+class _AlgorithmRegistry(PluginRegistry[type[Algorithm]]):
     """The classes by name; one is imported when it is looked up, and all of rlox's own to go through them."""
 
     def __init__(self) -> None:
-        super().__init__({}, "algo", _facade)
-        self.own = frozenset(_FACADES)
-        self.update(dict.fromkeys(_FACADES))  # type: ignore[arg-type]
+        super().__init__({}, "algo", _plugin_class)
+        self.builtin_names = frozenset(_CLASS_NAMES)
+        self.update(dict.fromkeys(_CLASS_NAMES))  # type: ignore[arg-type]
 
     def __getitem__(self, name: str) -> type[Algorithm]:
-        found = super().__getitem__(name)
-        if found is None:
-            self[name] = found = __getattr__(_FACADES[name])
-        return found
+        cls = super().__getitem__(name)
+        if cls is None:
+            self[name] = cls = __getattr__(_CLASS_NAMES[name])
+        return cls
 
     def values(self) -> ValuesView[type[Algorithm]]:  # type: ignore[override]
         """The classes."""
-        return self._whole().values()
+        return self._load_all().values()
 
     def items(self) -> ItemsView[str, type[Algorithm]]:  # type: ignore[override]
         """Names and classes."""
-        return self._whole().items()
+        return self._load_all().items()
 
-    def _whole(self) -> dict[str, type[Algorithm]]:
+    def _load_all(self) -> dict[str, type[Algorithm]]:
         return {name: self[name] for name in self}
 
     def __repr__(self) -> str:
-        return repr(self._whole())
+        return repr(self._load_all())
 
 
-ALGORITHMS = _Facades()
+ALGORITHMS = _AlgorithmRegistry()
 
 
 def __dir__() -> list[str]:

@@ -6,16 +6,21 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from rlox.algorithms.native_a2c import NativeA2CLearner
-from rlox.algorithms.on_policy import Engine, collector_of, on_policy_parts, own_policy
+from rlox.algorithms.on_policy import (
+    NativeLearnerFactory,
+    build_on_policy,
+    get_collector,
+    split_policy_argument,
+)
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import A2CConfig, RunConfig
 from rlox.configs.code import Code
-from rlox.envs.make import EnvSource
+from rlox.envs.make import EnvLike
 from rlox.runs.algorithm import Algorithm
-from rlox.training.backend import Choice
+from rlox.training.backend import BackendSelector
+from rlox.training.components import BuildContext, RunComponents
 from rlox.training.loop import Learner
-from rlox.training.parts import Parts, Tools
-from rlox.training.setup import DEFAULT_ENV, config_from_arguments, environment_of
+from rlox.training.setup import DEFAULT_ENV, config_from_arguments, resolve_env
 from rlox.types import Rollout
 
 if TYPE_CHECKING:  # a run of the native engine imports no torch
@@ -26,18 +31,18 @@ if TYPE_CHECKING:  # a run of the native engine imports no torch
 __all__ = ["A2C"]
 
 
-def make(config: RunConfig, tools: Tools) -> Parts:
+def make(config: RunConfig, context: BuildContext) -> RunComponents:
     """A2C's learner on rollouts."""
     algo = cast(A2CConfig, config.algo)
-    choice = Choice(algo.backend, config, tools.backend)
+    selector = BackendSelector(algo.backend, config, context.saved_backend)
 
-    def by_torch(policy: ActorCritic) -> Learner[Rollout]:
+    def make_torch_learner(policy: ActorCritic) -> Learner[Rollout]:
         from rlox.algorithms.torch_a2c import A2CLearner
 
         return A2CLearner(policy, algo)
 
-    engine = Engine(choice, lambda native: NativeA2CLearner(native, algo))
-    return on_policy_parts(config, tools, by_torch, engine=engine)
+    native_factory = NativeLearnerFactory(selector, lambda native: NativeA2CLearner(native, algo))
+    return build_on_policy(config, context, make_torch_learner, native_factory=native_factory)
 
 
 class A2C(Algorithm):
@@ -62,11 +67,11 @@ class A2C(Algorithm):
 
     name = "a2c"
     make = staticmethod(make)
-    collector = property(collector_of)
+    collector = property(get_collector)
 
     def __init__(
         self,
-        env_id: EnvSource = DEFAULT_ENV,
+        env_id: EnvLike = DEFAULT_ENV,
         n_envs: int | None = None,
         seed: int = 42,
         policy: nn.Module | Code | None = None,
@@ -74,7 +79,7 @@ class A2C(Algorithm):
         callbacks: Callback | Sequence[Callback] | None = None,
         **config_kwargs: Any,
     ) -> None:
-        env_id = environment_of(env_id, DEFAULT_ENV, config_kwargs)
-        held = own_policy(policy, config_kwargs)
+        env_id = resolve_env(env_id, DEFAULT_ENV, config_kwargs)
+        policy_module = split_policy_argument(policy, config_kwargs)
         config = config_from_arguments("a2c", env_id, n_envs, seed, config_kwargs)
-        super().__init__(config, env_id, held, logger, callbacks)
+        super().__init__(config, env_id, policy_module, logger, callbacks)

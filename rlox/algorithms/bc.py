@@ -5,38 +5,46 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from rlox.algorithms.encoding import Encoding
-from rlox.algorithms.native_offline import bc_composed
-from rlox.algorithms.offline import NO_ENV, Composed, DatasetGiven, from_dataset, offline_parts
-from rlox.algorithms.torch_bc import BCLearner, composed
+from rlox.algorithms.encoding import EncoderSpec
+from rlox.algorithms.native_offline import build_native_bc
+from rlox.algorithms.offline import (
+    NO_ENV,
+    DatasetArgument,
+    PolicyAndLearner,
+    build_offline,
+    offline_arguments,
+)
+from rlox.algorithms.torch_bc import BCLearner, build_torch
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import BCConfig, RunConfig
 from rlox.envs.actions import ActionCodec
-from rlox.envs.make import EnvSource
+from rlox.envs.make import EnvLike
 from rlox.errors import ConfigError
-from rlox.parameters.layout import linear_layers, widest
+from rlox.parameters.layout import linear_shapes, max_width
 from rlox.runs.algorithm import Algorithm
-from rlox.training.backend import Choice
-from rlox.training.parts import Parts, Tools
+from rlox.training.backend import BackendSelector
+from rlox.training.components import BuildContext, RunComponents
 
 __all__ = ["BC", "BCLearner"]
 
 
-def make(config: RunConfig, tools: Tools) -> Parts:
+def make(config: RunConfig, context: BuildContext) -> RunComponents:
     """BC's learner on a dataset."""
     algo = cast(BCConfig, config.algo)
 
-    def compose(encoding: Encoding, actions: ActionCodec, choice: Choice) -> Composed:
+    def build_learner(
+        encoder_spec: EncoderSpec, actions: ActionCodec, selector: BackendSelector
+    ) -> PolicyAndLearner:
         if actions.choices and algo.loss != "nll":
             raise ConfigError(
                 f"algo.loss={algo.loss} is the error of vectors; these actions are choices: algo.loss=nll"
             )
-        wide = widest(linear_layers("", (encoding.features, *algo.net_arch, actions.size)))
-        given = config, tools, encoding, actions
-        made = choice.native(lambda: wide, lambda: bc_composed(*given))
-        return composed(*given) if made is None else made
+        network_width = max_width(linear_shapes("", (encoder_spec.features, *algo.net_arch, actions.size)))
+        args = config, context, encoder_spec, actions
+        native = selector.make_native(lambda: network_width, lambda: build_native_bc(*args))
+        return build_torch(*args) if native is None else native
 
-    return offline_parts(config, tools, compose)
+    return build_offline(config, context, build_learner)
 
 
 class BC(Algorithm):
@@ -64,7 +72,7 @@ class BC(Algorithm):
 
     def __init__(
         self,
-        dataset: DatasetGiven = None,
+        dataset: DatasetArgument = None,
         obs_dim: int | None = None,
         act_dim: int | None = None,
         continuous: bool | None = None,
@@ -74,7 +82,7 @@ class BC(Algorithm):
         callbacks: Callback | Sequence[Callback] | None = None,
         logger: LoggerCallback | None = None,
         *,
-        env_id: EnvSource = NO_ENV,
+        env_id: EnvLike = NO_ENV,
         n_envs: int = 1,
         seed: int = 42,
         **config_kwargs: Any,
@@ -88,5 +96,5 @@ class BC(Algorithm):
             "batch_size": batch_size,
             **config_kwargs,
         }
-        config, env, held = from_dataset("bc", dataset, env_id, n_envs, seed, options)
-        super().__init__(config, env, None, logger, callbacks, dataset=held)
+        config, env, dataset_object = offline_arguments("bc", dataset, env_id, n_envs, seed, options)
+        super().__init__(config, env, None, logger, callbacks, dataset=dataset_object)

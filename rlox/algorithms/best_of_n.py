@@ -13,19 +13,19 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from rlox._core import Stream
-from rlox.algorithms.text_facade import Rewarding, functions_of
+from rlox.algorithms.text_facade import RewardArgument, as_reward_functions
 from rlox.configs import EvalConfig
-from rlox.configs.check import whole_number
+from rlox.configs.check import check_integer
 from rlox.configs.params import object_name
 from rlox.errors import ConfigError, RewardError
 from rlox.llm import Sampling, TextModel
+from rlox.llm.advantages import weighted_rewards
 from rlox.llm.codecs import Tokenizer
-from rlox.llm.judges import FunctionJudge
-from rlox.llm.pretrained import ends_of, is_tokenizer, load_model
-from rlox.llm.prompts import Prompt, rows_of
-from rlox.llm.rewards import weighted_rewards
-from rlox.sources.writers import written_with
-from rlox.training.text import best_rows
+from rlox.llm.completion_rewards import FunctionReward
+from rlox.llm.prompts import Prompt, parse_token_rows
+from rlox.llm.transformers_files import eos_ids_of, is_tokenizer, load_model
+from rlox.sources.generators import generate_in_batches
+from rlox.training.text_evaluation import best_rows
 
 __all__ = ["BestOfN"]
 
@@ -48,7 +48,7 @@ class BestOfN:
     def __init__(
         self,
         model: nn.Module | str | PathLike[str],
-        reward_fn: Rewarding,
+        reward_fn: RewardArgument,
         n: int = 4,
         max_new_tokens: int = 64,
         *,
@@ -60,7 +60,7 @@ class BestOfN:
         pad_token_id: int = 0,
         seed: int = 42,
     ) -> None:
-        functions = functions_of(reward_fn)
+        functions = as_reward_functions(reward_fn)
         if not functions:
             raise ConfigError("BestOfN needs a reward_fn to tell which completion is best")
         codec: Tokenizer | None = None
@@ -71,44 +71,46 @@ class BestOfN:
         else:
             TextModel(model).require_causal()
         self.model, self.seed = TextModel(model), seed
-        self.n = whole_number(EvalConfig, "episodes", n, "n")
-        ends = (eos_token_id,) if isinstance(eos_token_id, int) else tuple(eos_token_id)
-        known = ends_of(model)
+        self.n = check_integer(EvalConfig, "episodes", n, "n")
+        eos_ids = (eos_token_id,) if isinstance(eos_token_id, int) else tuple(eos_token_id)
+        model_eos_ids = eos_ids_of(model)
         if codec is not None:
-            codec.add_ends((*known, *ends))
-            known = codec.ends
-        ends = ends or known
-        named = [(object_name(function), function) for function in functions]
-        self._judge = FunctionJudge(named, codec)
-        self._how = Sampling(max_new_tokens, temperature, top_k, top_p, min_p, ends, pad_token_id)
-        self._calls = 0
+            codec.add_eos_ids((*model_eos_ids, *eos_ids))
+            model_eos_ids = codec.eos_ids
+        eos_ids = eos_ids or model_eos_ids
+        named_functions = [(object_name(function), function) for function in functions]
+        self._reward_function = FunctionReward(named_functions, codec)
+        self._sampling = Sampling(max_new_tokens, temperature, top_k, top_p, min_p, eos_ids, pad_token_id)
+        self._n_calls = 0
 
     def generate(self, prompts: Tensor | Sequence[Tensor]) -> Tensor:
         """The prompts `[B, P]`, each with its best completion behind it, `[B, P + T]`.
 
         Prompts of different lengths are rows of their own; the end of shorter ones is padding.
         """
-        rows = rows_of(prompts)
-        best, _ = self.sample(rows)
+        rows = parse_token_rows(prompts)
+        completions, _ = self.sample(rows)
         return pad_sequence(
-            [torch.cat([row, found]) for row, found in zip(rows, best, strict=True)],
+            [torch.cat([row, completion]) for row, completion in zip(rows, completions, strict=True)],
             batch_first=True,
-            padding_value=float(self._how.pad),
+            padding_value=float(self._sampling.pad),
         )
 
     def sample(self, prompts: Tensor | Sequence[Tensor]) -> tuple[list[Tensor], Any]:
         """The best completion of each prompt, up to its end, and the rewards of all, float64 `[B, n]`."""
-        rows = rows_of(prompts)
-        many = [Prompt(row) for row in rows for _ in range(self.n)]
-        drawn = Stream(self.seed, "best_of", self._calls)
-        self._calls += 1
-        shape = (len(many), self._how.max_new_tokens)
-        uniforms = torch.from_numpy(drawn.uniform(shape[0] * shape[1]).reshape(shape))
-        written = written_with(self.model, [prompt.ids for prompt in many], self._how, uniforms)
-        worth = weighted_rewards(self._judge(many, written))
-        chosen = best_rows(worth, self.n)
-        if len(chosen) < len(rows):
-            at = int(np.isnan(worth.reshape(-1, self.n)).all(1).argmax())
-            raise RewardError(f"no completion of prompt {at} got a reward, expected one at least")
-        completed = written.rows()
-        return [completed[row] for row in chosen], worth.reshape(-1, self.n)
+        rows = parse_token_rows(prompts)
+        repeated_prompts = [Prompt(row) for row in rows for _ in range(self.n)]
+        stream = Stream(self.seed, "best_of", self._n_calls)
+        self._n_calls += 1
+        shape = (len(repeated_prompts), self._sampling.max_new_tokens)
+        uniforms = torch.from_numpy(stream.uniform(shape[0] * shape[1]).reshape(shape))
+        generated_tokens = generate_in_batches(
+            self.model, [prompt.ids for prompt in repeated_prompts], self._sampling, uniforms
+        )
+        rewards = weighted_rewards(self._reward_function(repeated_prompts, generated_tokens))
+        best_indices = best_rows(rewards, self.n)
+        if len(best_indices) < len(rows):
+            prompt_index = int(np.isnan(rewards.reshape(-1, self.n)).all(1).argmax())
+            raise RewardError(f"no completion of prompt {prompt_index} got a reward, expected one at least")
+        rows_of_tokens = generated_tokens.token_rows()
+        return [rows_of_tokens[row] for row in best_indices], rewards.reshape(-1, self.n)

@@ -10,8 +10,8 @@ from typing import Generic, Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
-from rlox.algorithms.on_policy import where
-from rlox.algorithms.ppo_schedule import NAMES, Scheduled
+from rlox.algorithms.on_policy import update_label
+from rlox.algorithms.ppo_schedule import METRIC_NAMES, PPOLearnerMixin
 from rlox.algorithms.torch_on_policy import explained_variance
 from rlox.configs import PPOConfig
 from rlox.losses import PPOLoss, PPOTerms, Slopes, standardize
@@ -22,10 +22,10 @@ from rlox.training.finite import require_finite, require_finite_parameters
 from rlox.training.learner import PolicyLearner
 from rlox.types import Clock, Rollout, Update
 
-__all__ = ["Clipped", "ClippedLearner"]
+__all__ = ["ClippedLearner", "ClippedLearnerBase"]
 
 
-class Learned(Protocol):
+class ClippedMinibatch(Protocol):
     """What the loss reads of a minibatch."""
 
     @property
@@ -46,10 +46,10 @@ class Learned(Protocol):
 
 
 P = TypeVar("P", bound=nn.Module)
-M = TypeVar("M", bound=Learned)
+M = TypeVar("M", bound=ClippedMinibatch)
 
 
-class Clipped(Scheduled, PolicyLearner[P]):
+class ClippedLearnerBase(PPOLearnerMixin, PolicyLearner[P]):
     """A policy, its optimizer and loss, the schedules of both, and what an update says of itself."""
 
     def __init__(self, policy: P, config: PPOConfig, streams: Streams) -> None:
@@ -66,7 +66,7 @@ class Clipped(Scheduled, PolicyLearner[P]):
         )
 
 
-class ClippedLearner(Clipped[P], ABC, Generic[P, M]):
+class ClippedLearner(ClippedLearnerBase[P], ABC, Generic[P, M]):
     """What one rollout does to the weights: `n_epochs` passes of shuffled minibatches.
 
     What a minibatch is, and what a policy says of it, is left to those that have one.
@@ -75,20 +75,20 @@ class ClippedLearner(Clipped[P], ABC, Generic[P, M]):
     @torch.no_grad()
     def update(self, batch: Rollout, clock: Clock) -> Update:
         """Learn from one rollout; the schedules are read once, from the clock at its start."""
-        self._schedule(clock)
+        self._apply_schedules(clock)
         steps: list[Tensor] = []
         epochs = samples = 0
         for epoch in range(self.config.n_epochs):
-            learned, finished = self._epoch(batch, epoch, steps)
-            samples += learned
-            epochs += finished
-            if not finished:
+            n_rows, is_complete = self._epoch(batch, epoch, steps)
+            samples += n_rows
+            epochs += is_complete
+            if not is_complete:
                 break
-        means, update = {}, where(batch.index, len(batch), clock)
+        means, update = {}, update_label(batch.index, len(batch), clock)
         if steps:
             table = torch.stack(steps)
-            require_finite(table, NAMES, update)
-            means = dict(zip(NAMES, table.mean(0).tolist(), strict=True))
+            require_finite(table, METRIC_NAMES, update)
+            means = dict(zip(METRIC_NAMES, table.mean(0).tolist(), strict=True))
         rows = batch.rows()
         metrics = self._metrics(explained_variance(rows.values, rows.returns), means, epochs)
         require_finite_parameters(self.policy, self.optimizer.vector, update)
@@ -102,8 +102,8 @@ class ClippedLearner(Clipped[P], ABC, Generic[P, M]):
     def _evaluate(self, minibatch: M) -> Scored:
         """What the policy says of what was done."""
 
-    def _shuffled(self, index: int, epoch: int, count: int) -> Tensor:
-        return torch.from_numpy(self._order(index, epoch, count))
+    def _permutation(self, index: int, epoch: int, count: int) -> Tensor:
+        return torch.from_numpy(self._minibatch_order(index, epoch, count))
 
     def _epoch(self, batch: Rollout, epoch: int, steps: list[Tensor]) -> tuple[int, bool]:
         """One pass, whose numbers go to `steps`; the rows learned from, and whether it was all of them.
@@ -111,7 +111,7 @@ class ClippedLearner(Clipped[P], ABC, Generic[P, M]):
         The shuffled copy of the rollout goes with the pass, before the next one makes its own.
         """
         samples = 0
-        for minibatch in self._minibatches(batch, partial(self._shuffled, batch.index, epoch)):
+        for minibatch in self._minibatches(batch, partial(self._permutation, batch.index, epoch)):
             row = self._step(minibatch)
             if row is None:
                 return samples, False
@@ -126,7 +126,7 @@ class ClippedLearner(Clipped[P], ABC, Generic[P, M]):
         """
         scored = self._evaluate(minibatch)
         terms, slopes = self._terms(scored, minibatch)
-        if self._too_far(terms):
+        if self._is_past_target_kl(terms):
             return None
         scored.learn(*slopes)
         norm = self.optimizer.clip(self.config.max_grad_norm)
@@ -147,6 +147,6 @@ class ClippedLearner(Clipped[P], ABC, Generic[P, M]):
             minibatch.values,
         )
 
-    def _too_far(self, terms: PPOTerms) -> bool:
+    def _is_past_target_kl(self, terms: PPOTerms) -> bool:
         target = self.config.target_kl
         return target is not None and float(terms.approx_kl) > 1.5 * target

@@ -5,23 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from rlox.algorithms import torch_cql, torch_cql_choices
-from rlox.algorithms.encoding import Encoding
-from rlox.algorithms.offline import NO_ENV, Composed, DatasetGiven, from_dataset, offline_parts
+from rlox.algorithms import torch_cql, torch_discrete_cql
+from rlox.algorithms.encoding import EncoderSpec
+from rlox.algorithms.offline import (
+    NO_ENV,
+    DatasetArgument,
+    PolicyAndLearner,
+    build_offline,
+    offline_arguments,
+)
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import CQLConfig, RunConfig
 from rlox.envs.actions import ActionCodec
-from rlox.envs.make import EnvSource
+from rlox.envs.make import EnvLike
 from rlox.errors import ConfigError
 from rlox.runs.algorithm import Algorithm
-from rlox.training.backend import Choice
-from rlox.training.parts import Parts, Tools
+from rlox.training.backend import BackendSelector
+from rlox.training.components import BuildContext, RunComponents
 
 __all__ = ["CQL"]
 
 
 # What says something of vectors alone.
-OF_VECTORS = (
+CONTINUOUS_ONLY = (
     "actor_learning_rate",
     "n_random_actions",
     "ent_coef",
@@ -31,20 +37,22 @@ OF_VECTORS = (
 )
 
 
-def make(config: RunConfig, tools: Tools) -> Parts:
+def make(config: RunConfig, context: BuildContext) -> RunComponents:
     """A learner of vectors or of choices on a dataset."""
 
-    def compose(encoding: Encoding, actions: ActionCodec, _: Choice) -> Composed:
-        if not actions.discrete:
-            return torch_cql.composed(config, tools, encoding, actions)
-        _require_unsaid(cast(CQLConfig, config.algo))
-        return torch_cql_choices.composed(config, tools, encoding, actions)
+    def build_learner(
+        encoder_spec: EncoderSpec, actions: ActionCodec, _: BackendSelector
+    ) -> PolicyAndLearner:
+        if not actions.is_discrete:
+            return torch_cql.build_torch(config, context, encoder_spec, actions)
+        _require_unset(cast(CQLConfig, config.algo))
+        return torch_discrete_cql.build_torch(config, context, encoder_spec, actions)
 
-    return offline_parts(config, tools, compose)
+    return build_offline(config, context, build_learner)
 
 
-def _require_unsaid(algo: CQLConfig) -> None:
-    for name in OF_VECTORS:
+def _require_unset(algo: CQLConfig) -> None:
+    for name in CONTINUOUS_ONLY:
         value = getattr(algo, name)
         if value != getattr(CQLConfig(), name):
             raise ConfigError(
@@ -83,7 +91,7 @@ class CQL(Algorithm):
 
     def __init__(
         self,
-        dataset: DatasetGiven = None,
+        dataset: DatasetArgument = None,
         obs_dim: int | None = None,
         act_dim: int | None = None,
         cql_alpha: float = 5.0,
@@ -100,7 +108,7 @@ class CQL(Algorithm):
         callbacks: Callback | Sequence[Callback] | None = None,
         logger: LoggerCallback | None = None,
         *,
-        env_id: EnvSource = NO_ENV,
+        env_id: EnvLike = NO_ENV,
         n_envs: int = 1,
         seed: int = 42,
         **config_kwargs: Any,
@@ -121,5 +129,5 @@ class CQL(Algorithm):
             "target_entropy": target_entropy,
             **config_kwargs,
         }
-        config, env, held = from_dataset("cql", dataset, env_id, n_envs, seed, options)
-        super().__init__(config, env, None, logger, callbacks, dataset=held)
+        config, env, dataset_object = offline_arguments("cql", dataset, env_id, n_envs, seed, options)
+        super().__init__(config, env, None, logger, callbacks, dataset=dataset_object)

@@ -7,9 +7,9 @@ from typing import Any
 
 from rlox.algorithms.td3 import make
 from rlox.callbacks import Callback, LoggerCallback
-from rlox.envs.make import EnvSource
+from rlox.envs.make import EnvLike
 from rlox.runs.algorithm import Algorithm
-from rlox.training.setup import DEFAULT_ENV, config_from_arguments, environment_of
+from rlox.training.setup import DEFAULT_ENV, config_from_arguments, resolve_env
 
 __all__ = ["DDPG"]
 
@@ -35,13 +35,13 @@ class DDPG(Algorithm):
 
     def __init__(
         self,
-        env_id: EnvSource = DEFAULT_ENV,
+        env_id: EnvLike = DEFAULT_ENV,
         n_envs: int | None = None,
         seed: int = 42,
         logger: LoggerCallback | None = None,
         callbacks: Callback | Sequence[Callback] | None = None,
         **config_kwargs: Any,
     ) -> None:
-        env_id = environment_of(env_id, DEFAULT_ENV, config_kwargs)
+        env_id = resolve_env(env_id, DEFAULT_ENV, config_kwargs)
         config = config_from_arguments("ddpg", env_id, n_envs, seed, config_kwargs)
         super().__init__(config, env_id, None, logger, callbacks)

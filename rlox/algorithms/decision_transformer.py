@@ -9,116 +9,118 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rlox.algorithms.encoding import Encoding
+from rlox.algorithms.encoding import EncoderSpec
 from rlox.algorithms.offline import (
     NO_ENV,
-    Composed,
-    DatasetGiven,
-    Ways,
-    from_dataset,
-    offline_parts,
+    DatasetArgument,
+    OfflineFactories,
+    PolicyAndLearner,
+    build_offline,
+    offline_arguments,
 )
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import DecisionTransformerConfig, RunConfig
 from rlox.envs.actions import ActionCodec
-from rlox.envs.make import EnvSource
+from rlox.envs.make import EnvLike
 from rlox.optim import AdamW
-from rlox.policies.conditioned import Conditioned
+from rlox.policies.decision_transformer import DecisionTransformerPolicy
 from rlox.rng import Streams
 from rlox.runs.algorithm import Algorithm
-from rlox.sources.stretches import Stretches, StretchSource
-from rlox.training.backend import Choice
-from rlox.training.conditioned import ConditionedActor, Wish, wished
+from rlox.sources.sub_trajectories import SubTrajectories, SubTrajectorySource
+from rlox.training.backend import BackendSelector
+from rlox.training.components import BuildContext, RunComponents
 from rlox.training.finite import require_finite, require_finite_parameters
 from rlox.training.learner import PolicyLearner
-from rlox.training.parts import Parts, Tools
+from rlox.training.target_return import ReturnConditionedActor, TargetReturn, parse_target_return
 from rlox.types import Clock, Update
 
 __all__ = ["DecisionTransformer", "DecisionTransformerLearner"]
 
 
-class DecisionTransformerLearner(PolicyLearner[Conditioned]):
+class DecisionTransformerLearner(PolicyLearner[DecisionTransformerPolicy]):
     """A transformer, and one step for each batch towards the actions of the dataset."""
 
     def __init__(
         self,
-        policy: Conditioned,
+        policy: DecisionTransformerPolicy,
         config: DecisionTransformerConfig,
         streams: Streams,
-        wish: Wish | None = None,
+        target_return: TargetReturn | None = None,
     ) -> None:
         rate, decay = config.initial("learning_rate"), config.weight_decay
         super().__init__(policy, AdamW(policy, rate, weight_decay=decay, eps=1e-8))
-        self.config, self._streams, self._wish = config, streams, wish
-        fit = "policy/accuracy" if policy.choices else "policy/error"
-        self.names = ("loss/policy", fit, "train/grad_norm")
+        self.config, self._streams, self._target_return = config, streams, target_return
+        fit_metric = "policy/accuracy" if policy.is_discrete else "policy/error"
+        self.metric_names = ("loss/policy", fit_metric, "train/grad_norm")
 
-    def update(self, batch: Stretches, clock: Clock) -> Update:
+    def update(self, batch: SubTrajectories, clock: Clock) -> Update:
         """One step for each batch."""
         count = int(batch.mask.sum())
         batch = batch.to(self.optimizer.vector.device)
         rows = [self._step(batch, i, clock.updates + i, clock) for i in range(len(batch))]
-        table, where = torch.stack(rows), f"update {clock.updates}"
-        require_finite(table, self.names, where)
-        require_finite_parameters(self.policy, self.optimizer.vector, where)
-        metrics = dict(zip(self.names, table.mean(0).tolist(), strict=True))
+        table, label = torch.stack(rows), f"update {clock.updates}"
+        require_finite(table, self.metric_names, label)
+        require_finite_parameters(self.policy, self.optimizer.vector, label)
+        metrics = dict(zip(self.metric_names, table.mean(0).tolist(), strict=True))
         metrics["train/learning_rate"] = self.optimizer.lr
-        if self._wish is not None:
-            metrics["policy/target_return"] = self._wish.asked
+        if self._target_return is not None:
+            metrics["policy/target_return"] = self._target_return.value
         return Update(metrics, len(batch), count)
 
-    def _step(self, batch: Stretches, i: int, number: int, clock: Clock) -> Tensor:
+    def _step(self, batch: SubTrajectories, i: int, update_number: int, clock: Clock) -> Tensor:
         """One gradient step; its row of metrics. What is left out is drawn by the update's number."""
         config = self.config
-        warm = min(1.0, (number + 1) / config.warmup_updates) if config.warmup_updates else 1.0
-        self.optimizer.lr = warm * config.at("learning_rate", clock.remaining)
-        mask, taken = batch.mask[i], batch.actions[i]
-        given = (batch.returns[i] * config.return_scale, batch.obs[i], taken, batch.timesteps[i])
+        warmup = min(1.0, (update_number + 1) / config.warmup_updates) if config.warmup_updates else 1.0
+        self.optimizer.lr = warmup * config.at("learning_rate", clock.remaining)
+        mask, actions = batch.mask[i], batch.actions[i]
+        inputs = (batch.returns[i] * config.return_scale, batch.obs[i], actions, batch.timesteps[i])
         self.policy.train()
-        with self._streams.default("dropout", number, self.optimizer.vector.device):
-            said = self.policy(*given)
-        loss, fit = _loss(said, taken, mask, self.policy.choices)
+        with self._streams.seeded_generators("dropout", update_number, self.optimizer.vector.device):
+            outputs = self.policy(*inputs)
+        loss, fit_metric = _loss(outputs, actions, mask, self.policy.is_discrete)
         norm = self.optimizer.backward(loss, config.max_grad_norm)
         self.optimizer.step()
-        return torch.stack([loss.detach(), fit, norm])
+        return torch.stack([loss.detach(), fit_metric, norm])
 
 
-def _loss(said: Tensor, taken: Tensor, mask: Tensor, choices: bool) -> tuple[Tensor, Tensor]:
+def _loss(outputs: Tensor, actions: Tensor, mask: Tensor, is_discrete: bool) -> tuple[Tensor, Tensor]:
     """Cross-entropy of choices and the part that is right, or squared and absolute error of vectors.
 
     Means over the steps that are none of padding, by weights: to pick them the host would wait for a GPU.
     """
     weight = mask / mask.sum()
-    if choices:
-        right = (said.detach().argmax(-1) == taken).to(said.dtype)
-        each = functional.cross_entropy(said.flatten(0, 1), taken.flatten(), reduction="none")
-        return (each * weight.flatten()).sum(), (right * weight).sum()
-    apart = said - taken
-    return (apart.square().mean(-1) * weight).sum(), (apart.detach().abs().mean(-1) * weight).sum()
+    if is_discrete:
+        is_correct = (outputs.detach().argmax(-1) == actions).to(outputs.dtype)
+        step_losses = functional.cross_entropy(outputs.flatten(0, 1), actions.flatten(), reduction="none")
+        return (step_losses * weight.flatten()).sum(), (is_correct * weight).sum()
+    errors = outputs - actions
+    return (errors.square().mean(-1) * weight).sum(), (errors.detach().abs().mean(-1) * weight).sum()
 
 
-def make(config: RunConfig, tools: Tools) -> Parts:
+def make(config: RunConfig, context: BuildContext) -> RunComponents:
     """A transformer's learner on stretches of a dataset."""
     algo = cast(DecisionTransformerConfig, config.algo)
-    wish = Wish(algo.target_return)
+    target_return = TargetReturn(algo.target_return)
 
-    def compose(encoding: Encoding, actions: ActionCodec, _: Choice) -> Composed:
-        sizes = (encoding.features, actions.size, actions.discrete, algo.hidden, algo.n_layers)
-        policy = Conditioned(*sizes, algo.n_heads, algo.dropout, algo.max_timesteps)
-        policy = policy.to(tools.device)
-        return policy, DecisionTransformerLearner(policy, algo, tools.streams, wish)
+    def build_learner(
+        encoder_spec: EncoderSpec, actions: ActionCodec, _: BackendSelector
+    ) -> PolicyAndLearner:
+        sizes = (encoder_spec.features, actions.size, actions.is_discrete, algo.hidden, algo.n_layers)
+        policy = DecisionTransformerPolicy(*sizes, algo.n_heads, algo.dropout, algo.max_timesteps)
+        policy = policy.to(context.device)
+        return policy, DecisionTransformerLearner(policy, algo, context.streams, target_return)
 
-    def source(*given: Any) -> StretchSource:
-        return StretchSource(
-            *given, length=algo.context_length, longest=algo.max_timesteps, wish=wish
+    def make_source(*args: Any) -> SubTrajectorySource:
+        return SubTrajectorySource(
+            *args, length=algo.context_length, max_timesteps=algo.max_timesteps, target_return=target_return
         )
 
-    def actor(policy: Conditioned, *given: Any) -> ConditionedActor:
-        observations, codec, normalizer, device = given
-        parts = policy, observations, codec, normalizer, device
-        return ConditionedActor(*parts, wish, algo.context_length, algo.return_scale)
+    def make_actor(policy: DecisionTransformerPolicy, *args: Any) -> ReturnConditionedActor:
+        observations, codec, normalizer, device = args
+        fields = policy, observations, codec, normalizer, device
+        return ReturnConditionedActor(*fields, target_return, algo.context_length, algo.return_scale)
 
-    return offline_parts(config, tools, compose, Ways(source, actor))
+    return build_offline(config, context, build_learner, OfflineFactories(make_source, make_actor))
 
 
 class DecisionTransformer(Algorithm):
@@ -147,7 +149,7 @@ class DecisionTransformer(Algorithm):
 
     def __init__(
         self,
-        dataset: DatasetGiven = None,
+        dataset: DatasetArgument = None,
         obs_dim: int | None = None,
         act_dim: int | None = None,
         context_length: int = 20,
@@ -160,7 +162,7 @@ class DecisionTransformer(Algorithm):
         callbacks: Callback | Sequence[Callback] | None = None,
         logger: LoggerCallback | None = None,
         *,
-        env_id: EnvSource = NO_ENV,
+        env_id: EnvLike = NO_ENV,
         n_envs: int = 1,
         seed: int = 42,
         **config_kwargs: Any,
@@ -177,9 +179,9 @@ class DecisionTransformer(Algorithm):
             "target_return": target_return,
             **config_kwargs,
         }
-        given = (dataset, env_id, n_envs, seed, options)
-        config, env, held = from_dataset("decision_transformer", *given)
-        super().__init__(config, env, None, logger, callbacks, dataset=held)
+        args = (dataset, env_id, n_envs, seed, options)
+        config, env, dataset_object = offline_arguments("decision_transformer", *args)
+        super().__init__(config, env, None, logger, callbacks, dataset=dataset_object)
 
     def predict(
         self,
@@ -191,16 +193,19 @@ class DecisionTransformer(Algorithm):
         """The action for one raw observation or for a batch, each the first one of an episode.
 
         `target_return` is what is asked for, in place of the run's. Of an episode that goes on
-        `parts.actor.player(places)` keeps what came before: `act(rows)`, `paid(rewards)`, `begin(place)`.
+        `components.actor.make_player(n_slots)` keeps what came before: `act(rows)`,
+        `observe_rewards(rewards)`, `reset_slot(slot)`.
         """
-        self._predictions += not deterministic
-        generator = self._sampling(deterministic, "predict", self._predictions)
-        actor = cast(ConditionedActor, self.parts.actor)
-        return actor.predict(obs, generator, wished(target_return), action_masks)
+        self._n_sampled_predictions += not deterministic
+        generator = self._sampling_generator(deterministic, "predict", self._n_sampled_predictions)
+        actor = cast(ReturnConditionedActor, self.components.actor)
+        return actor.predict(obs, generator, parse_target_return(target_return), action_masks)
 
     def ask(self, target_return: float | None) -> None:
         """Ask for this return when it is evaluated; None: for the highest of the dataset.
 
         Of this object alone: no checkpoint has it, and one that is loaded asks for its `target_return` again.
         """
-        cast(ConditionedActor, self.parts.actor).wish.given = wished(target_return)
+        cast(
+            ReturnConditionedActor, self.components.actor
+        ).target_return.requested_return = parse_target_return(target_return)

@@ -11,32 +11,32 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rlox.algorithms.text import Text, text_of, text_parts
-from rlox.algorithms.text_facade import Model, Rewarding, TextAlgorithm
-from rlox.algorithms.torch_text import Part, TextLearner
+from rlox.algorithms.text import TextContext, build_text, build_text_context
+from rlox.algorithms.text_facade import ModelArgument, RewardArgument, TextAlgorithm
+from rlox.algorithms.torch_text import PartialLoss, TextLearner
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import DPOConfig, RunConfig
 from rlox.configs.dpo import OnlineDPOConfig
-from rlox.devices import moved
+from rlox.devices import to_device
 from rlox.errors import ConfigError, ShapeError
-from rlox.llm.batches import Answers, Pairs, answers_of
-from rlox.llm.prompts import Prompt, completions_of, rows_of
-from rlox.losses import Completions, DPOLoss, DPOTerms
-from rlox.masked import MASKED, is_masked
+from rlox.llm.batches import CompletionBatch, PreferencePairs, make_completion_batch
+from rlox.llm.prompts import Prompt, parse_completions, parse_token_rows
+from rlox.losses import CompletionLogProbs, DPOLoss, DPOTerms
+from rlox.masked_arrays import MASKED_MESSAGE, is_masked
 from rlox.sources.text import PairSource, pairs_of
-from rlox.training.parts import Parts, Tools
+from rlox.training.components import BuildContext, RunComponents
 from rlox.types import Clock, Progress, Update
 
 __all__ = ["DPO", "DPOLearner"]
 
-Rows = Tensor | Sequence[Tensor]
+TokenRows = Tensor | Sequence[Tensor]
 
 
 class DPOLearner(TextLearner):
     """A model, and a step of each batch of pairs."""
 
-    def __init__(self, text: Text, config: DPOConfig | OnlineDPOConfig) -> None:
-        free = isinstance(config, DPOConfig) and config.reference_free
+    def __init__(self, text: TextContext, config: DPOConfig | OnlineDPOConfig) -> None:
+        is_reference_free = isinstance(config, DPOConfig) and config.reference_free
         smoothing = config.label_smoothing if isinstance(config, DPOConfig) else 0.0
         names = (
             "loss/policy",
@@ -45,39 +45,42 @@ class DPOLearner(TextLearner):
             "reward/rejected",
             "reward/margin",
         )
-        super().__init__(text, config, not free, names)
+        super().__init__(text, config, not is_reference_free, names)
         self.loss = DPOLoss(config.loss_type, config.beta, smoothing)
 
-    def update(self, batch: Pairs, clock: Clock) -> Update:
+    def update(self, batch: PreferencePairs, clock: Clock) -> Update:
         """One step, unless there is no pair."""
-        self.anneal(clock)
+        self.apply_schedules(clock)
         count = len(batch.chosen)
         total = self.group.total(count)
         if not total:
-            return self.learned([], clock, batch.prompts)
+            return self.build_update([], clock, batch.n_prompts)
         if not count:  # other processes have some
-            return self.learned([self.stepped(None)], clock, batch.prompts)
+            return self.build_update([self.step_on_loss(None)], clock, batch.n_prompts)
 
-        def part(at: slice) -> Part:
-            pairs = batch.part(at)
+        def partial_loss(rows: slice) -> PartialLoss:
+            pairs = batch.slice_rows(rows)
             terms = self.terms(pairs)
             numbers = (terms.accuracy, terms.chosen, terms.rejected, terms.margin)
-            return Part(terms.total, numbers, len(pairs.chosen) / total)
+            return PartialLoss(terms.total, numbers, len(pairs.chosen) / total)
 
-        return self.learned([self.stepped_by(part, count)], clock, batch.prompts)
+        return self.build_update([self.accumulate_and_step(partial_loss, count)], clock, batch.n_prompts)
 
-    def terms(self, batch: Pairs, overwrite: bool = True) -> DPOTerms:
+    def terms(self, batch: PreferencePairs, overwrite: bool = True) -> DPOTerms:
         """The loss of pairs, with gradient (taken once with `overwrite`), and what is told beside it."""
-        both, count = _both(batch.chosen, batch.rejected), len(batch.chosen)
-        said = self.said(both, overwrite=overwrite).sum(1)
+        both_sides, count = _concatenate(batch.chosen, batch.rejected), len(batch.chosen)
+        log_probs = self.log_probs(both_sides, overwrite=overwrite).sum(1)
         if batch.ref_log_probs is not None:
-            ref = torch.cat([part.to(said) for part in batch.ref_log_probs])
+            ref_log_probs = torch.cat([part.to(log_probs) for part in batch.ref_log_probs])
         else:
-            found = self.referred(both)
-            ref = torch.zeros_like(said) if found is None else found.sum(1)
-        lengths = moved(both.mask.sum(1), said.device).to(said.dtype)
+            ref_token_log_probs = self.reference_log_probs(both_sides)
+            ref_log_probs = (
+                torch.zeros_like(log_probs) if ref_token_log_probs is None else ref_token_log_probs.sum(1)
+            )
+        lengths = to_device(both_sides.mask.sum(1), log_probs.device).to(log_probs.dtype)
         sides = [
-            Completions(said[at], ref[at], lengths[at]) for at in (slice(count), slice(count, None))
+            CompletionLogProbs(log_probs[half], ref_log_probs[half], lengths[half])
+            for half in (slice(count), slice(count, None))
         ]
         return self.loss(*sides)
 
@@ -86,48 +89,50 @@ class DPOLearner(TextLearner):
         """1 of a pair whose chosen answer has become likelier than the rejected one, beside the reference."""
         assert self.text.prompts is not None
         pairs = pairs_of(self.text.prompts, prompts, np.arange(len(prompts)))
-        both = _both(pairs.chosen, pairs.rejected)
-        gain = self.said(both).sum(1)
-        if (found := self.referred(both)) is not None:
-            gain = gain - found.sum(1)
-        chosen, rejected = gain.cpu().chunk(2)
+        both_sides = _concatenate(pairs.chosen, pairs.rejected)
+        log_ratio = self.log_probs(both_sides).sum(1)
+        if (ref_log_probs := self.reference_log_probs(both_sides)) is not None:
+            log_ratio = log_ratio - ref_log_probs.sum(1)
+        chosen, rejected = log_ratio.cpu().chunk(2)
         return (chosen > rejected).double().numpy(), pairs.chosen.mask.sum(1).tolist()
 
-    def sums(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+    def reference_sums(self, pairs: PreferencePairs) -> tuple[Tensor, Tensor]:
         """Log-probabilities of the chosen and the rejected completions by the reference, `[B]` each."""
-        found = self.referred(_both(pairs.chosen, pairs.rejected))
-        sums = torch.zeros(2 * len(pairs.chosen)) if found is None else found.sum(1).cpu()
+        ref_log_probs = self.reference_log_probs(_concatenate(pairs.chosen, pairs.rejected))
+        sums = torch.zeros(2 * len(pairs.chosen)) if ref_log_probs is None else ref_log_probs.sum(1).cpu()
         return sums[: len(pairs.chosen)], sums[len(pairs.chosen) :]
 
 
-def _both(one: Answers, other: Answers) -> Answers:
+def _concatenate(first: CompletionBatch, second: CompletionBatch) -> CompletionBatch:
     """One batch of both, so that the model is asked once."""
-    width = max(one.tokens.shape[1], other.tokens.shape[1])
+    width = max(first.tokens.shape[1], second.tokens.shape[1])
 
-    def wide(of: Tensor) -> Tensor:
-        return torch.nn.functional.pad(of, (0, width - of.shape[1]))
+    def pad(tensor: Tensor) -> Tensor:
+        return torch.nn.functional.pad(tensor, (0, width - tensor.shape[1]))
 
-    return Answers(
-        [*one.prompts, *other.prompts],
-        torch.cat([wide(one.tokens), wide(other.tokens)]),
-        torch.cat([wide(one.mask), wide(other.mask)]),
+    return CompletionBatch(
+        [*first.prompts, *second.prompts],
+        torch.cat([pad(first.tokens), pad(second.tokens)]),
+        torch.cat([pad(first.mask), pad(second.mask)]),
     )
 
 
-def _same(pairs: Pairs) -> NDArray[np.bool_]:
+def _equal_pair_mask(pairs: PreferencePairs) -> NDArray[np.bool_]:
     """Of which pairs both completions are the same tokens, `[B]`: their gradients cancel."""
-    both, count = _both(pairs.chosen, pairs.rejected), len(pairs.chosen)
-    equal = (both.tokens[:count] == both.tokens[count:]) & (both.mask[:count] == both.mask[count:])
-    found: NDArray[np.bool_] = equal.all(1).numpy()
-    return found
+    both_sides, n_pairs = _concatenate(pairs.chosen, pairs.rejected), len(pairs.chosen)
+    is_equal_token = (both_sides.tokens[:n_pairs] == both_sides.tokens[n_pairs:]) & (
+        both_sides.mask[:n_pairs] == both_sides.mask[n_pairs:]
+    )
+    is_equal_pair: NDArray[np.bool_] = is_equal_token.all(1).numpy()
+    return is_equal_pair
 
 
-def make(config: RunConfig, tools: Tools) -> Parts:
+def make(config: RunConfig, context: BuildContext) -> RunComponents:
     """DPO's learner on pairs."""
-    algo, text = cast(DPOConfig, config.algo), text_of(config, tools)
+    algo, text = cast(DPOConfig, config.algo), build_text_context(config, context)
     source = PairSource(text.prompts, algo.batch_size, config.seed, text.group)
     learner = DPOLearner(text, algo)
-    return text_parts(text, source, learner, learner.score)
+    return build_text(text, source, learner, learner.score)
 
 
 class DPO(TextAlgorithm):
@@ -153,14 +158,14 @@ class DPO(TextAlgorithm):
 
     def __init__(
         self,
-        model: Model = None,
+        model: ModelArgument = None,
         ref_model: nn.Module | None = None,
         beta: float = 0.1,
         learning_rate: float = 1e-5,
         callbacks: Callback | Sequence[Callback] | None = None,
         logger: LoggerCallback | None = None,
         *,
-        reward_fn: Rewarding = None,
+        reward_fn: RewardArgument = None,
         max_new_tokens: int | None = None,
         task: str | None = None,
         seed: int = 42,
@@ -173,10 +178,10 @@ class DPO(TextAlgorithm):
             **config_kwargs,
         }
         objects = (ref_model, reward_fn)
-        self._begin(model, task, seed, options, objects, logger, callbacks)
+        self._init_text(model, task, seed, options, objects, logger, callbacks)
 
     def compute_loss(
-        self, prompt: Rows, chosen: Rows, rejected: Rows, ref_log_probs: Any = None
+        self, prompt: TokenRows, chosen: TokenRows, rejected: TokenRows, ref_log_probs: Any = None
     ) -> tuple[Tensor, dict[str, float]]:
         """The loss of these pairs, with gradient, and its metrics; nothing is learned.
 
@@ -184,7 +189,7 @@ class DPO(TextAlgorithm):
         which tokens behind the first end do not count; `ref_log_probs` two sums `[B]`, as
         `reference_log_probs` gives them.
         """
-        pairs = _pairs(prompt, chosen, rejected, ref_log_probs, self._text.sampling.eos)
+        pairs = _make_pairs(prompt, chosen, rejected, ref_log_probs, self._text.sampling.eos)
         terms = cast(DPOLearner, self.learner).terms(pairs, overwrite=False)
         metrics = {
             "loss": terms.total,
@@ -196,50 +201,52 @@ class DPO(TextAlgorithm):
         return terms.total, {name: float(value.detach()) for name, value in metrics.items()}
 
     def reference_log_probs(
-        self, prompt: Rows, chosen: Rows, rejected: Rows
+        self, prompt: TokenRows, chosen: TokenRows, rejected: TokenRows
     ) -> tuple[Tensor, Tensor]:
         """Sums of log-probabilities by the reference, `[B]` each, which are the same all the time."""
-        return cast(DPOLearner, self.learner).sums(
-            _pairs(prompt, chosen, rejected, None, self._text.sampling.eos)
+        return cast(DPOLearner, self.learner).reference_sums(
+            _make_pairs(prompt, chosen, rejected, None, self._text.sampling.eos)
         )
 
     def train_step(
-        self, prompt: Rows, chosen: Rows, rejected: Rows, ref_log_probs: Any = None
+        self, prompt: TokenRows, chosen: TokenRows, rejected: TokenRows, ref_log_probs: Any = None
     ) -> dict[str, float]:
         """One step on these pairs, of shapes as for `compute_loss`; its metrics.
 
         Nothing is learned from a pair whose completions are the same: that is a warning, once, and a
         `ConfigError` where all pairs are such.
         """
-        pairs = _pairs(prompt, chosen, rejected, ref_log_probs, self._text.sampling.eos)
-        same = np.flatnonzero(_same(pairs))
-        if len(same) == pairs.prompts:
+        pairs = _make_pairs(prompt, chosen, rejected, ref_log_probs, self._text.sampling.eos)
+        equal_rows = np.flatnonzero(_equal_pair_mask(pairs))
+        if len(equal_rows) == pairs.n_prompts:
             raise ConfigError(
-                f"chosen and rejected are the same in all {len(same)} rows, so that nothing is learned; "
-                "expected two completions of each prompt"
+                f"chosen and rejected are the same in all {len(equal_rows)} rows, so that nothing is "
+                "learned; expected two completions of each prompt"
             )
-        if len(same) and not getattr(self, "_told_same", False):
-            self._told_same = True
+        if len(equal_rows) and not getattr(self, "_has_warned_equal_pairs", False):
+            self._has_warned_equal_pairs = True
             warnings.warn(
-                f"chosen and rejected are the same in {len(same)} of {pairs.prompts} rows (the first is row "
-                f"{same[0]}): nothing is learned from these; leave them out",
+                f"chosen and rejected are the same in {len(equal_rows)} of {pairs.n_prompts} rows (the first "
+                f"is row {equal_rows[0]}): nothing is learned from these; leave them out",
                 UserWarning,
                 stacklevel=2,
             )
-        own = pairs.rows(self._text.group.rows(pairs.prompts))
-        return self._hand(lambda _: (own, Progress()), pairs.prompts)
+        local_pairs = pairs.select(self._text.group.rows(pairs.n_prompts))
+        return self._train_on(lambda _: (local_pairs, Progress()), pairs.n_prompts)
 
 
-def _pairs(
-    prompt: Rows, chosen: Rows, rejected: Rows, ref_log_probs: Any, ends: Sequence[int]
-) -> Pairs:
-    prompts = rows_of(prompt)
-    sides = [answers_of(prompts, completions_of(rows, ends)) for rows in (chosen, rejected)]
+def _make_pairs(
+    prompt: TokenRows, chosen: TokenRows, rejected: TokenRows, ref_log_probs: Any, eos_ids: Sequence[int]
+) -> PreferencePairs:
+    prompts = parse_token_rows(prompt)
+    batches = [
+        make_completion_batch(prompts, parse_completions(rows, eos_ids)) for rows in (chosen, rejected)
+    ]
     if ref_log_probs is not None:
         if any(map(is_masked, ref_log_probs)):
-            raise ConfigError(f"ref_log_probs: {MASKED}")
+            raise ConfigError(f"ref_log_probs: {MASKED_MESSAGE}")
         ref_log_probs = tuple(torch.as_tensor(part) for part in ref_log_probs)
         if [tuple(part.shape) for part in ref_log_probs] != [(len(prompts),)] * 2:
-            told = [list(part.shape) for part in ref_log_probs]
-            raise ShapeError(f"ref_log_probs {told}: expected two of [{len(prompts)}]")
-    return Pairs(sides[0], sides[1], len(prompts), ref_log_probs)
+            shapes = [list(part.shape) for part in ref_log_probs]
+            raise ShapeError(f"ref_log_probs {shapes}: expected two of [{len(prompts)}]")
+    return PreferencePairs(batches[0], batches[1], len(prompts), ref_log_probs)

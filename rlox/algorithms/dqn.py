@@ -6,38 +6,38 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from rlox.algorithms import native_dqn
-from rlox.algorithms.encoding import Encoding
-from rlox.algorithms.off_policy import OffPolicy, off_policy_parts
+from rlox.algorithms.encoding import EncoderSpec
+from rlox.algorithms.off_policy import OffPolicyComponents, build_off_policy
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import DQNConfig, RunConfig
 from rlox.envs.base import VectorEnv
-from rlox.envs.make import EnvSource
+from rlox.envs.make import EnvLike
 from rlox.policies.native_q import QSizes
 from rlox.runs.algorithm import Algorithm
-from rlox.training.backend import Choice
-from rlox.training.parts import Parts, Tools
-from rlox.training.setup import DEFAULT_ENV, config_from_arguments, environment_of
+from rlox.training.backend import BackendSelector
+from rlox.training.components import BuildContext, RunComponents
+from rlox.training.setup import DEFAULT_ENV, config_from_arguments, resolve_env
 
 __all__ = ["DQN"]
 
 
-def make(config: RunConfig, tools: Tools) -> Parts:
+def make(config: RunConfig, context: BuildContext) -> RunComponents:
     """DQN's learner, with whatever parts, on replayed transitions."""
     algo = cast(DQNConfig, config.algo)
 
-    def compose(env: VectorEnv, encoding: Encoding, choice: Choice) -> OffPolicy:
-        given = config, tools, env, encoding
-        sizes = QSizes(
-            env.actions.size, encoding.features, algo.net_arch, algo.activation, algo.dueling
-        )
-        made = choice.native(sizes.widest, lambda: native_dqn.composed(*given, sizes))
-        if made is not None:
-            return made
-        from rlox.algorithms.torch_dqn import composed
+    def build_learner(
+        env: VectorEnv, encoder_spec: EncoderSpec, selector: BackendSelector
+    ) -> OffPolicyComponents:
+        args = config, context, env, encoder_spec
+        sizes = QSizes(env.actions.size, encoder_spec.features, algo.net_arch, algo.activation, algo.dueling)
+        native = selector.make_native(sizes.max_width, lambda: native_dqn.build_native(*args, sizes))
+        if native is not None:
+            return native
+        from rlox.algorithms.torch_dqn import build_torch
 
-        return composed(*given)
+        return build_torch(*args)
 
-    return off_policy_parts(config, tools, compose)
+    return build_off_policy(config, context, build_learner)
 
 
 class DQN(Algorithm):
@@ -60,13 +60,13 @@ class DQN(Algorithm):
 
     def __init__(
         self,
-        env_id: EnvSource = DEFAULT_ENV,
+        env_id: EnvLike = DEFAULT_ENV,
         n_envs: int | None = None,
         seed: int = 42,
         logger: LoggerCallback | None = None,
         callbacks: Callback | Sequence[Callback] | None = None,
         **config_kwargs: Any,
     ) -> None:
-        env_id = environment_of(env_id, DEFAULT_ENV, config_kwargs)
+        env_id = resolve_env(env_id, DEFAULT_ENV, config_kwargs)
         config = config_from_arguments("dqn", env_id, n_envs, seed, config_kwargs)
         super().__init__(config, env_id, None, logger, callbacks)

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from rlox.configs import ALGO_CONFIGS, RunConfig
 from rlox.envs.actions import ActionCodec
-from rlox.envs.spaces import ObservationCodec, short
+from rlox.envs.spaces import ObservationCodec, format_space
 from rlox.errors import ConfigError, UnsupportedSpaceError
-from rlox.parameters.cost import NO_COST, Cost
+from rlox.parameters.encoder_cost import NO_COST, EncoderCost
 
 if TYPE_CHECKING:  # a run of the native engine imports no torch
     from rlox.networks import Encoder, EnsembleMLP
     from rlox.policies import ActorCritic
 
-__all__ = ["NO_COST", "Encoding", "Wishes", "encoding_of", "require_actions"]
+__all__ = ["NO_COST", "EncoderOptions", "EncoderSpec", "make_encoder_spec", "require_actions"]
 
 
-class Wishes(Protocol):
+class EncoderOptions(Protocol):
     """What a configuration says of encoders."""
 
     @property
@@ -36,101 +36,105 @@ class Wishes(Protocol):
 
 
 @dataclass(frozen=True)
-class Encoding:
+class EncoderSpec:
     """What stands before the networks of an environment; nothing where there are no images."""
 
     features: int  # numbers of an observation that come to the networks
-    make: Callable[[], Encoder] | None = None
-    cost: Cost = NO_COST
-    said: tuple[str, ...] = ()  # of each image what is made of it
+    make_encoder: Callable[[], Encoder] | None = None
+    cost: EncoderCost = NO_COST
+    descriptions: tuple[str, ...] = ()  # of each image what is made of it
 
-    def before(self, net: Any) -> Any:
+    def wrap_network(self, net: Any) -> Any:
         """A network of features behind an encoder of its own."""
-        if self.make is None:
+        if self.make_encoder is None:
             return net
-        from rlox.networks import behind
+        from rlox.networks import add_encoder
 
-        return behind(self.make(), net)
+        return add_encoder(self.make_encoder(), net)
 
-    def ensemble(self, critics: EnsembleMLP) -> EnsembleMLP:
+    def wrap_ensemble(self, critics: EnsembleMLP) -> EnsembleMLP:
         """Critics of features behind one encoder of their own."""
-        if self.make is None:
+        if self.make_encoder is None:
             return critics
         from rlox.networks import EncodedEnsemble
 
-        return EncodedEnsemble(self.make(), critics)
+        return EncodedEnsemble(self.make_encoder(), critics)
 
-    def around(self, policy: Any, masked: int, shared: bool, orthogonal: bool) -> ActorCritic:
-        """An actor and a critic of features behind a `shared` encoder, or each behind its own."""
-        if self.make is None:
+    def wrap_policy(self, policy: Any, mask_dim: int, is_shared: bool, is_orthogonal: bool) -> ActorCritic:
+        """An actor and a critic of features behind a shared encoder (`is_shared`), or each behind its own."""
+        if self.make_encoder is None:
             return policy  # type: ignore[no-any-return]
-        from rlox.networks import behind
-        from rlox.policies.encoded import SharedEncoder
+        from rlox.networks import add_encoder
+        from rlox.policies.shared_encoder import SharedEncoder
 
-        actor, critic = self.pair(shared, orthogonal)
-        if shared:
-            return SharedEncoder(actor, policy, masked)
-        policy.actor, policy.critic = behind(actor, policy.actor), behind(critic, policy.critic)
+        actor, critic = self.make_pair(is_shared, is_orthogonal)
+        if is_shared:
+            return SharedEncoder(actor, policy, mask_dim)
+        policy.actor, policy.critic = add_encoder(actor, policy.actor), add_encoder(critic, policy.critic)
         return policy  # type: ignore[no-any-return]
 
-    def pair(self, shared: bool, orthogonal: bool) -> tuple[Encoder, Encoder]:
-        """Encoders of an actor and a critic, where there are images; the same one if it is `shared`."""
-        assert self.make is not None
-        from rlox.networks import orthogonal_encoder
+    def make_pair(self, is_shared: bool, is_orthogonal: bool) -> tuple[Encoder, Encoder]:
+        """Encoders of an actor and a critic, where there are images; the same one with `is_shared`."""
+        assert self.make_encoder is not None
+        from rlox.networks import init_orthogonal_encoder
 
-        actor = self.make()
-        critic = actor if shared else self.make()
-        if orthogonal:
-            orthogonal_encoder(actor)
-            if not shared:
-                orthogonal_encoder(critic)
+        actor = self.make_encoder()
+        critic = actor if is_shared else self.make_encoder()
+        if is_orthogonal:
+            init_orthogonal_encoder(actor)
+            if not is_shared:
+                init_orthogonal_encoder(critic)
         return actor, critic
 
 
-def encoding_of(
-    algo: Wishes,
+def make_encoder_spec(
+    algo: EncoderOptions,
     codec: ObservationCodec,
     name: str = "the environment",
-    shared: bool = True,
-) -> Encoding:
+    is_shared: bool = True,
+) -> EncoderSpec:
     """What `algo` makes of the observations of the environment `name`.
 
     `ConfigError` where they have no image that its keys could be of, for an image that is too small for
     the network that is asked for, for one whose channels could be either of its dimensions, and for features
-    that no network makes. `shared` is whether actor and critic have one encoder, where they may.
+    that no network makes. `is_shared` is whether actor and critic have one encoder, where they may.
     """
     if not codec.images:
-        _require_unsaid(algo, codec, name, shared)
-        return Encoding(codec.seen)
-    from rlox.algorithms.pictures import encoding_of_images
+        _require_no_encoder_options(algo, codec, name, is_shared)
+        return EncoderSpec(codec.input_dim)
+    from rlox.algorithms.image_encoding import make_image_encoder_spec
 
-    return encoding_of_images(algo, codec, name)
+    return make_image_encoder_spec(algo, codec, name)
 
 
 def require_actions(config: RunConfig, actions: ActionCodec) -> None:
     """`UnsupportedSpaceError` for actions of a kind that the algorithm does not know, with which do."""
     algo, kind = config.algo, actions.kind
-    if kind in algo.actions:
+    if kind in algo.action_kinds:
         return
-    *others, last = (
+    *names, last_name = (
         name
-        for name, other in ALGO_CONFIGS.items()
-        if kind in other.actions and other.unit == algo.unit and not other.native_only
+        for name, algo_config in ALGO_CONFIGS.items()
+        if kind in algo_config.action_kinds
+        and algo_config.unit == algo.unit
+        and not algo_config.is_native_only
     )
     raise UnsupportedSpaceError(
-        f"{algo.name} needs {' or '.join(algo.actions)} actions, {config.env.id} has "
-        f"{short(actions.space)}; use algo={', '.join(others)}{' or ' if others else ''}{last}"
+        f"{algo.name} needs {' or '.join(algo.action_kinds)} actions, {config.env.id} has "
+        f"{format_space(actions.space)}; use algo={', '.join(names)}{' or ' if names else ''}{last_name}"
     )
 
 
-def _require_unsaid(algo: Wishes, codec: ObservationCodec, name: str, shared: bool) -> None:
-    given = {
+def _require_no_encoder_options(
+    algo: EncoderOptions, codec: ObservationCodec, name: str, is_shared: bool
+) -> None:
+    options = {
         "encoder": "" if algo.encoder in ("auto", "mlp") else algo.encoder,
         "encoder_features": algo.encoder_features or "",
         "image_channels": "" if algo.image_channels == "auto" else algo.image_channels,
-        "share_encoder": "" if shared else "false",
+        "share_encoder": "" if is_shared else "false",
     }
-    for key, value in given.items():
+    for key, value in options.items():
         if value:
             raise ConfigError(
                 f"algo.{key}={value}: {name} has no image in its observations, of shape {codec.shape}; an "

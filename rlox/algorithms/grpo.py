@@ -8,36 +8,36 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from rlox.algorithms.text import Text, text_of, text_parts
-from rlox.algorithms.text_facade import Model, Rewarding, WritingAlgorithm
+from rlox.algorithms.generation import make_generation_source
+from rlox.algorithms.text import TextContext, build_text, build_text_context
+from rlox.algorithms.text_facade import GenerationAlgorithm, ModelArgument, RewardArgument
 from rlox.algorithms.torch_text import (
-    Part,
+    PartialLoss,
     TextLearner,
-    counting_mask,
-    of_completions,
-    of_groups,
-    parts_of,
+    completion_metrics,
+    group_metrics,
+    loss_mask,
+    minibatch_slices,
 )
-from rlox.algorithms.writing import writing_source
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import GRPOConfig, RunConfig
-from rlox.devices import moved
+from rlox.devices import to_device
 from rlox.llm import group_advantages
-from rlox.llm.batches import Tokens
+from rlox.llm.batches import GroupedCompletions
 from rlox.llm.serving import GenerationServer
 from rlox.losses import GRPOLoss, importance_weights
-from rlox.training.parts import Parts, Tools
+from rlox.training.components import BuildContext, RunComponents
 from rlox.types import Clock, Update
 
 __all__ = ["GRPO", "GRPOLearner"]
 
-BY_TOKENS = ("dapo", "bnpo", "cispo")  # whose loss is divided by tokens, others' by completions
+TOKEN_NORMALIZED = ("dapo", "bnpo", "cispo")  # whose loss is divided by tokens, others' by completions
 
 
 class GRPOLearner(TextLearner):
     """A model, and the steps of each batch of groups."""
 
-    def __init__(self, text: Text, config: GRPOConfig) -> None:
+    def __init__(self, text: TextContext, config: GRPOConfig) -> None:
         names = (
             "loss/total",
             "loss/policy",
@@ -58,87 +58,93 @@ class GRPOLearner(TextLearner):
             kl_correction=config.kl_correction,
         )
 
-    def update(self, batch: Tokens, clock: Clock) -> Update:
+    def update(self, batch: GroupedCompletions, clock: Clock) -> Update:
         """The steps of one batch: `n_epochs` times `minibatches`."""
         config = self.config
-        self.anneal(clock)
+        self.apply_schedules(clock)
         scale: Any = config.scale_rewards
         aggregation: Any = config.aggregation
-        found = group_advantages(
+        group_values = group_advantages(
             batch.rewards, batch.group_size, self.text.weights, scale, aggregation
         )
-        advantages = torch.from_numpy(found[batch.own])
-        answers, mask = batch.answers, counting_mask(batch, config)
+        advantages = torch.from_numpy(group_values[batch.local_rows])
+        answers, mask = batch.completions, loss_mask(batch, config)
         device = self.optimizer.vector.device
-        advantages, counts, sampled = (
-            moved(of, device) for of in (advantages, mask, batch.written.log_probs)
+        advantages, token_mask, sampled = (
+            to_device(tensor, device) for tensor in (advantages, mask, batch.generated_tokens.log_probs)
         )
-        old = self._old(batch)
+        old_log_probs = self._old_log_probs(batch)
         weights = None
         if config.correction is not None:
-            assert old is not None
+            assert old_log_probs is not None
             weights = importance_weights(
-                old, sampled, counts, config.correction, config.correction_max
+                old_log_probs, sampled, token_mask, config.correction, config.correction_max
             )
-        ref = self.referred(answers, config.temperature)
-        columns = [advantages, counts, old, ref, weights]
+        ref_log_probs = self.reference_log_probs(answers, config.temperature)
+        columns = [advantages, token_mask, old_log_probs, ref_log_probs, weights]
         rows = [
-            self._step(batch, at, *(None if c is None else c[at] for c in columns))
-            for at in parts_of(config, len(batch))
+            self._step(batch, rows_slice, *(None if c is None else c[rows_slice] for c in columns))
+            for rows_slice in minibatch_slices(config, len(batch))
         ]
-        told = of_completions(batch) | of_groups(batch, self.text.weights)
-        return self.learned(rows, clock, len(batch) // batch.group_size, told)
+        metrics = completion_metrics(batch) | group_metrics(batch, self.text.weights)
+        return self.build_update(rows, clock, len(batch) // batch.group_size, metrics)
 
-    def _old(self, batch: Tokens) -> Tensor | None:
+    def _old_log_probs(self, batch: GroupedCompletions) -> Tensor | None:
         """Log-probabilities by the model before its steps; None where the only step has them anyway."""
         config = self.config
         if config.n_epochs * config.minibatches == 1 and config.correction is None:
             return None
-        return self.said_before(batch.answers, config.temperature)
+        return self.old_log_probs(batch.completions, config.temperature)
 
-    def _step(self, batch: Tokens, at: slice, advantages: Any, mask: Any, *known: Any) -> Tensor:
-        answers, config = batch.answers.part(at), self.config
+    def _step(
+        self, batch: GroupedCompletions, rows_slice: slice, advantages: Any, mask: Any, *token_columns: Any
+    ) -> Tensor:
+        answers, config = batch.completions.slice_rows(rows_slice), self.config
         # a device is waited for only where there are others to count
-        shared = self.group.size > 1 or config.accumulate > 1
-        tokens = max(self.group.total(float(mask.sum())), 1.0) if shared else 1.0
+        is_shared = self.group.size > 1 or config.accumulate > 1
+        tokens = max(self.group.total(float(mask.sum())), 1.0) if is_shared else 1.0
         completions = self.group.size * len(mask)
 
-        def part(rows: slice) -> Part:
-            old, ref, weights = (None if of is None else of[rows] for of in known)
-            said, counts = self.said(answers.part(rows), config.temperature), mask[rows]
+        def partial_loss(rows: slice) -> PartialLoss:
+            old_log_probs, ref_log_probs, weights = (
+                None if column is None else column[rows] for column in token_columns
+            )
+            log_probs, token_mask = self.log_probs(answers.slice_rows(rows), config.temperature), mask[rows]
             terms = self.loss(
-                said,
-                old,
+                log_probs,
+                old_log_probs,
                 advantages[rows],
-                counts,
-                ref,
+                token_mask,
+                ref_log_probs,
                 weights,
                 max_length=self.text.sampling.max_new_tokens,
             )
             with torch.no_grad():
-                apart = torch.zeros_like(said) if old is None else said - old
-                ratio = (apart.exp() * counts).sum() / counts.sum().clamp(min=1)
+                log_ratio = (
+                    torch.zeros_like(log_probs) if old_log_probs is None else log_probs - old_log_probs
+                )
+                ratio = (log_ratio.exp() * token_mask).sum() / token_mask.sum().clamp(min=1)
             numbers = (terms.policy, terms.kl, terms.clip_low, terms.clip_high, ratio)
-            of_tokens = float(counts.sum()) / tokens if shared else 1.0
-            of_completions = len(counts) / completions
-            share = of_tokens if config.loss_type in BY_TOKENS else of_completions
+            token_share = float(token_mask.sum()) / tokens if is_shared else 1.0
+            completion_share = len(token_mask) / completions
+            share = token_share if config.loss_type in TOKEN_NORMALIZED else completion_share
             # gspo's are of completions
-            clipped = of_completions if config.loss_type == "gspo" else of_tokens
-            return Part(
-                terms.total, numbers, share, [share, of_tokens, clipped, clipped, of_tokens]
+            clip_share = completion_share if config.loss_type == "gspo" else token_share
+            return PartialLoss(
+                terms.total, numbers, share, [share, token_share, clip_share, clip_share, token_share]
             )
 
-        return self.stepped_by(part, len(mask))
+        return self.accumulate_and_step(partial_loss, len(mask))
 
 
-def make(config: RunConfig, tools: Tools) -> Parts:
+def make(config: RunConfig, context: BuildContext) -> RunComponents:
     """GRPO's learner on what its model writes."""
-    algo, text = cast(GRPOConfig, config.algo), text_of(config, tools)
-    source = writing_source(config, text, algo.group_size)
-    return text_parts(text, source, GRPOLearner(text, algo))
+    algo, text = cast(GRPOConfig, config.algo), build_text_context(config, context)
+    source = make_generation_source(config, text, algo.group_size)
+    return build_text(text, source, GRPOLearner(text, algo))
 
 
-class GRPO(WritingAlgorithm):
+class GRPO(GenerationAlgorithm):
     """Group relative policy optimization of a language model.
 
     Parameters
@@ -168,9 +174,9 @@ class GRPO(WritingAlgorithm):
 
     def __init__(
         self,
-        model: Model = None,
+        model: ModelArgument = None,
         ref_model: nn.Module | None = None,
-        reward_fn: Rewarding = None,
+        reward_fn: RewardArgument = None,
         group_size: int = 4,
         kl_coef: float = 0.1,
         learning_rate: float = 1e-5,
@@ -191,4 +197,4 @@ class GRPO(WritingAlgorithm):
             **config_kwargs,
         }
         objects = (ref_model, reward_fn)
-        self._begin(model, task, seed, options, objects, logger, callbacks, server)
+        self._init_text(model, task, seed, options, objects, logger, callbacks, server)

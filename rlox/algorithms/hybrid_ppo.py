@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from rlox.algorithms.on_policy import collector_of, on_policy_parts
+from rlox.algorithms.on_policy import build_on_policy, get_collector
 from rlox.algorithms.torch_ppo import PPOLearner
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import HybridPPOConfig, RunConfig
-from rlox.envs.make import EnvSource, require_native
+from rlox.envs.make import EnvLike, require_native
 from rlox.errors import ConfigError
 from rlox.policies import ActorCritic
 from rlox.policies.native import NativePolicy
 from rlox.rng import Streams
 from rlox.runs.algorithm import Algorithm
-from rlox.training.parts import Parts, Tools
-from rlox.training.setup import DEFAULT_ENV, config_from_arguments, environment_of
+from rlox.training.components import BuildContext, RunComponents
+from rlox.training.setup import DEFAULT_ENV, config_from_arguments, resolve_env
 
 __all__ = ["HybridPPO", "HybridPPOLearner"]
 
-HIDDEN = 64  # width of the two hidden layers
+DEFAULT_HIDDEN = 64  # width of the two hidden layers
 
 
 class HybridPPOLearner(PPOLearner):
@@ -31,19 +31,19 @@ class HybridPPOLearner(PPOLearner):
         self.native = NativePolicy(policy, self.optimizer.flat)
 
 
-def make(config: RunConfig, tools: Tools) -> Parts:
+def make(config: RunConfig, context: BuildContext) -> RunComponents:
     """PPO's learner on rollouts that are collected in Rust."""
     algo = cast(HybridPPOConfig, config.algo)
-    require_native(config.env, algo.name, tools.env)
-    if tools.device_name != "cpu":
+    require_native(config.env, algo.name, context.env)
+    if context.device_name != "cpu":
         raise ConfigError(
             f"device={config.device}: hybrid_ppo acts in Rust on the memory that torch learns in, which "
             "is the CPU's; use device=cpu, or algo=ppo"
         )
-    return on_policy_parts(
+    return build_on_policy(
         config,
-        tools,
-        lambda policy: HybridPPOLearner(policy, algo, tools.streams),
+        context,
+        lambda policy: HybridPPOLearner(policy, algo, context.streams),
         minibatch=algo.batch_size,
     )
 
@@ -69,22 +69,22 @@ class HybridPPO(Algorithm):
 
     name = "hybrid_ppo"
     make = staticmethod(make)
-    collector = property(collector_of)
+    collector = property(get_collector)
 
     def __init__(
         self,
-        env_id: EnvSource = DEFAULT_ENV,
+        env_id: EnvLike = DEFAULT_ENV,
         n_envs: int = 16,
         seed: int = 42,
-        hidden: int = HIDDEN,
+        hidden: int = DEFAULT_HIDDEN,
         logger: LoggerCallback | None = None,
         callbacks: Callback | Sequence[Callback] | None = None,
         **config_kwargs: Any,
     ) -> None:
-        env_id = environment_of(env_id, DEFAULT_ENV, config_kwargs)
+        env_id = resolve_env(env_id, DEFAULT_ENV, config_kwargs)
         if "net_arch" not in config_kwargs:
             config_kwargs["net_arch"] = (hidden, hidden)
-        elif hidden != HIDDEN:
+        elif hidden != DEFAULT_HIDDEN:
             raise ConfigError(
                 f"hidden={hidden} and net_arch={config_kwargs['net_arch']} are two ways to say the same; "
                 "give one of them"

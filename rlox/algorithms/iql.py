@@ -6,31 +6,41 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, cast
 
-from rlox.algorithms.encoding import Encoding
-from rlox.algorithms.native_offline import iql_composed, sizes_of
-from rlox.algorithms.offline import NO_ENV, Composed, DatasetGiven, from_dataset, offline_parts
-from rlox.algorithms.torch_iql import composed
+from rlox.algorithms.encoding import EncoderSpec
+from rlox.algorithms.native_offline import build_native_iql, network_sizes
+from rlox.algorithms.offline import (
+    NO_ENV,
+    DatasetArgument,
+    PolicyAndLearner,
+    build_offline,
+    offline_arguments,
+)
+from rlox.algorithms.torch_iql import build_torch
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import IQLConfig, RunConfig
 from rlox.envs.actions import ActionCodec
-from rlox.envs.make import EnvSource
+from rlox.envs.make import EnvLike
 from rlox.runs.algorithm import Algorithm
-from rlox.training.backend import Choice
-from rlox.training.parts import Parts, Tools
+from rlox.training.backend import BackendSelector
+from rlox.training.components import BuildContext, RunComponents
 
 __all__ = ["IQL"]
 
 
-def make(config: RunConfig, tools: Tools) -> Parts:
+def make(config: RunConfig, context: BuildContext) -> RunComponents:
     """A Gaussian policy's learner on a dataset."""
     algo = cast(IQLConfig, config.algo)
 
-    def compose(encoding: Encoding, actions: ActionCodec, choice: Choice) -> Composed:
-        sizes = sizes_of(algo, encoding, actions)
-        native = partial(iql_composed, config, tools, encoding, actions, sizes)
-        return choice.native(sizes.widest, native) or composed(config, tools, encoding, actions)
+    def build_learner(
+        encoder_spec: EncoderSpec, actions: ActionCodec, selector: BackendSelector
+    ) -> PolicyAndLearner:
+        sizes = network_sizes(algo, encoder_spec, actions)
+        native = partial(build_native_iql, config, context, encoder_spec, actions, sizes)
+        return selector.make_native(sizes.max_width, native) or build_torch(
+            config, context, encoder_spec, actions
+        )
 
-    return offline_parts(config, tools, compose)
+    return build_offline(config, context, build_learner)
 
 
 class IQL(Algorithm):
@@ -60,7 +70,7 @@ class IQL(Algorithm):
 
     def __init__(
         self,
-        dataset: DatasetGiven = None,
+        dataset: DatasetArgument = None,
         obs_dim: int | None = None,
         act_dim: int | None = None,
         expectile: float = 0.7,
@@ -73,7 +83,7 @@ class IQL(Algorithm):
         callbacks: Callback | Sequence[Callback] | None = None,
         logger: LoggerCallback | None = None,
         *,
-        env_id: EnvSource = NO_ENV,
+        env_id: EnvLike = NO_ENV,
         n_envs: int = 1,
         seed: int = 42,
         **config_kwargs: Any,
@@ -90,5 +100,5 @@ class IQL(Algorithm):
             "batch_size": batch_size,
             **config_kwargs,
         }
-        config, env, held = from_dataset("iql", dataset, env_id, n_envs, seed, options)
-        super().__init__(config, env, None, logger, callbacks, dataset=held)
+        config, env, dataset_object = offline_arguments("iql", dataset, env_id, n_envs, seed, options)
+        super().__init__(config, env, None, logger, callbacks, dataset=dataset_object)

@@ -9,9 +9,9 @@ from typing import Any
 from rlox.configs import IQLConfig
 from rlox.types import Clock, Update
 
-__all__ = ["NAMES", "Scheduled"]
+__all__ = ["METRIC_NAMES", "IQLLearnerMixin"]
 
-NAMES = (
+METRIC_NAMES = (
     "loss/critic",
     "loss/value",
     "loss/actor",
@@ -22,7 +22,7 @@ NAMES = (
 )
 
 
-class Scheduled:
+class IQLLearnerMixin:
     """The step sizes, of which the actor's falls along a cosine, and what an update says of them."""
 
     config: IQLConfig
@@ -30,14 +30,14 @@ class Scheduled:
     critic: Any
     value: Any
 
-    def _schedule(self, clock: Clock) -> None:
+    def _apply_schedules(self, clock: Clock) -> None:
         """Set the step sizes."""
         self.critic.lr = self.value.lr = self.config.at("learning_rate", clock.remaining)
-        over = 1.0 - clock.remaining
-        falls = 0.5 * (1.0 + math.cos(math.pi * over)) if self.config.cosine_actor else 1.0
-        self.actor.lr = self.critic.lr * falls
+        progress = 1.0 - clock.remaining
+        cosine_factor = 0.5 * (1.0 + math.cos(math.pi * progress)) if self.config.cosine_actor else 1.0
+        self.actor.lr = self.critic.lr * cosine_factor
 
-    def _told(self, update: Update) -> Update:
+    def _add_metrics(self, update: Update) -> Update:
         """What an update says, with the step sizes."""
         rates = {
             "train/learning_rate": self.critic.lr,

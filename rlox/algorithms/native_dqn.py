@@ -7,55 +7,57 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from rlox.algorithms.dqn_schedule import NAMES, Scheduled, epsilon
-from rlox.algorithms.encoding import Encoding
-from rlox.algorithms.native_replay import NativeReplayLearner, columns
-from rlox.algorithms.off_policy import OffPolicy
+from rlox.algorithms.dqn_schedule import METRIC_NAMES, DQNLearnerMixin, scheduled_epsilon
+from rlox.algorithms.encoding import EncoderSpec
+from rlox.algorithms.native_replay import NativeReplayLearner, batch_columns
+from rlox.algorithms.off_policy import OffPolicyComponents
 from rlox.configs import DQNConfig, RunConfig
 from rlox.envs.base import VectorEnv
-from rlox.optim.native import ADAM, NativeOptimizer, NativeTarget
-from rlox.policies.engine import counted, told_where
-from rlox.policies.native_exploring import NativeGreedy
+from rlox.optim.native import ADAM_MOMENTS, NativeOptimizer, NativeTargetNetwork
+from rlox.policies.engine import counted_steps, label_errors
+from rlox.policies.native_exploration import NativeEpsilonGreedy
 from rlox.policies.native_q import NativeQ, QSizes
-from rlox.training.learned import learned, where
+from rlox.training.components import BuildContext
 from rlox.training.native_fields import require_native
-from rlox.training.parts import Tools
+from rlox.training.replay_update import build_update, update_label
 from rlox.types import Clock, Transitions, Update
 
 if TYPE_CHECKING:  # a run of the native engine imports no torch
-    from rlox.policies.q import QPolicy
+    from rlox.policies.q_policy import QPolicy
 
-__all__ = ["NativeDQNLearner", "composed"]
+__all__ = ["NativeDQNLearner", "build_native"]
 
 
-class NativeDQNLearner(Scheduled, NativeReplayLearner):
+class NativeDQNLearner(DQNLearnerMixin, NativeReplayLearner):
     """Differs from `DQNLearner` by rounding only, and has a state that each can go on from."""
 
     def __init__(self, native: NativeQ, config: DQNConfig) -> None:
         self.native, self.config = native, config
-        part, lr = native.parts[""], config.initial("learning_rate")
-        self.optimizer = NativeOptimizer(part, ADAM, lr, config.adam_eps)
-        self.follower: NativeTarget = NativeTarget(part)
-        super().__init__(native, {"adam": self.optimizer, "target": self.follower}, [self.follower])
+        parameters, lr = native.parameter_vectors[""], config.initial("learning_rate")
+        self.optimizer = NativeOptimizer(parameters, ADAM_MOMENTS, lr, config.adam_eps)
+        self.target_network: NativeTargetNetwork = NativeTargetNetwork(parameters)
+        super().__init__(
+            native, {"adam": self.optimizer, "target": self.target_network}, [self.target_network]
+        )
 
     def update(self, batch: Transitions, clock: Clock) -> Update:
         """One step for each batch; the target network follows by the environment steps taken."""
         self.native.check()
-        self._schedule(batch.env_steps, clock)
-        update = self._learn(batch, where(batch, clock))
-        return self._told(update, batch.env_steps, clock)
+        self._apply_schedules(batch.env_steps, clock)
+        update = self._learn(batch, update_label(batch, clock))
+        return self._add_metrics(update, batch.env_steps, clock)
 
-    def _learn(self, batch: Transitions, update: str) -> Update:
+    def _learn(self, batch: Transitions, label: str) -> Update:
         adam, config = self.optimizer, self.config
         errors = np.empty(batch.rewards.shape, np.float32)
-        with told_where(update), counted(adam) as steps:
-            told = self.native.learns.learn(
+        with label_errors(label), counted_steps(adam) as steps:
+            result = self.native.update_engine.learn(
                 adam.vector,
-                self.follower.vector,
+                self.target_network.vector,
                 adam.moment("exp_avg"),
                 adam.moment("exp_avg_sq"),
                 steps,
-                *columns(batch),
+                *batch_columns(batch),
                 errors,
                 None if batch.weights is None else np.asarray(batch.weights),
                 learning_rate=adam.lr,
@@ -64,23 +66,23 @@ class NativeDQNLearner(Scheduled, NativeReplayLearner):
                 max_grad_norm=config.max_grad_norm,
                 adam_eps=adam.eps,
             )
-        numbers = told["loss"], told["q_mean"], told["grad_norm"]
-        return learned(batch, dict(zip(NAMES, numbers, strict=True)), errors)
+        values = result["loss"], result["q_mean"], result["grad_norm"]
+        return build_update(batch, dict(zip(METRIC_NAMES, values, strict=True)), errors)
 
 
-def composed(
-    config: RunConfig, tools: Tools, env: VectorEnv, encoding: Encoding, sizes: QSizes
-) -> OffPolicy:
-    """What learns, explores and acts; `NativeRefused` for a network that only torch learns."""
+def build_native(
+    config: RunConfig, context: BuildContext, env: VectorEnv, encoder_spec: EncoderSpec, sizes: QSizes
+) -> OffPolicyComponents:
+    """What learns, explores and acts; `NativeUnsupportedError` for a network that only torch learns."""
     algo = cast(DQNConfig, config.algo)
-    masked = env.observations.masked > 0
-    require_native(algo, env.actions, tools.device_name, encoding.make is not None, masked)
+    is_masked = env.observations.mask_dim > 0
+    require_native(algo, env.actions, context.device_name, encoder_spec.make_encoder is not None, is_masked)
 
-    def module() -> QPolicy:
-        from rlox.algorithms.torch_dqn import described
+    def make_module() -> QPolicy:
+        from rlox.algorithms.torch_dqn import build_policy
 
-        return described(algo, env, encoding)
+        return build_policy(algo, env, encoder_spec)
 
-    native = NativeQ(sizes, config.seed, module)
-    explorer = NativeGreedy(native, env.n_envs, partial(epsilon, algo), config.seed)
-    return OffPolicy(native, explorer, NativeDQNLearner(native, algo))
+    native = NativeQ(sizes, config.seed, make_module)
+    explorer = NativeEpsilonGreedy(native, env.n_envs, partial(scheduled_epsilon, algo), config.seed)
+    return OffPolicyComponents(native, explorer, NativeDQNLearner(native, algo))

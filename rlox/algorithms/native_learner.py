@@ -13,7 +13,7 @@ from rlox.optim.native import NativeOptimizer
 from rlox.policies.native import NativePolicy
 from rlox.types import Rollout
 
-__all__ = ["NativeLearner", "explained", "valid_rows"]
+__all__ = ["NativeLearner", "rollout_explained_variance", "valid_rows"]
 
 
 class NativeLearner:
@@ -35,7 +35,7 @@ class NativeLearner:
         weights = self.native.weights()
         return {"weights": weights, "optimizer": self.optimizer.state()}
 
-    def begin_from(self, weights: Mapping[str, Any]) -> None:
+    def load_initial_weights(self, weights: Mapping[str, Any]) -> None:
         """Begin with these weights in place of the initial ones."""
         self.native.load_state_dict(weights)
 
@@ -50,9 +50,7 @@ def valid_rows(rollout: Rollout) -> slice | NDArray[np.int64]:
     return slice(None) if rollout.valid is None else np.flatnonzero(np.asarray(rollout.valid))
 
 
-def explained(rollout: Rollout) -> float:
+def rollout_explained_variance(rollout: Rollout) -> float:
     """1 - Var(R - V) / Var(R) of the valid rows, as iterations in Rust say it; 0 when R does not vary."""
     valid = valid_rows(rollout)
-    return explained_variance(
-        *(np.asarray(column)[valid] for column in (rollout.values, rollout.returns))
-    )
+    return explained_variance(*(np.asarray(column)[valid] for column in (rollout.values, rollout.returns)))

@@ -8,74 +8,74 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from rlox.algorithms import iql_schedule
-from rlox.algorithms.encoding import Encoding
-from rlox.algorithms.native_replay import NativeReplayLearner, columns
+from rlox.algorithms.encoding import EncoderSpec
+from rlox.algorithms.native_replay import NativeReplayLearner, batch_columns
 from rlox.algorithms.native_td3 import NativeTD3Learner
 from rlox.configs import BCConfig, IQLConfig, RunConfig, TD3BCConfig
 from rlox.envs.actions import ActionCodec
-from rlox.optim.native import ADAM, NativeOptimizer, NativeTarget
-from rlox.policies.engine import stepped, told_where
-from rlox.policies.native_offline import NativeCloned, NativeImplicit
-from rlox.policies.native_vectors import NativeDeterministic, VectorSizes
-from rlox.training.learned import learned, where
+from rlox.optim.native import ADAM_MOMENTS, NativeOptimizer, NativeTargetNetwork
+from rlox.policies.engine import adam_vectors, label_errors
+from rlox.policies.native_offline import NativeBCPolicy, NativeIQLPolicy
+from rlox.policies.native_vectors import ContinuousSizes, NativeDeterministicPolicy
+from rlox.training.components import BuildContext
 from rlox.training.native_fields import require_native
-from rlox.training.parts import Tools
+from rlox.training.replay_update import build_update, update_label
 from rlox.types import Clock, Transitions, Update
 
 if TYPE_CHECKING:
     from rlox.policies.deterministic import DeterministicPolicy
-    from rlox.policies.implicit import ImplicitPolicy
+    from rlox.policies.implicit import IQLPolicy
 
 __all__ = [
     "NativeBCLearner",
     "NativeIQLLearner",
     "NativeTD3BCLearner",
-    "bc_composed",
-    "iql_composed",
-    "sizes_of",
-    "td3_bc_composed",
+    "build_native_bc",
+    "build_native_iql",
+    "build_native_td3_bc",
+    "network_sizes",
 ]
 
 
 class NativeTD3BCLearner(NativeTD3Learner):
     """Differs from `TD3BCLearner` by rounding only, and has a state that each can go on from."""
 
-    def __init__(self, native: NativeDeterministic, config: TD3BCConfig, seed: int) -> None:
+    def __init__(self, native: NativeDeterministicPolicy, config: TD3BCConfig, seed: int) -> None:
         super().__init__(native, config, seed)
-        self._more = {"alpha": config.alpha}
+        self._extra_settings = {"alpha": config.alpha}
 
 
-class NativeIQLLearner(iql_schedule.Scheduled, NativeReplayLearner):
+class NativeIQLLearner(iql_schedule.IQLLearnerMixin, NativeReplayLearner):
     """Differs from `IQLLearner` by rounding only, and has a state that each can go on from."""
 
-    def __init__(self, native: NativeImplicit, config: IQLConfig) -> None:
+    def __init__(self, native: NativeIQLPolicy, config: IQLConfig) -> None:
         self.native, self.config = native, config
-        lr, parts = config.initial("learning_rate"), native.parts
+        lr, parts = config.initial("learning_rate"), native.parameter_vectors
         self.actor, self.critic, self.value = (
-            NativeOptimizer(parts[name], ADAM, lr, 1e-8) for name in ("actor", "critic", "value")
+            NativeOptimizer(parts[name], ADAM_MOMENTS, lr, 1e-8) for name in ("actor", "critic", "value")
         )
-        self.target = NativeTarget(parts["critic"])
+        self.target = NativeTargetNetwork(parts["critic"])
         named = {"actor": self.actor, "critic": self.critic, "value": self.value}
         super().__init__(native, {**named, "target": self.target}, [self.target])
 
     def update(self, batch: Transitions, clock: Clock) -> Update:
         """One step of value, actor, critics and target for each batch."""
-        self._schedule(clock)
+        self._apply_schedules(clock)
         self.native.check()
         config, errors = self.config, np.empty(batch.rewards.shape, np.float32)
-        steps = stepped(self.actor), stepped(self.critic), stepped(self.value)
+        steps = adam_vectors(self.actor), adam_vectors(self.critic), adam_vectors(self.value)
         with (
-            told_where(where(batch, clock)),
+            label_errors(update_label(batch, clock)),
             steps[0] as actor,
             steps[1] as critic,
             steps[2] as value,
         ):
-            told = self.native.engine.learn(
+            result = self.native.engine.learn(
                 actor,
                 critic,
                 value,
                 self.target.vector,
-                *columns(batch),
+                *batch_columns(batch),
                 errors,
                 learning_rate=self.critic.lr,
                 actor_learning_rate=self.actor.lr,
@@ -87,19 +87,21 @@ class NativeIQLLearner(iql_schedule.Scheduled, NativeReplayLearner):
                 adam_eps=self.critic.eps,
             )
         names = ("critic", "value", "actor", "q_mean", "v_mean", "weight", "grad_norm")
-        found = (told[name] for name in names)
-        return self._told(learned(batch, dict(zip(iql_schedule.NAMES, found, strict=True)), errors))
+        values = (result[name] for name in names)
+        return self._add_metrics(
+            build_update(batch, dict(zip(iql_schedule.METRIC_NAMES, values, strict=True)), errors)
+        )
 
 
 class NativeBCLearner:
     """Differs from `BCLearner` by rounding only, and has a state that each can go on from."""
 
-    def __init__(self, native: NativeCloned, config: BCConfig) -> None:
+    def __init__(self, native: NativeBCPolicy, config: BCConfig) -> None:
         self.native, self.config = native, config
         lr = config.initial("learning_rate")
-        self.optimizer = NativeOptimizer(native.parts[""], ADAM, lr, 1e-8)
-        fits = "policy/accuracy" if native.choices else "policy/error"
-        self.names = ("loss/policy", fits, "train/grad_norm")
+        self.optimizer = NativeOptimizer(native.parameter_vectors[""], ADAM_MOMENTS, lr, 1e-8)
+        fit_names = "policy/accuracy" if native.is_discrete else "policy/error"
+        self.metric_names = ("loss/policy", fit_names, "train/grad_norm")
 
     @property
     def policy(self) -> Any:
@@ -108,14 +110,14 @@ class NativeBCLearner:
 
     def update(self, batch: Transitions, clock: Clock) -> Update:
         """One step for each batch."""
-        config, at = self.config, f"update {clock.updates}"
+        config, label = self.config, f"update {clock.updates}"
         self.optimizer.lr = config.at("learning_rate", clock.remaining)
         self.native.check()
         actions = np.asarray(batch.actions)
-        if self.native.choices:
+        if self.native.is_discrete:
             actions = actions.reshape(batch.rewards.shape).astype(np.int64)
-        with told_where(at), stepped(self.optimizer) as policy:
-            told = self.native.engine.learn(
+        with label_errors(label), adam_vectors(self.optimizer) as policy:
+            result = self.native.engine.learn(
                 policy,
                 np.asarray(batch.obs),
                 actions,
@@ -124,8 +126,8 @@ class NativeBCLearner:
                 max_grad_norm=config.max_grad_norm,
                 adam_eps=self.optimizer.eps,
             )
-        found = (told[name] for name in ("loss", "fit", "grad_norm"))
-        metrics = dict(zip(self.names, found, strict=True))
+        values = (result[name] for name in ("loss", "fit", "grad_norm"))
+        metrics = dict(zip(self.metric_names, values, strict=True))
         metrics["train/learning_rate"] = self.optimizer.lr
         return Update(metrics, len(batch), batch.rewards.numel())
 
@@ -133,7 +135,7 @@ class NativeBCLearner:
         """Copies of the weights, and the state of the optimizer."""
         return {"weights": self.native.weights(), "optimizer": self.optimizer.state()}
 
-    def begin_from(self, weights: Mapping[str, Any]) -> None:
+    def load_initial_weights(self, weights: Mapping[str, Any]) -> None:
         """Begin with these weights in place of the initial ones."""
         self.native.load_state_dict(weights)
 
@@ -143,58 +145,66 @@ class NativeBCLearner:
         self.optimizer.restore(state["optimizer"])
 
 
-def sizes_of(
-    algo: TD3BCConfig | IQLConfig, encoding: Encoding, actions: ActionCodec
-) -> VectorSizes:
+def network_sizes(
+    algo: TD3BCConfig | IQLConfig, encoder_spec: EncoderSpec, actions: ActionCodec
+) -> ContinuousSizes:
     """Of an actor and its critics."""
-    shapes = (algo.n_critics, *algo.widths, algo.activation)
-    return VectorSizes(encoding.features, actions.size, actions.size, *shapes)
+    shapes = (algo.n_critics, *algo.hidden_widths, algo.activation)
+    return ContinuousSizes(encoder_spec.features, actions.size, actions.size, *shapes)
 
 
-def td3_bc_composed(
-    config: RunConfig, tools: Tools, encoding: Encoding, actions: ActionCodec, sizes: VectorSizes
-) -> tuple[NativeDeterministic, NativeTD3BCLearner]:
-    """The policy and what it learns by; `NativeRefused` for networks that only torch learns."""
+def build_native_td3_bc(
+    config: RunConfig,
+    context: BuildContext,
+    encoder_spec: EncoderSpec,
+    actions: ActionCodec,
+    sizes: ContinuousSizes,
+) -> tuple[NativeDeterministicPolicy, NativeTD3BCLearner]:
+    """The policy and what it learns by; `NativeUnsupportedError` for networks that only torch learns."""
     algo = cast(TD3BCConfig, config.algo)
-    require_native(algo, actions, tools.device_name, encoding.make is not None)
+    require_native(algo, actions, context.device_name, encoder_spec.make_encoder is not None)
 
-    def module() -> DeterministicPolicy:
-        from rlox.algorithms.torch_td3 import described
+    def make_module() -> DeterministicPolicy:
+        from rlox.algorithms.torch_td3 import build_policy
 
-        return described(algo, encoding.features, sizes.size)
+        return build_policy(algo, encoder_spec.features, sizes.size)
 
-    native = NativeDeterministic(sizes, config.seed, module, 0.0)
+    native = NativeDeterministicPolicy(sizes, config.seed, make_module, 0.0)
     return native, NativeTD3BCLearner(native, algo, config.seed)
 
 
-def iql_composed(
-    config: RunConfig, tools: Tools, encoding: Encoding, actions: ActionCodec, sizes: VectorSizes
-) -> tuple[NativeImplicit, NativeIQLLearner]:
+def build_native_iql(
+    config: RunConfig,
+    context: BuildContext,
+    encoder_spec: EncoderSpec,
+    actions: ActionCodec,
+    sizes: ContinuousSizes,
+) -> tuple[NativeIQLPolicy, NativeIQLLearner]:
     """The same of implicit Q-learning."""
     algo = cast(IQLConfig, config.algo)
-    require_native(algo, actions, tools.device_name, encoding.make is not None)
+    require_native(algo, actions, context.device_name, encoder_spec.make_encoder is not None)
 
-    def module() -> ImplicitPolicy:
-        from rlox.algorithms.torch_iql import described
+    def make_module() -> IQLPolicy:
+        from rlox.algorithms.torch_iql import build_policy
 
-        return described(algo, encoding.features, sizes.size)
+        return build_policy(algo, encoder_spec.features, sizes.size)
 
-    native = NativeImplicit(sizes, config.seed, module)
+    native = NativeIQLPolicy(sizes, config.seed, make_module)
     return native, NativeIQLLearner(native, algo)
 
 
-def bc_composed(
-    config: RunConfig, tools: Tools, encoding: Encoding, actions: ActionCodec
-) -> tuple[NativeCloned, NativeBCLearner]:
+def build_native_bc(
+    config: RunConfig, context: BuildContext, encoder_spec: EncoderSpec, actions: ActionCodec
+) -> tuple[NativeBCPolicy, NativeBCLearner]:
     """The same of behavioural cloning."""
     algo = cast(BCConfig, config.algo)
-    require_native(algo, actions, tools.device_name, encoding.make is not None)
+    require_native(algo, actions, context.device_name, encoder_spec.make_encoder is not None)
 
-    def module() -> Any:
-        from rlox.algorithms.torch_bc import described
+    def make_module() -> Any:
+        from rlox.algorithms.torch_bc import build_actor
 
-        return described(algo, encoding.features, actions)
+        return build_actor(algo, encoder_spec.features, actions)
 
-    shape = (actions.discrete, actions.size, encoding.features, algo.net_arch, algo.activation)
-    native = NativeCloned(*shape, config.seed, module)
+    shape = (actions.is_discrete, actions.size, encoder_spec.features, algo.net_arch, algo.activation)
+    native = NativeBCPolicy(*shape, config.seed, make_module)
     return native, NativeBCLearner(native, algo)

@@ -11,28 +11,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlox._core import Iteration
-from rlox.algorithms.native_learner import NativeLearner, explained, valid_rows
-from rlox.algorithms.on_policy import where
-from rlox.algorithms.ppo_schedule import NAMES, Loss, Scheduled
+from rlox.algorithms.native_learner import NativeLearner, rollout_explained_variance, valid_rows
+from rlox.algorithms.on_policy import update_label
+from rlox.algorithms.ppo_schedule import METRIC_NAMES, PPOLearnerMixin, ScheduledLoss
 from rlox.configs import PPOConfig
-from rlox.optim.native import ADAM, ADAM_EPS, NativeOptimizer
-from rlox.policies.engine import Adams, stepped, told_where
-from rlox.policies.native import NativePolicy, unmasked
+from rlox.optim.native import ADAM_EPS, ADAM_MOMENTS, NativeOptimizer
+from rlox.policies.engine import AdamVectors, adam_vectors, label_errors
+from rlox.policies.native import NativePolicy, split_masks
 from rlox.rng import Streams
-from rlox.types import Clock, Iterated, Rollout, Update
+from rlox.types import Clock, FusedUpdate, Rollout, Update
 
 __all__ = ["NativePPOLearner"]
 
 
 @dataclass
-class Coefficients:
+class LossCoefficients:
     """What of the loss is scheduled."""
 
     clip_eps: float
     ent_coef: float
 
 
-class NativePPOLearner(NativeLearner, Scheduled):
+class NativePPOLearner(NativeLearner, PPOLearnerMixin):
     """What one rollout does to the weights, in one call.
 
     Differs from `PPOLearner` by rounding only: the same minibatches, and a state that each can go on from.
@@ -40,41 +40,41 @@ class NativePPOLearner(NativeLearner, Scheduled):
 
     def __init__(self, native: NativePolicy, config: PPOConfig, streams: Streams) -> None:
         rate = config.initial("learning_rate")
-        super().__init__(native, NativeOptimizer(native.parts[""], ADAM, rate, ADAM_EPS))
+        super().__init__(native, NativeOptimizer(native.parameter_vectors[""], ADAM_MOMENTS, rate, ADAM_EPS))
         self.config, self.streams = config, streams
-        self.loss: Loss = Coefficients(config.initial("clip_eps"), config.initial("ent_coef"))
+        self.loss: ScheduledLoss = LossCoefficients(config.initial("clip_eps"), config.initial("ent_coef"))
 
     def update(self, batch: Rollout, clock: Clock) -> Update:
         """Learn from one rollout; the schedules are read once, from the clock at its start."""
-        self._schedule(clock)
+        self._apply_schedules(clock)
         valid = valid_rows(batch)
-        order = self._orders(batch.index, len(batch) if isinstance(valid, slice) else len(valid))
+        order = self._minibatch_orders(batch.index, len(batch) if isinstance(valid, slice) else len(valid))
         self.native.check()
-        with told_where(where(batch.index, len(batch), clock)), stepped(self.optimizer) as adam:
-            told = self._learn(batch, order if isinstance(valid, slice) else valid[order], adam)
-        return self._update(told, explained(batch))
+        with label_errors(update_label(batch.index, len(batch), clock)), adam_vectors(self.optimizer) as adam:
+            result = self._learn(batch, order if isinstance(valid, slice) else valid[order], adam)
+        return self._build_update(result, rollout_explained_variance(batch))
 
-    def iterate(self, clock: Clock, iteration: Iteration, index: int, rows: int) -> Iterated:
+    def fused_update(self, clock: Clock, iteration: Iteration, index: int, rows: int) -> FusedUpdate:
         """Collect rollout number `index`, of so many rows, and learn from it, with the bits of `update`."""
-        self._schedule(clock)
-        order = self._orders(index, rows)
-        with told_where(where(index, rows, clock)), stepped(self.optimizer) as adam:
-            told = iteration.ppo(*adam, order, **self._settings())
-        return Iterated(self._update(told, told["explained_variance"]), told["seconds"])
+        self._apply_schedules(clock)
+        order = self._minibatch_orders(index, rows)
+        with label_errors(update_label(index, rows, clock)), adam_vectors(self.optimizer) as adam:
+            result = iteration.ppo(*adam, order, **self._settings())
+        return FusedUpdate(self._build_update(result, result["explained_variance"]), result["seconds"])
 
-    def _orders(self, index: int, rows: int) -> NDArray[np.int64]:
+    def _minibatch_orders(self, index: int, rows: int) -> NDArray[np.int64]:
         """Of each pass over rollout number `index`, `[n_epochs, rows]`."""
-        order = partial(self._order, index, count=rows)
+        order = partial(self._minibatch_order, index, count=rows)
         return np.stack([order(epoch) for epoch in range(self.config.n_epochs)])
 
-    def _update(self, told: Mapping[str, float], explained: float) -> Update:
+    def _build_update(self, result: Mapping[str, float], explained_var: float) -> Update:
         """What the engine said, by the names of the metrics."""
-        means = {name: told[name.rpartition("/")[2]] for name in NAMES} if told["steps"] else {}
-        metrics = self._metrics(explained, means, int(told["epochs"]))
-        return Update(metrics, count=1, samples=int(told["samples"]))
+        means = {name: result[name.rpartition("/")[2]] for name in METRIC_NAMES} if result["steps"] else {}
+        metrics = self._metrics(explained_var, means, int(result["epochs"]))
+        return Update(metrics, count=1, samples=int(result["samples"]))
 
-    def _learn(self, batch: Rollout, order: NDArray[np.int64], adam: Adams) -> dict[str, float]:
-        obs, mask = unmasked(batch)
+    def _learn(self, batch: Rollout, order: NDArray[np.int64], adam: AdamVectors) -> dict[str, float]:
+        obs, mask = split_masks(batch)
         return self.native.engine.ppo(
             *adam,
             obs,

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlox.optim.native import NativeTarget
-from rlox.policies.on_demand import OnDemand
-from rlox.training.learned import Stateful
+from rlox.optim.native import NativeTargetNetwork
+from rlox.policies.lazy_torch import LazyTorchModule
+from rlox.training.replay_update import Stateful
 from rlox.types import Transitions
 
-__all__ = ["NativeReplayLearner", "columns"]
+__all__ = ["NativeReplayLearner", "batch_columns"]
 
 A = NDArray[Any]
 
@@ -25,7 +25,7 @@ class NativeReplayLearner:
     """
 
     def __init__(
-        self, native: OnDemand, parts: Mapping[str, Stateful], targets: Sequence[NativeTarget]
+        self, native: LazyTorchModule, parts: Mapping[str, Stateful], targets: Sequence[NativeTargetNetwork]
     ) -> None:
         self._native, self._parts, self._targets = native, parts, targets
 
@@ -42,11 +42,11 @@ class NativeReplayLearner:
             "optimizer": {name: part.state() for name, part in self._parts.items()},
         }
 
-    def begin_from(self, weights: Mapping[str, Any]) -> None:
+    def load_initial_weights(self, weights: Mapping[str, Any]) -> None:
         """Begin with these weights in place of the initial ones, the targets too."""
         self._native.load_state_dict(weights)
         for target in self._targets:
-            target.copy()
+            target.copy_online()
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()`."""
@@ -55,7 +55,7 @@ class NativeReplayLearner:
             part.restore(state["optimizer"][name])
 
 
-def columns(batch: Transitions) -> tuple[A, A, A, A, A]:
+def batch_columns(batch: Transitions) -> tuple[A, A, A, A, A]:
     """Observations, actions, rewards, next observations and discounts, as engines take them."""
     obs, actions, rewards = map(np.asarray, (batch.obs, batch.actions, batch.rewards))
     return obs, actions, rewards, np.asarray(batch.next_obs), np.asarray(batch.discounts)

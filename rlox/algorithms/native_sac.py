@@ -9,73 +9,75 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from rlox.algorithms.encoding import Encoding
-from rlox.algorithms.native_replay import NativeReplayLearner, columns
-from rlox.algorithms.off_policy import OffPolicy
-from rlox.algorithms.replay_schedule import Scheduled
-from rlox.algorithms.sac_schedule import NAMES, target_entropy
+from rlox.algorithms.encoding import EncoderSpec
+from rlox.algorithms.native_replay import NativeReplayLearner, batch_columns
+from rlox.algorithms.off_policy import OffPolicyComponents
+from rlox.algorithms.replay_schedule import ReplayLearnerMixin
+from rlox.algorithms.sac_schedule import METRIC_NAMES, resolve_target_entropy
 from rlox.configs import RunConfig, SACConfig
 from rlox.envs.actions import UnitCodec
 from rlox.envs.base import VectorEnv
-from rlox.optim.native import ADAM, NativeOptimizer, NativeTarget
-from rlox.parameters.layout import Part, fill
-from rlox.policies.engine import Adams, stepped, told_where
-from rlox.policies.native_exploring import NativeExploration
-from rlox.policies.native_vectors import NativeSquashed, VectorSizes
-from rlox.training.learned import learned, update_noise, where
+from rlox.optim.native import ADAM_MOMENTS, NativeOptimizer, NativeTargetNetwork
+from rlox.parameters.layout import ParameterVector, copy_into
+from rlox.policies.engine import AdamVectors, adam_vectors, label_errors
+from rlox.policies.native_exploration import NativeNoisyExploration
+from rlox.policies.native_vectors import ContinuousSizes, NativeSquashedPolicy
+from rlox.training.components import BuildContext
 from rlox.training.native_fields import require_native
-from rlox.training.parts import Tools
+from rlox.training.replay_update import build_update, update_label, update_noise
 from rlox.types import Clock, Transitions, Update
 
 if TYPE_CHECKING:  # a run of the native engine imports no torch
-    from rlox.policies.soft import SquashedPolicy
+    from rlox.policies.soft import SquashedSACPolicy
 
-__all__ = ["NativeSACLearner", "composed"]
+__all__ = ["NativeSACLearner", "build_native"]
 
 
-class NativeSACLearner(Scheduled, NativeReplayLearner):
+class NativeSACLearner(ReplayLearnerMixin, NativeReplayLearner):
     """Differs from `SACLearner` by rounding only, and has a state that each can go on from."""
 
     config: SACConfig
 
     def __init__(
-        self, native: NativeSquashed, config: SACConfig, target_entropy: float, seed: int
+        self, native: NativeSquashedPolicy, config: SACConfig, target_entropy: float, seed: int
     ) -> None:
         self.native, self.config, self._seed = native, config, seed
-        lr, parts = config.initial("learning_rate"), native.parts
+        lr, parts = config.initial("learning_rate"), native.parameter_vectors
         self.actor, self.critic = (
-            NativeOptimizer(parts[name], ADAM, lr, 1e-8) for name in ("actor", "critic")
+            NativeOptimizer(parts[name], ADAM_MOMENTS, lr, 1e-8) for name in ("actor", "critic")
         )
-        self.target = NativeTarget(parts["critic"])
+        self.target = NativeTargetNetwork(parts["critic"])
         self.temperature = NativeTemperature(*config.temperature, target_entropy, lr)
         named = {"actor": self.actor, "critic": self.critic, "target": self.target}
         super().__init__(native, {**named, "temperature": self.temperature}, [self.target])
 
     def update(self, batch: Transitions, clock: Clock) -> Update:
         """One step of everything for each batch."""
-        self._schedule(clock)
-        return self._told(self._learn(batch, clock.updates, where(batch, clock)))
+        self._apply_schedules(clock)
+        return self._add_metrics(self._learn(batch, clock.updates, update_label(batch, clock)))
 
-    def _learn(self, batch: Transitions, number: int, at: str) -> Update:
+    def _learn(self, batch: Transitions, number: int, label: str) -> Update:
         config = self.config
         self.native.check()
         errors = np.empty(batch.rewards.shape, np.float32)
         shape = (2, *batch.actions.shape[1:])
         noise = [update_noise(self._seed, number + i, shape) for i in range(len(batch))]
-        with ExitStack() as held:
-            held.enter_context(told_where(at))
-            actor, critic = (held.enter_context(stepped(o)) for o in (self.actor, self.critic))
-            log, goal = held.enter_context(self.temperature.stepped(self.actor.lr))
-            told = self.native.learns.learn(
+        with ExitStack() as stack:
+            stack.enter_context(label_errors(label))
+            actor, critic = (stack.enter_context(adam_vectors(o)) for o in (self.actor, self.critic))
+            log_alpha, entropy_or_alpha = stack.enter_context(
+                self.temperature.engine_arguments(self.actor.lr)
+            )
+            result = self.native.update_engine.learn(
                 actor,
                 critic,
                 self.target.vector,
-                *columns(batch),
+                *batch_columns(batch),
                 errors,
                 np.stack(noise),
                 None if batch.weights is None else np.asarray(batch.weights),
-                log,
-                entropy_or_alpha=goal,
+                log_alpha,
+                entropy_or_alpha=entropy_or_alpha,
                 first=number,
                 learning_rate=self.actor.lr,
                 tau=config.tau,
@@ -84,64 +86,66 @@ class NativeSACLearner(Scheduled, NativeReplayLearner):
                 adam_eps=self.critic.eps,
             )
         names = ("critic", "actor", "temperature", "q_mean", "entropy", "alpha", "grad_norm")
-        metrics = {name: told[own] for name, own in zip(NAMES, names, strict=True)}
-        return learned(batch, metrics, errors)
+        metrics = {name: result[key] for name, key in zip(METRIC_NAMES, names, strict=True)}
+        return build_update(batch, metrics, errors)
 
 
 class NativeTemperature:
-    """What `rlox.training.temperature` is in torch: how much an entropy of 1 is worth in reward.
+    """What `rlox.training.coefficients` is in torch: how much an entropy of 1 is worth in reward.
 
-    It is `alpha`, or begins there where it is `learned`.
+    It is `alpha`, or begins there where `is_learned`.
     """
 
-    def __init__(self, learned: bool, alpha: float, target_entropy: float, lr: float) -> None:
+    def __init__(self, is_learned: bool, alpha: float, target_entropy: float, lr: float) -> None:
         self._alpha, self.target_entropy = alpha, target_entropy
         self._adam: NativeOptimizer | None = None
-        if learned:
-            self._part = Part.of([("log", ())])
-            self._part.vector[0] = math.log(alpha)
-            self._adam = NativeOptimizer(self._part, ADAM, lr, 1e-8)
+        if is_learned:
+            self._parameters = ParameterVector.zeros([("log", ())])
+            self._parameters.vector[0] = math.log(alpha)
+            self._adam = NativeOptimizer(self._parameters, ADAM_MOMENTS, lr, 1e-8)
 
     @contextmanager
-    def stepped(self, lr: float) -> Iterator[tuple[Adams | None, float]]:
+    def engine_arguments(self, lr: float) -> Iterator[tuple[AdamVectors | None, float]]:
         """As the engine takes it: its logarithm and the entropy that it learns towards, or what it is."""
         if self._adam is None:
             yield None, float(np.float32(self._alpha))
             return
         self._adam.lr = lr
-        with stepped(self._adam) as log:
+        with adam_vectors(self._adam) as log:
             yield log, self.target_entropy
 
     def state(self) -> dict[str, Any]:
         """A copy of log alpha, and of the moments of its optimizer; of one that stays nothing."""
         if self._adam is None:
             return {}
-        return {"log": self._part.views()["log"].copy(), "adam": self._adam.state()}
+        return {"log": self._parameters.views()["log"].copy(), "adam": self._adam.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()`, also of torch's."""
         if self._adam is not None:
-            fill(self._part.views(), {"log": state["log"]})
+            copy_into(self._parameters.views(), {"log": state["log"]})
             self._adam.restore(state["adam"])
 
 
-def composed(
+def build_native(
     config: RunConfig,
-    tools: Tools,
+    context: BuildContext,
     env: VectorEnv,
-    encoding: Encoding,
+    encoder_spec: EncoderSpec,
     actions: UnitCodec,
-    sizes: VectorSizes,
-) -> OffPolicy:
-    """What learns, explores and acts; `NativeRefused` for networks that only torch learns."""
+    sizes: ContinuousSizes,
+) -> OffPolicyComponents:
+    """What learns, explores and acts; `NativeUnsupportedError` for networks that only torch learns."""
     algo = cast(SACConfig, config.algo)
-    require_native(algo, env.actions, tools.device_name, encoding.make is not None)
+    require_native(algo, env.actions, context.device_name, encoder_spec.make_encoder is not None)
 
-    def module() -> SquashedPolicy:
-        from rlox.algorithms.torch_sac import squashed
+    def make_module() -> SquashedSACPolicy:
+        from rlox.algorithms.torch_sac import build_squashed_policy
 
-        return squashed(algo, encoding.features, actions.size)
+        return build_squashed_policy(algo, encoder_spec.features, actions.size)
 
-    native = NativeSquashed(sizes, config.seed, module)
-    learner = NativeSACLearner(native, algo, target_entropy(algo, actions), config.seed)
-    return OffPolicy(native, NativeExploration(native, env.n_envs, config.seed), learner, actions)
+    native = NativeSquashedPolicy(sizes, config.seed, make_module)
+    learner = NativeSACLearner(native, algo, resolve_target_entropy(algo, actions), config.seed)
+    return OffPolicyComponents(
+        native, NativeNoisyExploration(native, env.n_envs, config.seed), learner, actions
+    )

@@ -8,195 +8,223 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from rlox.algorithms.encoding import Encoding, encoding_of, require_actions
-from rlox.collectors.replay import NativeReplaySource, Replays
+from rlox.algorithms.encoding import EncoderSpec, make_encoder_spec, require_actions
+from rlox.collectors.replay import FusedReplayLearner, NativeReplaySource
 from rlox.configs import ReplayConfig, RunConfig, UniformConfig
 from rlox.configs.off_policy import OffPolicyConfig
 from rlox.envs.actions import UnitCodec
 from rlox.envs.base import VectorEnv
-from rlox.envs.engines.makers import building
+from rlox.envs.engines.factories import close_on_error
 from rlox.envs.gym_vec import EnvFactory
-from rlox.envs.make import Stages, make_vec, single_factory
+from rlox.envs.make import EvalEnvFactory, make_vec, wrapped_factory
 from rlox.envs.normalize import RewardNormalizer, observation_normalizer
 from rlox.errors import ConfigError, EnvError
-from rlox.parameters.cost import Cost
-from rlox.policies.native_exploring import Explores
-from rlox.policies.on_demand import OnDemand
-from rlox.runs.preflight import LEARNED, require_memory, require_networks
-from rlox.sources.goals import Goals
-from rlox.sources.memory import MAX_DRAWN, Memory, drawn_bytes, frames_of, make_buffer
-from rlox.sources.packed import Packing
-from rlox.sources.replay import TICK_BATCHES, Behaviour, Cadence, ReplaySource
-from rlox.training.actor import Actor, ActorOf, NativeActor
-from rlox.training.backend import Choice
+from rlox.parameters.encoder_cost import EncoderCost
+from rlox.policies.lazy_torch import LazyTorchModule
+from rlox.policies.native_exploration import NativeExplorationPolicy
+from rlox.runs.preflight import COPIES_PER_PARAMETER, require_memory, require_networks
+from rlox.sources.hindsight import HindsightRelabeler
+from rlox.sources.one_hot_packing import OneHotPacking
+from rlox.sources.replay import MAX_TICK_BATCHES, ExplorationPolicy, ReplaySource, UpdateSchedule
+from rlox.sources.replay_sampler import (
+    MAX_SAMPLED_ROWS,
+    ReplaySampler,
+    frames_to_share,
+    make_buffer,
+    sampled_bytes,
+)
+from rlox.training.actor import Actor, BaseActor, NativeActor
+from rlox.training.backend import BackendSelector
+from rlox.training.components import BuildContext, RunComponents
 from rlox.training.evaluate import Evaluator
 from rlox.training.loop import Learner
-from rlox.training.parts import Parts, Tools
 from rlox.types import Transitions
 
 if TYPE_CHECKING:  # a run of the native engine imports no torch
     from rlox.policies.base import Policy
 
-__all__ = ["Compose", "OffPolicy", "off_policy_parts"]
+__all__ = ["OffPolicyBuilder", "OffPolicyComponents", "build_off_policy"]
 
 
 @dataclass(frozen=True)
-class OffPolicy:
+class OffPolicyComponents:
     """What an off-policy algorithm adds: who acts, who explores, who learns.
 
     `actions` makes the environment's rows of the policy's, where they are not the same.
     """
 
-    policy: Policy | OnDemand
-    behaviour: Behaviour
+    policy: Policy | LazyTorchModule
+    exploration: ExplorationPolicy
     learner: Learner[Transitions]
     actions: UnitCodec | None = None
 
 
 # Makes them for environments, of what is made of their observations, with the engine that it chooses.
-Compose = Callable[[VectorEnv, Encoding, Choice], OffPolicy]
+OffPolicyBuilder = Callable[[VectorEnv, EncoderSpec, BackendSelector], OffPolicyComponents]
 
 
-def off_policy_parts(config: RunConfig, tools: Tools, compose: Compose) -> Parts:
-    """Replayed transitions, from `config.buffer`, for what `compose` makes of the environment."""
-    if tools.policy is not None:
+def build_off_policy(
+    config: RunConfig, context: BuildContext, build_learner: OffPolicyBuilder
+) -> RunComponents:
+    """Replayed transitions, from `config.buffer`, for what `build_learner` makes of the environment."""
+    if context.policy is not None:
         raise ConfigError(f"{config.algo.name} takes no policy of your own")
     env_config = config.env
-    make_env = single_factory(env_config, tools.env, training=True)  # it judges as training pays
-    env = make_vec(env_config, config.seed, tools.env)
-    with ExitStack() as unfinished:
-        unfinished.enter_context(building(env, tools.env))
+    make_env = wrapped_factory(env_config, context.env, training=True)  # it judges as training pays
+    env = make_vec(env_config, config.seed, context.env)
+    with ExitStack() as cleanup:
+        cleanup.enter_context(close_on_error(env, context.env))
         require_actions(config, env.actions)
-        goals = _goals(config, env, make_env, unfinished)
-        return _parts(config, tools, compose, env, goals)
+        hindsight = _make_hindsight(config, env, make_env, cleanup)
+        return _build(config, context, build_learner, env, hindsight)
 
 
-def _parts(
-    config: RunConfig, tools: Tools, compose: Compose, env: VectorEnv, goals: Goals | None
-) -> Parts:
+def _build(
+    config: RunConfig,
+    context: BuildContext,
+    build_learner: OffPolicyBuilder,
+    env: VectorEnv,
+    hindsight: HindsightRelabeler | None,
+) -> RunComponents:
     """What explores and learns in environments."""
     algo, env_config = cast(OffPolicyConfig, config.algo), config.env
-    encoding = encoding_of(algo, env.observations, env_config.id)
-    memory = _memory(config, algo, env, goals, tools, encoding.cost)
+    encoder_spec = make_encoder_spec(algo, env.observations, env_config.id)
+    replay_sampler = _make_replay_sampler(config, algo, env, hindsight, context, encoder_spec.cost)
     # the target network is neither learned nor has it moments
-    networks = algo.networks(encoding.features, env.actions.size, env.actions.discrete)
-    more = encoding.cost.parameters * algo.seers
-    require_networks(*networks, copies=LEARNED + 2, more=more)
-    choice = Choice(algo.backend, config, tools.backend)
-    made = compose(env, encoding, choice)
-    native = isinstance(made.policy, OnDemand)
-    memory.arrays = native
-    rule = env_config.normalize_rule
+    networks = algo.layer_widths(encoder_spec.features, env.actions.size, env.actions.is_discrete)
+    encoder_parameters = encoder_spec.cost.parameters * algo.n_encoders
+    require_networks(*networks, copies=COPIES_PER_PARAMETER + 2, extra_parameters=encoder_parameters)
+    selector = BackendSelector(algo.backend, config, context.saved_backend)
+    components = build_learner(env, encoder_spec, selector)
+    is_native = isinstance(components.policy, LazyTorchModule)
+    replay_sampler.returns_arrays = is_native
+    normalize_rule = env_config.normalize_rule
     obs_normalizer = (
-        observation_normalizer(env.observations, rule) if env_config.normalize_obs else None
+        observation_normalizer(env.observations, normalize_rule) if env_config.normalize_obs else None
     )
-    scales = (env.n_envs, algo.gamma, algo.n_step, rule)
-    rewards = RewardNormalizer(*scales) if env_config.normalize_reward else None
-    cadence = Cadence(algo.learning_starts, algo.train_freq, algo.gradient_steps_between)
-    given = (obs_normalizer, rewards, made.actions)
-    parts = (env, memory, made.behaviour, cadence, *given, _acting(made.policy))
+    normalizer_args = (env.n_envs, algo.gamma, algo.n_step, normalize_rule)
+    reward_normalizer = RewardNormalizer(*normalizer_args) if env_config.normalize_reward else None
+    update_schedule = UpdateSchedule(algo.learning_starts, algo.train_freq, algo.gradient_steps_between)
+    normalizers = (obs_normalizer, reward_normalizer, components.actions)
+    source_args = (
+        env,
+        replay_sampler,
+        components.exploration,
+        update_schedule,
+        *normalizers,
+        _exploring_context(components.policy),
+    )
     source = (
-        NativeReplaySource(made.learner, *parts)
-        if isinstance(made.learner, Replays) and isinstance(made.behaviour, Explores)
-        else ReplaySource(*parts)
+        NativeReplaySource(components.learner, *source_args)
+        if isinstance(components.learner, FusedReplayLearner)
+        and isinstance(components.exploration, NativeExplorationPolicy)
+        else ReplaySource(*source_args)
     )
-    actions = made.actions or env.actions
-    acts: type[ActorOf[Any]] = NativeActor if native else Actor
-    actor = acts(made.policy, env.observations, actions, obs_normalizer, tools.device_name)
-    evaluator = Evaluator(actor, Stages(env_config, tools.env), config.eval, env)
-    return Parts(source, made.learner, actor, evaluator, encoding.said, choice.made)
+    actions = components.actions or env.actions
+    actor_class: type[BaseActor[Any]] = NativeActor if is_native else Actor
+    actor = actor_class(components.policy, env.observations, actions, obs_normalizer, context.device_name)
+    evaluator = Evaluator(actor, EvalEnvFactory(env_config, context.env), config.eval, env)
+    return RunComponents(
+        source, components.learner, actor, evaluator, encoder_spec.descriptions, selector.backend
+    )
 
 
-def _acting(policy: Policy | OnDemand) -> Callable[[], AbstractContextManager[None]]:
+def _exploring_context(policy: Policy | LazyTorchModule) -> Callable[[], AbstractContextManager[None]]:
     """The blocks in which a policy explores: a module of torch in evaluation mode."""
-    if isinstance(policy, OnDemand):
+    if isinstance(policy, LazyTorchModule):
         return nullcontext
-    from rlox.policies.base import acting
+    from rlox.policies.base import evaluation_mode
 
-    return partial(acting, policy)
+    return partial(evaluation_mode, policy)
 
 
-def _goals(
-    config: RunConfig, env: VectorEnv, make_env: EnvFactory, unfinished: ExitStack
-) -> Goals | None:
+def _make_hindsight(
+    config: RunConfig, env: VectorEnv, make_env: EnvFactory, cleanup: ExitStack
+) -> HindsightRelabeler | None:
     """What relabels goals, where that is asked for; its environment is closed if the block raises."""
     buffer = config.buffer
     if not isinstance(buffer, UniformConfig) or buffer.hindsight is None:
         return None
     try:
-        judge = make_env()
+        reward_env = make_env()
     except Exception as error:
         raise EnvError(
             f"buffer.hindsight={buffer.hindsight} asks one more {config.env.id} for rewards, beside the "
             f"{env.n_envs} of training, and it cannot be made: {error}\n"
             "  Where no more can live, leave hindsight out: buffer.hindsight=null."
         ) from error
-    unfinished.enter_context(building(judge, None))
-    return Goals.of(judge, env.observations, buffer.hindsight, buffer.hindsight_k, config.env.id)
+    cleanup.enter_context(close_on_error(reward_env, None))
+    return HindsightRelabeler.of(
+        reward_env, env.observations, buffer.hindsight, buffer.hindsight_k, config.env.id
+    )
 
 
-def _memory(
+def _make_replay_sampler(
     config: RunConfig,
     algo: OffPolicyConfig,
     env: VectorEnv,
-    goals: Goals | None,
-    tools: Tools,
-    encoders: Cost,
-) -> Memory:
+    hindsight: HindsightRelabeler | None,
+    context: BuildContext,
+    encoder_cost: EncoderCost,
+) -> ReplaySampler:
     """The buffer, refused before hours of training end in a kill if it will not fit."""
     buffer_config = cast(ReplayConfig, config.buffer)
-    said_by = "buffer.memory" if buffer_config.memory else "buffer.capacity"
+    option_name = "buffer.memory" if buffer_config.memory else "buffer.capacity"
 
     def require(capacity: int, full: int) -> None:
-        if tools.replay:
-            require_memory(full, f"a replay buffer of {capacity:,} transitions", said_by)
+        if context.fills_buffer:
+            require_memory(full, f"a replay buffer of {capacity:,} transitions", option_name)
 
-    packing = None if goals else Packing.of(env.observations)
-    make = partial(make_buffer, buffer_config, env, config.seed, goals, require)
+    packing = None if hindsight else OneHotPacking.of(env.observations)
+    make = partial(make_buffer, buffer_config, env, config.seed, hindsight, require)
     buffer, full_bytes = make(packing)
     sizes = (algo.batch_size, algo.n_step, algo.gamma, full_bytes)
-    frames = 1 if goals else frames_of(env.observations)
+    frames = 1 if hindsight else frames_to_share(env.observations)
     one_hot = None if packing is None else make
-    memory = Memory(buffer, buffer_config, *sizes, goals, frames, packing, one_hot)
-    if tools.replay:
-        _require_memory(algo, env, memory, said_by, tools.device_name == "cpu", encoders)
-    return memory
+    replay_sampler = ReplaySampler(buffer, buffer_config, *sizes, hindsight, frames, packing, one_hot)
+    if context.fills_buffer:
+        _require_enough_memory(
+            algo, env, replay_sampler, option_name, context.device_name == "cpu", encoder_cost
+        )
+    return replay_sampler
 
 
-def _require_memory(
+def _require_enough_memory(
     algo: OffPolicyConfig,
     env: VectorEnv,
-    memory: Memory,
-    said_by: str,
+    replay_sampler: ReplaySampler,
+    option_name: str,
     on_cpu: bool,
-    encoders: Cost,
+    encoder_cost: EncoderCost,
 ) -> None:
     """`ConfigError` if the full buffer, or what is drawn from it at once besides, will not fit.
 
     A batch takes its rows and, while it is learned from on the CPU, the hidden layers of the networks.
     """
-    batches = _batches_kept(algo, env.n_envs, memory.batches_at_once or TICK_BATCHES)
-    drawn = f"{batches} x {algo.batch_size:,} transitions drawn at once"
-    if batches * algo.batch_size > MAX_DRAWN:
+    batches = _max_batches_alive(algo, env.n_envs, replay_sampler.batches_at_once or MAX_TICK_BATCHES)
+    draw_text = f"{batches} x {algo.batch_size:,} transitions drawn at once"
+    if batches * algo.batch_size > MAX_SAMPLED_ROWS:
         raise ConfigError(
-            f"algo.batch_size={algo.batch_size}: {drawn}, expected at most {MAX_DRAWN:,}; "
-            f"lower it to {MAX_DRAWN // batches} or less"
+            f"algo.batch_size={algo.batch_size}: {draw_text}, expected at most {MAX_SAMPLED_ROWS:,}; "
+            f"lower it to {MAX_SAMPLED_ROWS // batches} or less"
         )
-    rows = batches * drawn_bytes(env, memory.goals is not None)
-    images = (algo.seers + 1) * (encoders.kept + encoders.widest)  # the target's too
-    learned = 4 * (algo.learning_numbers(env.actions.size) + images)
+    row_bytes = batches * sampled_bytes(env, replay_sampler.hindsight is not None)
+    image_numbers = (algo.n_encoders + 1) * (
+        encoder_cost.saved_activations + encoder_cost.peak_activations
+    )  # the target's too
+    activation_bytes = 4 * (algo.activation_count(env.actions.size) + image_numbers)
     if not on_cpu:
-        learned = 0
+        activation_bytes = 0
     require_memory(
-        memory.full_bytes + algo.batch_size * (rows + learned),
-        f"a replay buffer with {drawn}",
-        f"algo.batch_size or {said_by}",
+        replay_sampler.full_bytes + algo.batch_size * (row_bytes + activation_bytes),
+        f"a replay buffer with {draw_text}",
+        f"algo.batch_size or {option_name}",
     )
 
 
-def _batches_kept(algo: OffPolicyConfig, n_envs: int, at_once: int) -> int:
+def _max_batches_alive(algo: OffPolicyConfig, n_envs: int, batches_per_draw: int) -> int:
     """Batches that have memory of their own: those of a whole draw and of the last one of a training."""
-    trainings = -(-n_envs // algo.train_freq)  # in a step of every environment
-    due = algo.gradient_steps_between(0, trainings * algo.train_freq)
-    due += algo.replay_ratio is not None  # a part of a batch that was left before
-    return due if due <= at_once else at_once + due % at_once
+    n_trainings = -(-n_envs // algo.train_freq)  # in a step of every environment
+    n_due = algo.gradient_steps_between(0, n_trainings * algo.train_freq)
+    n_due += algo.replay_ratio is not None  # a part of a batch that was left before
+    return n_due if n_due <= batches_per_draw else batches_per_draw + n_due % batches_per_draw

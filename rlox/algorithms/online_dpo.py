@@ -10,103 +10,111 @@ import torch
 from torch import Tensor, nn
 
 from rlox.algorithms.dpo import DPOLearner
-from rlox.algorithms.text import Preference, Text, text_of, text_parts
-from rlox.algorithms.text_facade import Model, Rewarding, WritingAlgorithm
-from rlox.algorithms.torch_text import of_completions
-from rlox.algorithms.writing import writing_source
+from rlox.algorithms.generation import make_generation_source
+from rlox.algorithms.text import PreferenceFunction, TextContext, build_text, build_text_context
+from rlox.algorithms.text_facade import GenerationAlgorithm, ModelArgument, RewardArgument
+from rlox.algorithms.torch_text import completion_metrics
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import OnlineDPOConfig, RunConfig
-from rlox.configs.code import arguments_of, name_of
-from rlox.configs.secrets import revealed
+from rlox.configs.code import arguments_of, display_name
+from rlox.configs.secrets import unwrap
 from rlox.errors import RewardError
 from rlox.importing import load
-from rlox.llm.batches import Pairs, Tokens
-from rlox.llm.judges import answered, number
-from rlox.llm.reward_arguments import require_pairs, with_arguments
-from rlox.llm.rewards import weighted_rewards
+from rlox.llm.advantages import weighted_rewards
+from rlox.llm.batches import GroupedCompletions, PreferencePairs
+from rlox.llm.completion_rewards import call_user_function, parse_number
+from rlox.llm.reward_arguments import bind_arguments, require_takes_pairs
 from rlox.llm.serving import GenerationServer
-from rlox.training.parts import Parts, Tools
+from rlox.training.components import BuildContext, RunComponents
 from rlox.types import Clock, Update
 
-__all__ = ["OnlineDPO", "OnlineDPOLearner", "Pair"]
+__all__ = ["CompletionPair", "OnlineDPO", "OnlineDPOLearner"]
 
-NEITHER = -1
+NO_PREFERENCE = -1
 
 
-class Pair(tuple[Tensor, Tensor]):
+class CompletionPair(tuple[Tensor, Tensor]):
     """Two completions, token ids up to their ends, and the `prompt` `[P]` that they are of."""
 
     prompt: Tensor
 
-    def __new__(cls, first: Tensor, second: Tensor, prompt: Tensor) -> Pair:
+    def __new__(cls, first: Tensor, second: Tensor, prompt: Tensor) -> CompletionPair:
         """Of these."""
-        made = super().__new__(cls, (first, second))
-        made.prompt = prompt
-        return made
+        pair = super().__new__(cls, (first, second))
+        pair.prompt = prompt
+        return pair
 
 
 class OnlineDPOLearner(DPOLearner):
     """A model, and a step of each batch of pairs of which one is better."""
 
-    def __init__(self, text: Text, config: OnlineDPOConfig, preference: Preference | None) -> None:
+    def __init__(
+        self, text: TextContext, config: OnlineDPOConfig, preference: PreferenceFunction | None
+    ) -> None:
         super().__init__(text, config)
         self._preference = preference
 
-    def update(self, batch: Tokens, clock: Clock) -> Update:  # type: ignore[override]  # written here
+    def update(self, batch: GroupedCompletions, clock: Clock) -> Update:  # type: ignore[override]  # written here
         """One step on the pairs of which one completion is better than the other."""
-        better = self._better(batch)
-        told = np.flatnonzero(better != NEITHER)
-        first = 2 * told + better[told]
-        chosen, rejected = (batch.answers.rows(at) for at in (first, 4 * told + 1 - first))
-        update = super().update(Pairs(chosen, rejected, len(better)), clock)
-        apart = self.group.gathered(np.array([[len(told) / len(better)]])).mean()
-        share = {"reward/told_apart": float(apart), **of_completions(batch)}
-        return Update({**update.metrics, **share}, update.count, update.samples)
+        preferred = self._preferred_indices(batch)
+        decided_pairs = np.flatnonzero(preferred != NO_PREFERENCE)
+        chosen_rows = 2 * decided_pairs + preferred[decided_pairs]
+        chosen, rejected = (
+            batch.completions.select(rows) for rows in (chosen_rows, 4 * decided_pairs + 1 - chosen_rows)
+        )
+        update = super().update(PreferencePairs(chosen, rejected, len(preferred)), clock)
+        decided_fraction = self.group.gather_rows(np.array([[len(decided_pairs) / len(preferred)]])).mean()
+        metrics = {"reward/told_apart": float(decided_fraction), **completion_metrics(batch)}
+        return Update({**update.metrics, **metrics}, update.count, update.samples)
 
-    def _better(self, batch: Tokens) -> Any:
+    def _preferred_indices(self, batch: GroupedCompletions) -> Any:
         """0 or 1 of each pair, -1 of neither."""
         if self._preference is None:
-            own = batch.rewards[batch.own]
-            worth = weighted_rewards(own, self.text.weights).reshape(-1, 2)
-            found = np.where(worth[:, 0] == worth[:, 1], NEITHER, worth.argmax(1))
-            return np.where(np.isnan(worth).any(1), NEITHER, found)
-        rows = batch.written.rows()
+            local_rewards = batch.rewards[batch.local_rows]
+            pair_rewards = weighted_rewards(local_rewards, self.text.weights).reshape(-1, 2)
+            preferred = np.where(
+                pair_rewards[:, 0] == pair_rewards[:, 1], NO_PREFERENCE, pair_rewards.argmax(1)
+            )
+            return np.where(np.isnan(pair_rewards).any(1), NO_PREFERENCE, preferred)
+        rows = batch.generated_tokens.token_rows()
         pairs: list[Any] = [
-            Pair(rows[i], rows[i + 1], batch.prompts[i].ids.clone()) for i in range(0, len(rows), 2)
+            CompletionPair(rows[i], rows[i + 1], batch.prompts[i].ids.clone()) for i in range(0, len(rows), 2)
         ]
-        return _answered(self._preference, pairs)
+        return _call_preference(self._preference, pairs)
 
 
-def _answered(preference: Preference, pairs: list[Any]) -> Any:
+def _call_preference(preference: PreferenceFunction, pairs: list[Any]) -> Any:
     """What the user's function says of pairs, int64 `[pairs]`."""
     expected = "0 or 1, which of the two is better, or -1"
-    said = answered("preference_fn", lambda: preference(pairs), f"{expected}, for each pair")
-    if len(said) != len(pairs):
-        raise RewardError(f"preference_fn returned {len(said)} numbers for {len(pairs)} pairs")
-    for which in said:
+    answers = call_user_function("preference_fn", lambda: preference(pairs), f"{expected}, for each pair")
+    if len(answers) != len(pairs):
+        raise RewardError(f"preference_fn returned {len(answers)} numbers for {len(pairs)} pairs")
+    for answer in answers:
         # nobody knows whether a comparison means that the first is better, or the second
-        truth = isinstance(which, (bool, np.bool_)) or (
-            isinstance(which, Tensor) and which.dtype == torch.bool
+        is_bool = isinstance(answer, (bool, np.bool_)) or (
+            isinstance(answer, Tensor) and answer.dtype == torch.bool
         )
-        if truth or number(which) not in (NEITHER, 0, 1):
-            raise RewardError(f"preference_fn returned {which!r:.80}, expected {expected}")
-    return np.array([int(which) for which in said], np.int64)
+        if is_bool or parse_number(answer) not in (NO_PREFERENCE, 0, 1):
+            raise RewardError(f"preference_fn returned {answer!r:.80}, expected {expected}")
+    return np.array([int(answer) for answer in answers], np.int64)
 
 
-def make(config: RunConfig, tools: Tools) -> Parts:
+def make(config: RunConfig, context: BuildContext) -> RunComponents:
     """OnlineDPO's learner on pairs that its model writes."""
-    algo, text = cast(OnlineDPOConfig, config.algo), text_of(config, tools)
-    preference: Any = text.given.preference
+    algo, text = cast(OnlineDPOConfig, config.algo), build_text_context(config, context)
+    preference: Any = text.objects.preference
     if preference is None and algo.preference is not None:
         key, spec = "algo.preference", algo.preference
-        more = revealed(arguments_of(spec))
-        preference = with_arguments(name_of(spec), load(spec, key), more, key)
-        require_pairs(preference, f"{key}={name_of(spec)}")
-    source = writing_source(config, text, 2, judged=preference is None or text.judge is not None)
-    return text_parts(text, source, OnlineDPOLearner(text, algo, preference))
+        arguments = unwrap(arguments_of(spec))
+        preference = bind_arguments(display_name(spec), load(spec, key), arguments, key)
+        require_takes_pairs(preference, f"{key}={display_name(spec)}")
+    source = make_generation_source(
+        config, text, 2, is_rewarded=preference is None or text.reward_function is not None
+    )
+    return build_text(text, source, OnlineDPOLearner(text, algo, preference))
 
 
-class OnlineDPO(WritingAlgorithm):
+class OnlineDPO(GenerationAlgorithm):
     """Online direct preference optimization of a language model.
 
     Parameters
@@ -134,16 +142,16 @@ class OnlineDPO(WritingAlgorithm):
 
     def __init__(
         self,
-        model: Model = None,
+        model: ModelArgument = None,
         ref_model: nn.Module | None = None,
-        preference_fn: Preference | None = None,
+        preference_fn: PreferenceFunction | None = None,
         beta: float = 0.1,
         learning_rate: float = 1e-5,
         max_new_tokens: int | None = None,
         callbacks: Callback | Sequence[Callback] | None = None,
         logger: LoggerCallback | None = None,
         *,
-        reward_fn: Rewarding = None,
+        reward_fn: RewardArgument = None,
         task: str | None = None,
         server: GenerationServer | str | None = None,
         seed: int = 42,
@@ -156,4 +164,4 @@ class OnlineDPO(WritingAlgorithm):
             **config_kwargs,
         }
         objects = (ref_model, reward_fn, preference_fn)
-        self._begin(model, task, seed, options, objects, logger, callbacks, server)
+        self._init_text(model, task, seed, options, objects, logger, callbacks, server)

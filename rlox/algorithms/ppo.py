@@ -6,17 +6,22 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from rlox.algorithms.native_ppo import NativePPOLearner
-from rlox.algorithms.on_policy import Engine, collector_of, on_policy_parts, own_policy
+from rlox.algorithms.on_policy import (
+    NativeLearnerFactory,
+    build_on_policy,
+    get_collector,
+    split_policy_argument,
+)
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import PPOConfig, RunConfig
 from rlox.configs.code import Code
-from rlox.envs.make import EnvSource
+from rlox.envs.make import EnvLike
 from rlox.rng import Streams
 from rlox.runs.algorithm import Algorithm
-from rlox.training.backend import Choice
+from rlox.training.backend import BackendSelector
+from rlox.training.components import BuildContext, RunComponents
 from rlox.training.loop import Learner
-from rlox.training.parts import Parts, Tools
-from rlox.training.setup import DEFAULT_ENV, config_from_arguments, environment_of
+from rlox.training.setup import DEFAULT_ENV, config_from_arguments, resolve_env
 from rlox.types import Rollout
 
 if TYPE_CHECKING:  # a run of the native engine imports no torch
@@ -27,28 +32,30 @@ if TYPE_CHECKING:  # a run of the native engine imports no torch
 __all__ = ["PPO"]
 
 
-def by_torch(config: PPOConfig, streams: Streams) -> Callable[[ActorCritic], Learner[Rollout]]:
+def torch_learner_factory(config: PPOConfig, streams: Streams) -> Callable[[ActorCritic], Learner[Rollout]]:
     """What makes the learner of a module."""
 
-    def made(policy: ActorCritic) -> Learner[Rollout]:
+    def make_learner(policy: ActorCritic) -> Learner[Rollout]:
         from rlox.algorithms.torch_ppo import PPOLearner
 
         return PPOLearner(policy, config, streams)
 
-    return made
+    return make_learner
 
 
-def make(config: RunConfig, tools: Tools) -> Parts:
+def make(config: RunConfig, context: BuildContext) -> RunComponents:
     """PPO's learner on rollouts."""
     algo = cast(PPOConfig, config.algo)
-    choice = Choice(algo.backend, config, tools.backend)
-    return on_policy_parts(
+    selector = BackendSelector(algo.backend, config, context.saved_backend)
+    return build_on_policy(
         config,
-        tools,
-        by_torch(algo, tools.streams),
+        context,
+        torch_learner_factory(algo, context.streams),
         minibatch=algo.batch_size,
-        orders=0 if choice.surely_torch or tools.device_name != "cpu" else algo.n_epochs,
-        engine=Engine(choice, lambda native: NativePPOLearner(native, algo, tools.streams)),
+        orders=0 if selector.is_torch_forced or context.device_name != "cpu" else algo.n_epochs,
+        native_factory=NativeLearnerFactory(
+            selector, lambda native: NativePPOLearner(native, algo, context.streams)
+        ),
     )
 
 
@@ -74,11 +81,11 @@ class PPO(Algorithm):
 
     name = "ppo"
     make = staticmethod(make)
-    collector = property(collector_of)
+    collector = property(get_collector)
 
     def __init__(
         self,
-        env_id: EnvSource = DEFAULT_ENV,
+        env_id: EnvLike = DEFAULT_ENV,
         n_envs: int | None = None,
         seed: int = 42,
         policy: nn.Module | Code | None = None,
@@ -86,7 +93,7 @@ class PPO(Algorithm):
         callbacks: Callback | Sequence[Callback] | None = None,
         **config_kwargs: Any,
     ) -> None:
-        env_id = environment_of(env_id, DEFAULT_ENV, config_kwargs)
-        held = own_policy(policy, config_kwargs)
+        env_id = resolve_env(env_id, DEFAULT_ENV, config_kwargs)
+        policy_module = split_policy_argument(policy, config_kwargs)
         config = config_from_arguments("ppo", env_id, n_envs, seed, config_kwargs)
-        super().__init__(config, env_id, held, logger, callbacks)
+        super().__init__(config, env_id, policy_module, logger, callbacks)

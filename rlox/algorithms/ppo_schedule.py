@@ -14,10 +14,10 @@ from rlox.configs.schedules import is_constant
 from rlox.rng import Streams
 from rlox.types import Clock
 
-__all__ = ["NAMES", "Loss", "Scheduled"]
+__all__ = ["METRIC_NAMES", "PPOLearnerMixin", "ScheduledLoss"]
 
 # Means over the minibatches of an update, by their names in the metrics.
-NAMES = (
+METRIC_NAMES = (
     "loss/policy",
     "loss/value",
     "policy/entropy",
@@ -28,36 +28,34 @@ NAMES = (
 )
 
 
-class Loss(Protocol):
+class ScheduledLoss(Protocol):
     """What of the loss is scheduled."""
 
     clip_eps: float
     ent_coef: float
 
 
-class Scheduled:
+class PPOLearnerMixin:
     """The schedules of an optimizer and a loss, and what an update says of itself."""
 
     config: PPOConfig
     streams: Streams
     optimizer: Any
-    loss: Loss
+    loss: ScheduledLoss
 
-    def _order(self, index: int, epoch: int, count: int) -> NDArray[np.int64]:
+    def _minibatch_order(self, index: int, epoch: int, count: int) -> NDArray[np.int64]:
         """In which order a pass over rollout number `index` goes through so many, `[count]`."""
         stream = Stream(self.streams.seed, "shuffle", index * self.config.n_epochs + epoch)
         return stream.permutation(count)
 
-    def _schedule(self, clock: Clock) -> None:
-        left = clock.remaining
-        self.optimizer.lr = self.config.at("learning_rate", left)
-        self.loss.clip_eps = self.config.at("clip_eps", left)
-        self.loss.ent_coef = self.config.at("ent_coef", left)
+    def _apply_schedules(self, clock: Clock) -> None:
+        remaining = clock.remaining
+        self.optimizer.lr = self.config.at("learning_rate", remaining)
+        self.loss.clip_eps = self.config.at("clip_eps", remaining)
+        self.loss.ent_coef = self.config.at("ent_coef", remaining)
 
-    def _metrics(
-        self, explained: float, means: Mapping[str, float], epochs: int
-    ) -> dict[str, float]:
-        metrics = {"value/explained_variance": explained, **means}
+    def _metrics(self, explained_var: float, means: Mapping[str, float], epochs: int) -> dict[str, float]:
+        metrics = {"value/explained_variance": explained_var, **means}
         metrics["train/learning_rate"] = self.optimizer.lr
         metrics["train/clip_eps"] = self.loss.clip_eps
         if not is_constant(self.config.ent_coef):

@@ -7,9 +7,9 @@ from typing import Any
 
 from rlox.algorithms.dqn import make
 from rlox.callbacks import Callback, LoggerCallback
-from rlox.envs.make import EnvSource
+from rlox.envs.make import EnvLike
 from rlox.runs.algorithm import Algorithm
-from rlox.training.setup import DEFAULT_ENV, config_from_arguments, environment_of
+from rlox.training.setup import DEFAULT_ENV, config_from_arguments, resolve_env
 
 __all__ = ["Rainbow"]
 
@@ -34,13 +34,13 @@ class Rainbow(Algorithm):
 
     def __init__(
         self,
-        env_id: EnvSource = DEFAULT_ENV,
+        env_id: EnvLike = DEFAULT_ENV,
         n_envs: int | None = None,
         seed: int = 42,
         logger: LoggerCallback | None = None,
         callbacks: Callback | Sequence[Callback] | None = None,
         **config_kwargs: Any,
     ) -> None:
-        env_id = environment_of(env_id, DEFAULT_ENV, config_kwargs)
+        env_id = resolve_env(env_id, DEFAULT_ENV, config_kwargs)
         config = config_from_arguments("rainbow", env_id, n_envs, seed, config_kwargs)
         super().__init__(config, env_id, None, logger, callbacks)

@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rlox.algorithms.clipped import ClippedLearner
-from rlox.algorithms.encoding import NO_COST, Encoding, encoding_of, require_actions
-from rlox.algorithms.on_policy import collector_of, require_deviation, rollout_bytes
+from rlox.algorithms.encoding import NO_COST, EncoderSpec, make_encoder_spec, require_actions
+from rlox.algorithms.on_policy import get_collector, require_vector_for_log_std, rollout_bytes
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.collectors.recurrent import SCORE_ROWS, RecurrentCollector
 from rlox.configs import RecurrentPPOConfig, RunConfig
 from rlox.devices import require_float32
 from rlox.envs.actions import ActionCodec
 from rlox.envs.base import VectorEnv
-from rlox.envs.engines.makers import building
-from rlox.envs.make import EnvSource, Stages
+from rlox.envs.engines.factories import close_on_error
+from rlox.envs.make import EnvLike, EvalEnvFactory
 from rlox.errors import ConfigError
-from rlox.parameters.cost import Cost
+from rlox.parameters.encoder_cost import EncoderCost
 from rlox.policies.factored import FactoredHead
 from rlox.policies.heads import CategoricalHead, GaussianHead, Head
 from rlox.policies.recurrent import RecurrentActorCritic
@@ -30,14 +30,14 @@ from rlox.policies.scored import Scored, graph
 from rlox.runs.algorithm import Algorithm
 from rlox.runs.preflight import require_memory, require_networks
 from rlox.sources.rollout import RolloutSource
-from rlox.sources.sequences import Sequences, sequence_minibatches
+from rlox.sources.sequences import SequenceMinibatch, sequence_minibatches
+from rlox.training.components import BuildContext, RunComponents
 from rlox.training.evaluate import Evaluator
-from rlox.training.parts import Parts, Tools
 from rlox.training.recurrent import RecurrentActor
 from rlox.training.setup import (
     DEFAULT_ENV,
     config_from_arguments,
-    environment_of,
+    resolve_env,
     torch_threads,
 )
 from rlox.types import Clock, Rollout, Update
@@ -45,10 +45,10 @@ from rlox.types import Clock, Rollout, Update
 __all__ = ["RecurrentPPO", "RecurrentPPOLearner"]
 
 # Numbers that a recurrent layer takes of a row, for each of its width: kept for the gradient, and scored.
-KEPT, SCORED = 14, 8
+SAVED_NUMBERS, SCORE_NUMBERS = 14, 8
 
 
-class RecurrentPPOLearner(ClippedLearner[RecurrentActorCritic, Sequences]):
+class RecurrentPPOLearner(ClippedLearner[RecurrentActorCritic, SequenceMinibatch]):
     """PPO's update on minibatches of whole sequences, replayed from the states that they began with."""
 
     def update(self, batch: Rollout, clock: Clock) -> Update:
@@ -56,10 +56,10 @@ class RecurrentPPOLearner(ClippedLearner[RecurrentActorCritic, Sequences]):
         is_first = batch.extras["is_first"].cpu()
         return super().update(replace(batch, extras={**batch.extras, "is_first": is_first}), clock)
 
-    def _minibatches(self, batch: Rollout, order: Callable[[int], Tensor]) -> Iterator[Sequences]:
+    def _minibatches(self, batch: Rollout, order: Callable[[int], Tensor]) -> Iterator[SequenceMinibatch]:
         return sequence_minibatches(batch, self.config.batch_size, order(batch.n_envs))
 
-    def _evaluate(self, minibatch: Sequences) -> Scored:
+    def _evaluate(self, minibatch: SequenceMinibatch) -> Scored:
         def evaluate() -> tuple[Tensor, Tensor, Tensor]:
             """Of every row, as later ones follow from it; then of the valid ones."""
             log_probs, entropy, values = self.policy.evaluate_actions(
@@ -73,14 +73,14 @@ class RecurrentPPOLearner(ClippedLearner[RecurrentActorCritic, Sequences]):
 
 
 def make_policy(
-    config: RecurrentPPOConfig, encoding: Encoding, actions: ActionCodec
+    config: RecurrentPPOConfig, encoder_spec: EncoderSpec, actions: ActionCodec
 ) -> RecurrentActorCritic:
     """The policy that `config` describes for these observations and this action space."""
-    images = encoding.make is not None
-    encoders = encoding.pair(config.share_encoder, config.ortho_init) if images else None
+    has_images = encoder_spec.make_encoder is not None
+    encoders = encoder_spec.make_pair(config.share_encoder, config.ortho_init) if has_images else None
     return RecurrentActorCritic(
-        encoding.features,
-        _head(actions, config.log_std_init),
+        encoder_spec.features,
+        _make_head(actions, config.log_std_init),
         config.rnn,
         config.lstm_hidden_size,
         config.n_lstm_layers,
@@ -93,92 +93,95 @@ def make_policy(
     )
 
 
-def _head(actions: ActionCodec, log_std_init: float) -> Head:
+def _make_head(actions: ActionCodec, log_std_init: float) -> Head:
     """The distribution of actions of this space."""
-    if actions.discrete:
+    if actions.is_discrete:
         return CategoricalHead(actions.size)
     if actions.choices:
-        return FactoredHead(actions.choices, actions.vector, log_std_init)
+        return FactoredHead(actions.choices, actions.box_dim, log_std_init)
     return GaussianHead(actions.size, log_std_init)
 
 
-def make(config: RunConfig, tools: Tools) -> Parts:
+def make(config: RunConfig, context: BuildContext) -> RunComponents:
     """The learner on rollouts of a collector that keeps the states."""
     algo, env_config = cast(RecurrentPPOConfig, config.algo), config.env
-    if tools.policy is not None:
-        raise ConfigError(
-            "recurrent_ppo takes no policy of your own, whose methods know no state; use PPO"
-        )
+    if context.policy is not None:
+        raise ConfigError("recurrent_ppo takes no policy of your own, whose methods know no state; use PPO")
     collector = RecurrentCollector(
-        env_config.id if tools.env is None else tools.env,
+        env_config.id if context.env is None else context.env,
         env_config.n_envs,
         config.seed,
-        tools.device,
+        context.device,
         algo.gamma,
         algo.gae_lambda,
         config=env_config,
     )
-    with building(collector, tools.env):
+    with close_on_error(collector, context.env):
         require_actions(config, collector.env.actions)
-        return _parts(config, tools, collector)
+        return _build(config, context, collector)
 
 
-def _parts(config: RunConfig, tools: Tools, collector: RecurrentCollector) -> Parts:
+def _build(config: RunConfig, context: BuildContext, collector: RecurrentCollector) -> RunComponents:
     """What acts and learns in the environments of a collector."""
     algo, env_config = cast(RecurrentPPOConfig, config.algo), config.env
     env = collector.env
-    encoding = encoding_of(algo, env.observations, env_config.id, algo.share_encoder)
-    require_deviation(config, tools, env.actions)
+    encoder_spec = make_encoder_spec(algo, env.observations, env_config.id, algo.share_encoder)
+    require_vector_for_log_std(config, context, env.actions)
     require_memory(
-        recurrent_bytes(algo, env, tools.device, encoding.cost),
+        recurrent_bytes(algo, env, context.device, encoder_spec.cost),
         f"learning from rollouts of {algo.n_steps} steps of {env.n_envs} environments",
         "algo.n_steps, env.n_envs or algo.lstm_hidden_size",
     )
-    more = encoding.cost.parameters * (1 if algo.share_encoder else 2)
-    require_networks(*_layers(algo, encoding.features, env.actions.size), more=more)
-    require_float32()
-    with tools.streams.default("init", device=tools.device), torch_threads(config.torch_threads):
-        policy = make_policy(algo, encoding, env.actions)
-    policy = policy.to(tools.device)
-    learner = RecurrentPPOLearner(policy, algo, tools.streams)
-    actor = RecurrentActor(
-        policy, env.observations, env.actions, collector.obs_normalizer, tools.device
+    encoder_parameters = encoder_spec.cost.parameters * (1 if algo.share_encoder else 2)
+    require_networks(
+        *_layer_sizes(algo, encoder_spec.features, env.actions.size), extra_parameters=encoder_parameters
     )
-    return Parts(
+    require_float32()
+    with (
+        context.streams.seeded_generators("init", device=context.device),
+        torch_threads(config.torch_threads),
+    ):
+        policy = make_policy(algo, encoder_spec, env.actions)
+    policy = policy.to(context.device)
+    learner = RecurrentPPOLearner(policy, algo, context.streams)
+    actor = RecurrentActor(policy, env.observations, env.actions, collector.obs_normalizer, context.device)
+    return RunComponents(
         RolloutSource(collector, policy, algo.n_steps),
         learner,
         actor,
-        Evaluator(actor, Stages(env_config, tools.env), config.eval, env),
-        encoding.said,
+        Evaluator(actor, EvalEnvFactory(env_config, context.env), config.eval, env),
+        encoder_spec.descriptions,
     )
 
 
 def recurrent_bytes(
-    config: RecurrentPPOConfig, env: VectorEnv, device: torch.device, encoders: Cost = NO_COST
+    config: RecurrentPPOConfig, env: VectorEnv, device: torch.device, encoder_cost: EncoderCost = NO_COST
 ) -> int:
     """As `rollout_bytes`, with what recurrences keep of the rows learned from, or scored, at once."""
     minibatch = max(config.batch_size, config.n_steps)
-    plain = rollout_bytes(config, env, device.type == "cpu", minibatch, config.widths, encoders)
+    base_bytes = rollout_bytes(
+        config, env, device.type == "cpu", minibatch, config.hidden_widths, encoder_cost
+    )
     if device.type != "cpu":
-        return plain
+        return base_bytes
     rows = config.n_steps * env.n_envs
-    recurrences = 2 if config.critic == "own" else 1
-    learned = min(minibatch, rows) * KEPT * config.n_lstm_layers * recurrences
-    scored = min(max(SCORE_ROWS, config.n_steps), rows) * SCORED
-    return plain + 4 * config.lstm_hidden_size * max(learned, scored)  # one after the other
+    n_recurrent_layers = 2 if config.critic == "own" else 1
+    learn_numbers = min(minibatch, rows) * SAVED_NUMBERS * config.n_lstm_layers * n_recurrent_layers
+    score_numbers = min(max(SCORE_ROWS, config.n_steps), rows) * SCORE_NUMBERS
+    return base_bytes + 4 * config.lstm_hidden_size * max(learn_numbers, score_numbers)  # one after the other
 
 
-def _layers(
-    config: RecurrentPPOConfig, obs_dim: int, action_size: int
-) -> Iterator[tuple[int, ...]]:
+def _layer_sizes(config: RecurrentPPOConfig, obs_dim: int, action_size: int) -> Iterator[tuple[int, ...]]:
     """Of the actor's and the critic's networks, recurrent layers written as the plain ones of their size."""
-    hidden, gates = config.lstm_hidden_size, 4 if config.rnn == "lstm" else 3
-    for name, widths, out in zip(("actor", "critic"), config.widths, (action_size, 1), strict=True):
-        remembers = name == "actor" or config.critic == "own"
-        for layer in range(config.n_lstm_layers if remembers else 0):
-            inputs = hidden if layer else obs_dim
-            yield inputs + hidden + 1, gates * hidden
-        yield (hidden if remembers or config.critic == "shared" else obs_dim, *widths, out)
+    hidden, n_gates = config.lstm_hidden_size, 4 if config.rnn == "lstm" else 3
+    for name, widths, n_outputs in zip(
+        ("actor", "critic"), config.hidden_widths, (action_size, 1), strict=True
+    ):
+        is_recurrent = name == "actor" or config.critic == "own"
+        for layer in range(config.n_lstm_layers if is_recurrent else 0):
+            n_inputs = hidden if layer else obs_dim
+            yield n_inputs + hidden + 1, n_gates * hidden
+        yield (hidden if is_recurrent or config.critic == "shared" else obs_dim, *widths, n_outputs)
 
 
 class RecurrentPPO(Algorithm):
@@ -200,18 +203,18 @@ class RecurrentPPO(Algorithm):
 
     name = "recurrent_ppo"
     make = staticmethod(make)
-    collector = property(collector_of)
+    collector = property(get_collector)
 
     def __init__(
         self,
-        env_id: EnvSource = DEFAULT_ENV,
+        env_id: EnvLike = DEFAULT_ENV,
         n_envs: int | None = None,
         seed: int = 42,
         logger: LoggerCallback | None = None,
         callbacks: Callback | Sequence[Callback] | None = None,
         **config_kwargs: Any,
     ) -> None:
-        env_id = environment_of(env_id, DEFAULT_ENV, config_kwargs)
+        env_id = resolve_env(env_id, DEFAULT_ENV, config_kwargs)
         config = config_from_arguments("recurrent_ppo", env_id, n_envs, seed, config_kwargs)
         super().__init__(config, env_id, None, logger, callbacks)
 
@@ -229,7 +232,7 @@ class RecurrentPPO(Algorithm):
         as in training, with frozen statistics; Box actions are clipped to the bounds.
         `deterministic=False` samples.
         """
-        self._predictions += not deterministic
-        generator = self._sampling(deterministic, "predict", self._predictions)
-        actor = cast(RecurrentActor, self.parts.actor)
+        self._n_sampled_predictions += not deterministic
+        generator = self._sampling_generator(deterministic, "predict", self._n_sampled_predictions)
+        actor = cast(RecurrentActor, self.components.actor)
         return actor.predict(obs, generator, state, episode_start)

@@ -10,26 +10,26 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rlox.algorithms.text import Text, text_of, text_parts
-from rlox.algorithms.text_facade import Model, Rewarding, WritingAlgorithm
+from rlox.algorithms.generation import make_generation_source
+from rlox.algorithms.text import TextContext, build_text, build_text_context
+from rlox.algorithms.text_facade import GenerationAlgorithm, ModelArgument, RewardArgument
 from rlox.algorithms.torch_text import (
-    Part,
+    PartialLoss,
     TextLearner,
-    counting_mask,
-    of_completions,
-    of_groups,
-    parts_of,
+    completion_metrics,
+    group_metrics,
+    loss_mask,
+    minibatch_slices,
 )
-from rlox.algorithms.writing import writing_source
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import RLOOConfig, RunConfig
-from rlox.devices import moved
+from rlox.devices import to_device
 from rlox.llm import leave_one_out_advantages
-from rlox.llm.batches import Answers, Tokens
-from rlox.llm.rewards import weighted_rewards
+from rlox.llm.advantages import weighted_rewards
+from rlox.llm.batches import CompletionBatch, GroupedCompletions
 from rlox.llm.serving import GenerationServer
 from rlox.losses import rloo_loss
-from rlox.training.parts import Parts, Tools
+from rlox.training.components import BuildContext, RunComponents
 from rlox.types import Clock, Update
 
 __all__ = ["RLOO", "RLOOLearner"]
@@ -38,78 +38,99 @@ __all__ = ["RLOO", "RLOOLearner"]
 class RLOOLearner(TextLearner):
     """A model, and the steps of each batch of groups."""
 
-    def __init__(self, text: Text, config: RLOOConfig) -> None:
+    def __init__(self, text: TextContext, config: RLOOConfig) -> None:
         super().__init__(text, config, config.kl_coef > 0.0, ("loss/policy", "policy/ratio"))
         self.config = config
 
-    def update(self, batch: Tokens, clock: Clock) -> Update:
+    def update(self, batch: GroupedCompletions, clock: Clock) -> Update:
         """The steps of one batch: `n_epochs` times `minibatches`."""
-        config, answers = self.config, batch.answers
-        self.anneal(clock)
-        mask = moved(counting_mask(batch, config), self.optimizer.vector.device)
-        steps = list(parts_of(config, len(batch)))
-        first = None  # before the only step the model says what it says in it
+        config, answers = self.config, batch.completions
+        self.apply_schedules(clock)
+        mask = to_device(loss_mask(batch, config), self.optimizer.vector.device)
+        steps = list(minibatch_slices(config, len(batch)))
+        shared_log_probs = None  # before the only step the model says what it says in it
         if len(steps) == config.accumulate == 1:
-            first = self.said(answers, config.temperature)
-            old = first.detach()
+            shared_log_probs = self.log_probs(answers, config.temperature)
+            old_log_probs = shared_log_probs.detach()
         else:
-            old = self.said_before(answers, config.temperature)
-        ref, kl = self.referred(answers, config.temperature), torch.zeros(len(batch))
-        if ref is not None:
-            kl = ((old - ref) * mask).sum(1).cpu()
-        own = weighted_rewards(batch.rewards[batch.own], self.text.weights)
-        advantages = moved(self._advantages(own - config.kl_coef * kl.numpy(), batch), old.device)
-        drawn = old  # by those who drew the tokens; of an older model where a server has one
+            old_log_probs = self.old_log_probs(answers, config.temperature)
+        ref_log_probs, kl = self.reference_log_probs(answers, config.temperature), torch.zeros(len(batch))
+        if ref_log_probs is not None:
+            kl = ((old_log_probs - ref_log_probs) * mask).sum(1).cpu()
+        local_rewards = weighted_rewards(batch.rewards[batch.local_rows], self.text.weights)
+        advantages = to_device(
+            self._advantages(local_rewards - config.kl_coef * kl.numpy(), batch), old_log_probs.device
+        )
+        sampled_log_probs = (
+            old_log_probs  # by those who drew the tokens; of an older model where a server has one
+        )
         if config.staleness:
-            drawn = moved(batch.written.log_probs, old.device)
+            sampled_log_probs = to_device(batch.generated_tokens.log_probs, old_log_probs.device)
         rows = [
-            self._step(answers.part(at), drawn[at], advantages[at], mask[at], first) for at in steps
+            self._step(
+                answers.slice_rows(rows_slice),
+                sampled_log_probs[rows_slice],
+                advantages[rows_slice],
+                mask[rows_slice],
+                shared_log_probs,
+            )
+            for rows_slice in steps
         ]
-        told = of_completions(batch) | of_groups(batch, self.text.weights)
-        if ref is not None:
+        metrics = completion_metrics(batch) | group_metrics(batch, self.text.weights)
+        if ref_log_probs is not None:
             tokens = self.group.total(float(mask.sum()))
-            told["policy/kl"] = self.group.total(float(kl.sum())) / max(tokens, 1.0)  # of a token
-        return self.learned(rows, clock, len(batch) // batch.group_size, told)
+            metrics["policy/kl"] = self.group.total(float(kl.sum())) / max(tokens, 1.0)  # of a token
+        return self.build_update(rows, clock, len(batch) // batch.group_size, metrics)
 
     def _step(
         self,
-        answers: Answers,
-        drawn: Tensor,
+        answers: CompletionBatch,
+        sampled_log_probs: Tensor,
         advantages: Tensor,
         mask: Tensor,
-        first: Tensor | None,
+        shared_log_probs: Tensor | None,
     ) -> Tensor:
-        def part(at: slice) -> Part:
-            said = self.said(answers.part(at), self.config.temperature) if first is None else first
-            loss = rloo_loss(said, drawn[at], advantages[at], mask[at], self.config.clip_eps)
-            ratio = self._ratio(said.detach() - drawn[at], mask[at])
-            return Part(loss, (ratio,), len(said) / (self.group.size * len(mask)))
+        def partial_loss(rows_slice: slice) -> PartialLoss:
+            log_probs = (
+                self.log_probs(answers.slice_rows(rows_slice), self.config.temperature)
+                if shared_log_probs is None
+                else shared_log_probs
+            )
+            loss = rloo_loss(
+                log_probs,
+                sampled_log_probs[rows_slice],
+                advantages[rows_slice],
+                mask[rows_slice],
+                self.config.clip_eps,
+            )
+            ratio = self._ratio(log_probs.detach() - sampled_log_probs[rows_slice], mask[rows_slice])
+            return PartialLoss(loss, (ratio,), len(log_probs) / (self.group.size * len(mask)))
 
-        return self.stepped_by(part, len(mask))
+        return self.accumulate_and_step(partial_loss, len(mask))
 
-    def _advantages(self, worth: NDArray[np.float64], batch: Tokens) -> Tensor:
+    def _advantages(self, rewards: NDArray[np.float64], batch: GroupedCompletions) -> Tensor:
         """Of this process's completions, by what all are worth."""
-        size, parts = batch.group_size, self.config.minibatches
-        whole = self.group.gathered(worth.reshape(-1, size), parts).ravel()
-        found = leave_one_out_advantages(whole, size)
+        size, n_parts = batch.group_size, self.config.minibatches
+        all_rewards = self.group.gather_rows(rewards.reshape(-1, size), n_parts).ravel()
+        advantages = leave_one_out_advantages(all_rewards, size)
         if self.config.normalize_advantages:
-            found = (found - found.mean()) / (found.std(ddof=1) + np.float32(1e-4))
-        return torch.from_numpy(found[batch.own])
+            advantages = (advantages - advantages.mean()) / (advantages.std(ddof=1) + np.float32(1e-4))
+        return torch.from_numpy(advantages[batch.local_rows])
 
     @staticmethod
-    def _ratio(apart: Tensor, mask: Tensor) -> Tensor:
+    def _ratio(log_ratio: Tensor, mask: Tensor) -> Tensor:
         """Mean over completions of how much likelier they are than before the steps."""
-        return (apart * mask).sum(1).exp().mean()
+        return (log_ratio * mask).sum(1).exp().mean()
 
 
-def make(config: RunConfig, tools: Tools) -> Parts:
+def make(config: RunConfig, context: BuildContext) -> RunComponents:
     """RLOO's learner on what its model writes."""
-    algo, text = cast(RLOOConfig, config.algo), text_of(config, tools)
-    source = writing_source(config, text, algo.group_size)
-    return text_parts(text, source, RLOOLearner(text, algo))
+    algo, text = cast(RLOOConfig, config.algo), build_text_context(config, context)
+    source = make_generation_source(config, text, algo.group_size)
+    return build_text(text, source, RLOOLearner(text, algo))
 
 
-class RLOO(WritingAlgorithm):
+class RLOO(GenerationAlgorithm):
     """REINFORCE leave-one-out of a language model.
 
     Parameters
@@ -130,9 +151,9 @@ class RLOO(WritingAlgorithm):
 
     def __init__(
         self,
-        model: Model = None,
+        model: ModelArgument = None,
         ref_model: nn.Module | None = None,
-        reward_fn: Rewarding = None,
+        reward_fn: RewardArgument = None,
         group_size: int = 4,
         kl_coef: float = 0.05,
         learning_rate: float = 1e-5,
@@ -153,4 +174,4 @@ class RLOO(WritingAlgorithm):
             **config_kwargs,
         }
         objects = (ref_model, reward_fn)
-        self._begin(model, task, seed, options, objects, logger, callbacks, server)
+        self._init_text(model, task, seed, options, objects, logger, callbacks, server)

@@ -6,59 +6,69 @@ from collections.abc import Sequence
 from typing import Any, NoReturn, cast
 
 from rlox.algorithms import native_sac
-from rlox.algorithms.encoding import Encoding
-from rlox.algorithms.off_policy import OffPolicy, off_policy_parts
+from rlox.algorithms.encoding import EncoderSpec
+from rlox.algorithms.off_policy import OffPolicyComponents, build_off_policy
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import RunConfig, SACConfig
 from rlox.envs.base import VectorEnv
-from rlox.envs.make import EnvSource
+from rlox.envs.make import EnvLike
 from rlox.errors import ConfigError
-from rlox.policies.engine import NativeRefused
-from rlox.policies.native_vectors import VectorSizes
+from rlox.policies.engine import NativeUnsupportedError
+from rlox.policies.native_vectors import ContinuousSizes
 from rlox.runs.algorithm import Algorithm
-from rlox.training.backend import Choice
-from rlox.training.native_fields import not_of_spaces
-from rlox.training.parts import Parts, Tools
-from rlox.training.setup import DEFAULT_ENV, config_from_arguments, environment_of
+from rlox.training.backend import BackendSelector
+from rlox.training.components import BuildContext, RunComponents
+from rlox.training.native_fields import native_space_obstacle
+from rlox.training.setup import DEFAULT_ENV, config_from_arguments, resolve_env
 
 __all__ = ["SAC"]
 
 
-def make(config: RunConfig, tools: Tools) -> Parts:
+def make(config: RunConfig, context: BuildContext) -> RunComponents:
     """SAC's learner on replayed transitions."""
 
-    def compose(env: VectorEnv, encoding: Encoding, choice: Choice) -> OffPolicy:
-        of = _choices if env.actions.discrete else _vectors
-        return of(config, tools, env, encoding, choice)
+    def build_learner(
+        env: VectorEnv, encoder_spec: EncoderSpec, selector: BackendSelector
+    ) -> OffPolicyComponents:
+        build = _build_discrete if env.actions.is_discrete else _build_continuous
+        return build(config, context, env, encoder_spec, selector)
 
-    return off_policy_parts(config, tools, compose)
+    return build_off_policy(config, context, build_learner)
 
 
-def _vectors(
-    config: RunConfig, tools: Tools, env: VectorEnv, encoding: Encoding, choice: Choice
-) -> OffPolicy:
+def _build_continuous(
+    config: RunConfig,
+    context: BuildContext,
+    env: VectorEnv,
+    encoder_spec: EncoderSpec,
+    selector: BackendSelector,
+) -> OffPolicyComponents:
     """Of a Box."""
-    algo, actions = cast(SACConfig, config.algo), env.actions.unit(config.env.id, "sac")
-    sizes = VectorSizes(
-        encoding.features,
+    algo, actions = cast(SACConfig, config.algo), env.actions.unit_codec(config.env.id, "sac")
+    sizes = ContinuousSizes(
+        encoder_spec.features,
         actions.size,
         2 * actions.size,
         algo.n_critics,
-        *algo.widths,
+        *algo.hidden_widths,
         algo.activation,
     )
-    given = config, tools, env, encoding, actions
-    made = choice.native(sizes.widest, lambda: native_sac.composed(*given, sizes))
-    if made is not None:
-        return made
-    from rlox.algorithms.torch_sac import of_vectors
+    args = config, context, env, encoder_spec, actions
+    native = selector.make_native(sizes.max_width, lambda: native_sac.build_native(*args, sizes))
+    if native is not None:
+        return native
+    from rlox.algorithms.torch_sac import build_continuous
 
-    return of_vectors(*given)
+    return build_continuous(*args)
 
 
-def _choices(
-    config: RunConfig, tools: Tools, env: VectorEnv, encoding: Encoding, choice: Choice
-) -> OffPolicy:
+def _build_discrete(
+    config: RunConfig,
+    context: BuildContext,
+    env: VectorEnv,
+    encoder_spec: EncoderSpec,
+    selector: BackendSelector,
+) -> OffPolicyComponents:
     """Of a Discrete space, which torch learns."""
     algo = cast(SACConfig, config.algo)
     if algo.use_sde:
@@ -67,16 +77,18 @@ def _choices(
             "algo.use_sde out"
         )
 
-    def native() -> NoReturn:
-        why = not_of_spaces(algo, env.actions, tools.device_name, encoding.make is not None)
-        raise NativeRefused(why)
+    def refuse_native() -> NoReturn:
+        obstacle = native_space_obstacle(
+            algo, env.actions, context.device_name, encoder_spec.make_encoder is not None
+        )
+        raise NativeUnsupportedError(obstacle)
 
-    actor, critic = algo.widths
-    sizes = encoding.features, env.actions.size, *actor, *critic
-    choice.native(lambda: max(sizes), native)
-    from rlox.algorithms.torch_sac import of_choices
+    actor, critic = algo.hidden_widths
+    sizes = encoder_spec.features, env.actions.size, *actor, *critic
+    selector.make_native(lambda: max(sizes), refuse_native)
+    from rlox.algorithms.torch_sac import build_discrete
 
-    return of_choices(config, tools, env, encoding)
+    return build_discrete(config, context, env, encoder_spec)
 
 
 class SAC(Algorithm):
@@ -99,13 +111,13 @@ class SAC(Algorithm):
 
     def __init__(
         self,
-        env_id: EnvSource = DEFAULT_ENV,
+        env_id: EnvLike = DEFAULT_ENV,
         n_envs: int | None = None,
         seed: int = 42,
         logger: LoggerCallback | None = None,
         callbacks: Callback | Sequence[Callback] | None = None,
         **config_kwargs: Any,
     ) -> None:
-        env_id = environment_of(env_id, DEFAULT_ENV, config_kwargs)
+        env_id = resolve_env(env_id, DEFAULT_ENV, config_kwargs)
         config = config_from_arguments("sac", env_id, n_envs, seed, config_kwargs)
         super().__init__(config, env_id, None, logger, callbacks)

@@ -8,9 +8,9 @@ from rlox.configs import CQLConfig, SACConfig
 from rlox.envs.actions import ActionCodec
 from rlox.errors import ConfigError
 
-__all__ = ["NAMES", "Soft", "target_entropy"]
+__all__ = ["METRIC_NAMES", "SACLikeConfig", "resolve_target_entropy"]
 
-NAMES = (
+METRIC_NAMES = (
     "loss/critic",
     "loss/actor",
     "loss/temperature",
@@ -22,21 +22,21 @@ NAMES = (
 
 
 # Online or on a dataset.
-Soft = SACConfig | CQLConfig
+SACLikeConfig = SACConfig | CQLConfig
 
 
-def target_entropy(config: Soft, actions: ActionCodec) -> float:
+def resolve_target_entropy(config: SACLikeConfig, actions: ActionCodec) -> float:
     """What is configured, or -dim(A), of choices 0.98 log|A|.
 
     No policy has more than the uniform one: log|A|, or dim(A) log 2 over [-1, 1]; after more than that the
     temperature grows for ever.
     """
-    most = math.log(actions.size) if actions.discrete else actions.size * math.log(2.0)
+    max_entropy = math.log(actions.size) if actions.is_discrete else actions.size * math.log(2.0)
     if config.target_entropy is not None:
-        if config.target_entropy >= most:
+        if config.target_entropy >= max_entropy:
             raise ConfigError(
                 f"algo.target_entropy={config.target_entropy:g}: no policy gets there, the uniform one has "
-                f"{most:.3g}; give less, or leave it out"
+                f"{max_entropy:.3g}; give less, or leave it out"
             )
         return config.target_entropy
-    return 0.98 * most if actions.discrete else -float(actions.size)
+    return 0.98 * max_entropy if actions.is_discrete else -float(actions.size)

@@ -10,16 +10,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlox.algorithms.text import Text, text_of, text_parts
-from rlox.algorithms.text_facade import Model, Rewarding, TextAlgorithm
-from rlox.algorithms.torch_text import Part, TextLearner
+from rlox.algorithms.text import TextContext, build_text, build_text_context
+from rlox.algorithms.text_facade import ModelArgument, RewardArgument, TextAlgorithm
+from rlox.algorithms.torch_text import PartialLoss, TextLearner
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import RunConfig, SFTConfig
-from rlox.devices import moved
-from rlox.llm.batches import Answers, answers_of
-from rlox.llm.prompts import Prompt, completions_of, rows_of
-from rlox.sources.text import AnswerSource, answers_to
-from rlox.training.parts import Parts, Tools
+from rlox.devices import to_device
+from rlox.llm.batches import CompletionBatch, make_completion_batch
+from rlox.llm.prompts import Prompt, parse_completions, parse_token_rows
+from rlox.sources.text import AnswerSource, right_answers
+from rlox.training.components import BuildContext, RunComponents
 from rlox.types import Clock, Progress, Update
 
 __all__ = ["SFT", "SFTLearner"]
@@ -28,44 +28,46 @@ __all__ = ["SFT", "SFTLearner"]
 class SFTLearner(TextLearner):
     """A model, and a step of each batch towards right answers."""
 
-    def __init__(self, text: Text, config: SFTConfig) -> None:
+    def __init__(self, text: TextContext, config: SFTConfig) -> None:
         super().__init__(text, config, False, ("loss/policy",))
 
-    def update(self, batch: Answers, clock: Clock) -> Update:
+    def update(self, batch: CompletionBatch, clock: Clock) -> Update:
         """One step: the mean of -log pi over the tokens of all completions."""
-        self.anneal(clock)
-        total = max(self.group.total(float(batch.counting.sum())), 1.0)
+        self.apply_schedules(clock)
+        total = max(self.group.total(float(batch.counted_mask.sum())), 1.0)
 
-        def part(at: slice) -> Part:
-            rows = batch.part(at)
-            return Part(self.loss(rows), share=float(rows.counting.sum()) / total)
+        def partial_loss(rows_slice: slice) -> PartialLoss:
+            completions = batch.slice_rows(rows_slice)
+            return PartialLoss(self.loss(completions), weight=float(completions.counted_mask.sum()) / total)
 
-        return self.learned([self.stepped_by(part, len(batch))], clock, len(batch))
+        return self.build_update([self.accumulate_and_step(partial_loss, len(batch))], clock, len(batch))
 
-    def loss(self, batch: Answers) -> Tensor:
+    def loss(self, batch: CompletionBatch) -> Tensor:
         """Cross-entropy of a token, in nats; no token of a prompt counts."""
-        return -self._said(batch).sum() / batch.counting.sum().clamp(min=1).item()
+        return -self._token_log_probs(batch).sum() / batch.counted_mask.sum().clamp(min=1).item()
 
     @torch.no_grad()
     def score(self, prompts: list[Prompt]) -> tuple[NDArray[np.float64], list[int]]:
         """The mean log-probability of a token of each answer, in nats: minus its cross-entropy."""
-        batch = answers_to(prompts)
-        tokens = batch.counting.sum(1)
-        worth = self._said(batch).sum(1).cpu().double() / tokens
-        return worth.numpy(), tokens.tolist()
+        batch = right_answers(prompts)
+        token_counts = batch.counted_mask.sum(1)
+        mean_log_probs = self._token_log_probs(batch).sum(1).cpu().double() / token_counts
+        return mean_log_probs.numpy(), token_counts.tolist()
 
-    def _said(self, batch: Answers) -> Tensor:
+    def _token_log_probs(self, batch: CompletionBatch) -> Tensor:
         """Log-probabilities of the tokens that count, 0 of others, `[B, T]`."""
-        said = self.said(batch)  # 0 behind an end
-        return said if batch.learned is None else said * moved(batch.learned, said.device)
+        log_probs = self.log_probs(batch)  # 0 behind an end
+        return (
+            log_probs if batch.loss_mask is None else log_probs * to_device(batch.loss_mask, log_probs.device)
+        )
 
 
-def make(config: RunConfig, tools: Tools) -> Parts:
+def make(config: RunConfig, context: BuildContext) -> RunComponents:
     """SFT's learner on right answers."""
-    algo, text = cast(SFTConfig, config.algo), text_of(config, tools)
+    algo, text = cast(SFTConfig, config.algo), build_text_context(config, context)
     source = AnswerSource(text.prompts, algo.batch_size, config.seed, text.group)
     learner = SFTLearner(text, algo)
-    return text_parts(text, source, learner, learner.score)
+    return build_text(text, source, learner, learner.score)
 
 
 class SFT(TextAlgorithm):
@@ -90,10 +92,10 @@ class SFT(TextAlgorithm):
 
     def __init__(
         self,
-        model: Model = None,
+        model: ModelArgument = None,
         learning_rate: float = 1e-5,
         batch_size: int = 16,
-        reward_fn: Rewarding = None,
+        reward_fn: RewardArgument = None,
         max_new_tokens: int | None = None,
         callbacks: Callback | Sequence[Callback] | None = None,
         logger: LoggerCallback | None = None,
@@ -109,7 +111,7 @@ class SFT(TextAlgorithm):
             **config_kwargs,
         }
         objects = (None, reward_fn)
-        self._begin(model, task, seed, options, objects, logger, callbacks)
+        self._init_text(model, task, seed, options, objects, logger, callbacks)
 
     def train_step(
         self, prompt: Tensor | Sequence[Tensor], completion: Tensor | Sequence[Tensor]
@@ -118,15 +120,15 @@ class SFT(TextAlgorithm):
 
         Nothing is learned of the tokens behind the first end of a completion.
         """
-        batch = answers_of(rows_of(prompt), completions_of(completion, self._text.sampling.eos))
-        own = batch.rows(self._text.group.rows(len(batch)))
-        return self._hand(lambda _: (own, Progress()), len(batch))
+        batch = make_completion_batch(
+            parse_token_rows(prompt), parse_completions(completion, self._text.sampling.eos)
+        )
+        local_batch = batch.select(self._text.group.rows(len(batch)))
+        return self._train_on(lambda _: (local_batch, Progress()), len(batch))
 
     @torch.no_grad()
-    def loss(
-        self, prompt: Tensor | Sequence[Tensor], completion: Tensor | Sequence[Tensor]
-    ) -> float:
+    def loss(self, prompt: Tensor | Sequence[Tensor], completion: Tensor | Sequence[Tensor]) -> float:
         """Cross-entropy of a token of these completions, in nats; tokens behind an end do not count."""
         learner = cast(SFTLearner, self.learner)
-        completions = completions_of(completion, self._text.sampling.eos)
-        return float(learner.loss(answers_of(rows_of(prompt), completions)))
+        completions = parse_completions(completion, self._text.sampling.eos)
+        return float(learner.loss(make_completion_batch(parse_token_rows(prompt), completions)))

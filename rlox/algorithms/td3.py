@@ -6,39 +6,41 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from rlox.algorithms import native_td3
-from rlox.algorithms.encoding import Encoding
-from rlox.algorithms.off_policy import OffPolicy, off_policy_parts
+from rlox.algorithms.encoding import EncoderSpec
+from rlox.algorithms.off_policy import OffPolicyComponents, build_off_policy
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import RunConfig
 from rlox.configs.td3 import DeterministicConfig
 from rlox.envs.base import VectorEnv
-from rlox.envs.make import EnvSource
-from rlox.policies.native_vectors import VectorSizes
+from rlox.envs.make import EnvLike
+from rlox.policies.native_vectors import ContinuousSizes
 from rlox.runs.algorithm import Algorithm
-from rlox.training.backend import Choice
-from rlox.training.parts import Parts, Tools
-from rlox.training.setup import DEFAULT_ENV, config_from_arguments, environment_of
+from rlox.training.backend import BackendSelector
+from rlox.training.components import BuildContext, RunComponents
+from rlox.training.setup import DEFAULT_ENV, config_from_arguments, resolve_env
 
 __all__ = ["TD3"]
 
 
-def make(config: RunConfig, tools: Tools) -> Parts:
+def make(config: RunConfig, context: BuildContext) -> RunComponents:
     """A deterministic policy's learner on replayed transitions: TD3's and, with its settings, DDPG's."""
     algo = cast(DeterministicConfig, config.algo)
 
-    def compose(env: VectorEnv, encoding: Encoding, choice: Choice) -> OffPolicy:
-        actions = env.actions.unit(config.env.id, algo.name)
-        size, shapes = actions.size, (algo.n_critics, *algo.widths, algo.activation)
-        sizes = VectorSizes(encoding.features, size, size, *shapes)
-        given = config, tools, env, encoding, actions
-        made = choice.native(sizes.widest, lambda: native_td3.composed(*given, sizes))
-        if made is not None:
-            return made
-        from rlox.algorithms.torch_td3 import composed
+    def build_learner(
+        env: VectorEnv, encoder_spec: EncoderSpec, selector: BackendSelector
+    ) -> OffPolicyComponents:
+        actions = env.actions.unit_codec(config.env.id, algo.name)
+        size, shapes = actions.size, (algo.n_critics, *algo.hidden_widths, algo.activation)
+        sizes = ContinuousSizes(encoder_spec.features, size, size, *shapes)
+        args = config, context, env, encoder_spec, actions
+        native = selector.make_native(sizes.max_width, lambda: native_td3.build_native(*args, sizes))
+        if native is not None:
+            return native
+        from rlox.algorithms.torch_td3 import build_torch
 
-        return composed(*given)
+        return build_torch(*args)
 
-    return off_policy_parts(config, tools, compose)
+    return build_off_policy(config, context, build_learner)
 
 
 class TD3(Algorithm):
@@ -61,13 +63,13 @@ class TD3(Algorithm):
 
     def __init__(
         self,
-        env_id: EnvSource = DEFAULT_ENV,
+        env_id: EnvLike = DEFAULT_ENV,
         n_envs: int | None = None,
         seed: int = 42,
         logger: LoggerCallback | None = None,
         callbacks: Callback | Sequence[Callback] | None = None,
         **config_kwargs: Any,
     ) -> None:
-        env_id = environment_of(env_id, DEFAULT_ENV, config_kwargs)
+        env_id = resolve_env(env_id, DEFAULT_ENV, config_kwargs)
         config = config_from_arguments("td3", env_id, n_envs, seed, config_kwargs)
         super().__init__(config, env_id, None, logger, callbacks)

@@ -11,29 +11,29 @@ from rlox.configs import TD3BCConfig
 from rlox.configs.td3 import DeterministicConfig
 from rlox.types import Update
 
-__all__ = ["NAMES", "Deterministic", "Scheduled"]
+__all__ = ["METRIC_NAMES", "TD3LearnerMixin", "TD3LikeConfig"]
 
-NAMES = ("loss/critic", "value/q_mean", "train/grad_norm")
+METRIC_NAMES = ("loss/critic", "value/q_mean", "train/grad_norm")
 
 
 # Online or on a dataset.
-Deterministic = DeterministicConfig | TD3BCConfig
+TD3LikeConfig = DeterministicConfig | TD3BCConfig
 
 
-class Scheduled(replay_schedule.Scheduled):
+class TD3LearnerMixin(replay_schedule.ReplayLearnerMixin):
     """With the last loss of the actor, which is told where it does not learn.
 
     What has a `state` of its own comes behind this among the bases.
     """
 
-    config: Deterministic
+    config: TD3LikeConfig
     actor_loss: float | None = None  # the mean in the last update that had some
 
-    def _told(self, update: Update) -> Update:
-        told = super()._told(update)
+    def _add_metrics(self, update: Update) -> Update:
+        result = super()._add_metrics(update)
         if self.actor_loss is None:
-            return told
-        return replace(told, metrics={**told.metrics, "loss/actor": self.actor_loss})
+            return result
+        return replace(result, metrics={**result.metrics, "loss/actor": self.actor_loss})
 
     def state(self) -> dict[str, Any]:
         """With the last loss of the actor."""

@@ -13,44 +13,44 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rlox.algorithms.text import Preference, Text, TextGiven
+from rlox.algorithms.text import PreferenceFunction, TextContext, TextRuntimeObjects
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import EvalConfig
-from rlox.configs.check import whole_number
+from rlox.configs.check import check_integer
 from rlox.configs.params import is_object_name
-from rlox.configs.tasks import looked_for_in, with_task
+from rlox.configs.tasks import search_note, with_task
 from rlox.configs.text import TEXT, TINY, GroupConfig, TextAlgorithmConfig
 from rlox.errors import ConfigError, RewardError
+from rlox.llm.advantages import weighted_rewards
 from rlox.llm.codecs import Tokenizer
-from rlox.llm.pretrained import save_model
-from rlox.llm.prompts import GivenPrompts, Prompt, rows_of
+from rlox.llm.prompts import FixedPrompts, Prompt, parse_token_rows
 from rlox.llm.reward_arguments import RewardFunction
-from rlox.llm.rewards import weighted_rewards
 from rlox.llm.serving import GenerationServer
+from rlox.llm.transformers_files import save_model
 from rlox.runs.algorithm import Algorithm
-from rlox.runs.interrupts import whole_updates
-from rlox.runs.progress import reporting, shown
-from rlox.sources.text import TextSource, WritingSource
+from rlox.runs.interrupts import finish_update_on_interrupt
+from rlox.runs.progress import make_reporter_if, progress_hook
+from rlox.sources.text import GenerationSource, TextSource
 from rlox.training.evaluate import Evaluation
 from rlox.training.setup import config_from_arguments, torch_threads, tuned_arguments
-from rlox.training.text import TextEvaluator
+from rlox.training.text_evaluation import TextEvaluator
 from rlox.types import Clock
 
-__all__ = ["Model", "Rewarding", "TextAlgorithm", "WritingAlgorithm", "functions_of"]
+__all__ = ["GenerationAlgorithm", "ModelArgument", "RewardArgument", "TextAlgorithm", "as_reward_functions"]
 
 # A model, or where one is: tiny, a folder.
-Model = nn.Module | str | PathLike[str] | None
+ModelArgument = nn.Module | str | PathLike[str] | None
 # One reward function, or several.
-Rewarding = RewardFunction | Sequence[RewardFunction] | None
+RewardArgument = RewardFunction | Sequence[RewardFunction] | None
 
 # Arguments that are of the configuration besides the algorithm's: paths.
-FILES = ("dataset", "eval_dataset", "tokenizer")
+FILE_ARGUMENTS = ("dataset", "eval_dataset", "tokenizer")
 
 # Methods to look at numbers with, which learning does not go through.
-ASIDE = ("compute_loss", "loss", "reference_log_probs")
+UNCALLED_METHODS = ("compute_loss", "loss", "reference_log_probs")
 
 # What from_checkpoint has for runs in environments, and runs on text have not.
-NOT_TEXT = ("env", "env_id", "env_kwargs", "wrappers", "reward_wrappers", "policy")
+ENV_ARGUMENTS = ("env", "env_id", "env_kwargs", "wrappers", "reward_wrappers", "policy")
 
 
 class TextAlgorithm(Algorithm):
@@ -58,9 +58,9 @@ class TextAlgorithm(Algorithm):
 
     objects: ClassVar[tuple[str, ...]] = ("ref_model",)  # that it can be given besides others'
 
-    def _begin(
+    def _init_text(
         self,
-        model: Model,
+        model: ModelArgument,
         task: str | None,
         seed: int,
         options: dict[str, Any],
@@ -70,57 +70,57 @@ class TextAlgorithm(Algorithm):
         server: GenerationServer | str | None = None,
     ) -> None:
         """As `Algorithm.__init__`, by a façade's arguments; `objects`: reference, rewards, preference."""
-        _require_called(type(self))
+        _reject_uncalled_overrides(type(self))
         ref_model, reward_fn, *preference = objects
         if isinstance(server, str):  # as the command line has it
             options, server = {**options, "server": server}, None
-        folder = isinstance(model, str | PathLike)
-        module: Any = None if folder else model
-        preferring = preference[0] if preference else None
-        functions = functions_of(reward_fn)
-        given = TextGiven(module, ref_model, functions, preferring, server=server)
-        for name in given.names():
+        is_folder = isinstance(model, str | PathLike)
+        module: Any = None if is_folder else model
+        preference_fn = preference[0] if preference else None
+        functions = as_reward_functions(reward_fn)
+        text_objects = TextRuntimeObjects(module, ref_model, functions, preference_fn, server=server)
+        for name in text_objects.function_names():
             if name in options:
                 raise ConfigError(
                     f"{name}={options[name]} and a function: one argument for both; give one of them"
                 )
-        files = _paths(options)
-        options = {name: value for name, value in options.items() if name not in FILES}
-        config = config_from_arguments(self.name, TEXT, 1, seed, options | given.names())
-        named = fspath(cast(Any, model)) if folder else config.model
-        config = with_task(replace(config, model=named, task=task, **files))
-        super().__init__(config, None, given, logger, callbacks)
+        files = _file_paths(options)
+        options = {name: value for name, value in options.items() if name not in FILE_ARGUMENTS}
+        config = config_from_arguments(self.name, TEXT, 1, seed, options | text_objects.function_names())
+        model_name = fspath(cast(Any, model)) if is_folder else config.model
+        config = with_task(replace(config, model=model_name, task=task, **files))
+        super().__init__(config, None, text_objects, logger, callbacks)
 
     @classmethod
     def tuned(  # type: ignore[override]  # a model in an environment's place
         cls,
-        model: Model = None,
+        model: ModelArgument = None,
         preset: str | None = None,
         *,
         task: str | None = None,
         **options: Any,
     ) -> Self:
         """One with the tuned hyperparameters of text, as `rlox train` applies them; `options` win."""
-        given, total = tuned_arguments(cls.name, preset or TEXT, None, options)
+        arguments, total_steps = tuned_arguments(cls.name, preset or TEXT, None, options)
         facade: Any = cls
-        algorithm: Self = facade(model, task=task, **given)
-        algorithm.aim(total)
+        algorithm: Self = facade(model, task=task, **arguments)
+        algorithm.set_total_steps(total_steps)
         return algorithm
 
     @classmethod
     def from_checkpoint(  # type: ignore[override]  # a model in an environment's place
         cls,
         path: str | Path,
-        model: Model = None,
+        model: ModelArgument = None,
         ref_model: nn.Module | None = None,
-        reward_fn: Rewarding = None,
-        preference_fn: Preference | None = None,
+        reward_fn: RewardArgument = None,
+        preference_fn: PreferenceFunction | None = None,
         logger: LoggerCallback | None = None,
         callbacks: Callback | Sequence[Callback] | None = None,
         trust: bool = False,
         device: str | None = None,
         server: GenerationServer | None = None,
-        **others: Any,
+        **overrides: Any,
     ) -> Self:
         """Restore from a run folder or a checkpoint folder, as `Algorithm.from_checkpoint`.
 
@@ -128,27 +128,29 @@ class TextAlgorithm(Algorithm):
         user's own, functions, a `server`. `dataset`, `eval_dataset`, `tokenizer` and a path as `model` are
         where these are now.
         """
-        for name in NOT_TEXT:
-            if there := others.get(name):
+        for name in ENV_ARGUMENTS:
+            if argument := overrides.get(name):
                 key = name.removesuffix("_id")
-                raise ConfigError(f"{key}={there}: {cls.name} learns text; leave it out")
-        given = {"ref_model": ref_model, "preference_fn": preference_fn, "server": server}
-        for name, there in given.items():
-            if there is not None and name not in cls.objects:
+                raise ConfigError(f"{key}={argument}: {cls.name} learns text; leave it out")
+        objects_by_name = {"ref_model": ref_model, "preference_fn": preference_fn, "server": server}
+        for name, argument in objects_by_name.items():
+            if argument is not None and name not in cls.objects:
                 raise ConfigError(f"{name} is given, and {cls.name} has none; leave it out")
-        functions = functions_of(reward_fn)
-        files = _paths(others)
-        others = {name: value for name, value in others.items() if name not in FILES}
+        functions = as_reward_functions(reward_fn)
+        files = _file_paths(overrides)
+        overrides = {name: value for name, value in overrides.items() if name not in FILE_ARGUMENTS}
         if isinstance(model, str | PathLike):  # where its folder is now
             files, model = {**files, "model": fspath(model)}, None
-        objects = TextGiven(model, ref_model, functions, preference_fn, server=server, files=files)
-        more: dict[str, Any] = {
-            "policy": objects,
+        text_objects = TextRuntimeObjects(
+            model, ref_model, functions, preference_fn, server=server, files=files
+        )
+        arguments: dict[str, Any] = {
+            "policy": text_objects,
             "logger": logger,
             "callbacks": callbacks,
             "trust": trust,
         }
-        return super().from_checkpoint(path, device=device, **more, **others)
+        return super().from_checkpoint(path, device=device, **arguments, **overrides)
 
     def generate(
         self, prompts: Tensor | Sequence[Tensor] | Sequence[str], deterministic: bool = True
@@ -157,14 +159,14 @@ class TextAlgorithm(Algorithm):
 
         Tokens of tokens; of texts texts, where there is a task or a tokenizer.
         """
-        self._predictions += not deterministic
-        generator = self._sampling(deterministic, "predict", self._predictions)
+        self._n_sampled_predictions += not deterministic
+        generator = self._sampling_generator(deterministic, "predict", self._n_sampled_predictions)
         codec = self._text.codec
         texts = not isinstance(prompts, Tensor) and any(isinstance(p, str) for p in prompts)
         if not texts or codec is None:
-            return self._text.written(rows_of(cast(Any, prompts)), generator).rows()
+            return self._text.generate(parse_token_rows(cast(Any, prompts)), generator).token_rows()
         rows = [torch.from_numpy(codec.encode(cast(str, prompt))) for prompt in prompts]
-        return [codec.decode(row.numpy()) for row in self._text.written(rows, generator).rows()]
+        return [codec.decode(row.numpy()) for row in self._text.generate(rows, generator).token_rows()]
 
     def predict(self, obs: Any, deterministic: bool = True, action_masks: Any = None) -> Any:
         """`generate`, by the name that other algorithms have for it."""
@@ -172,50 +174,48 @@ class TextAlgorithm(Algorithm):
             raise ConfigError(f"action_masks: {self.name} writes text; leave them out")
         return self.generate(obs, deterministic)
 
-    def evaluate(self, episodes: Any = 50, *given: Any, **options: Any) -> Any:
+    def evaluate(self, episodes: Any = 50, *args: Any, **options: Any) -> Any:
         """Mean reward of a completion of each of these prompts, a number.
 
         Of so many prompts in place of them an `Evaluation`, as `Algorithm.evaluate`: prompts of the task
         that nothing is learned from.
         """
         text = self._text
-        if isinstance(episodes, Number) and self.parts.evaluate is not None:
-            return super().evaluate(episodes, *given, **options)  # type: ignore[arg-type]
-        named = self.config.dataset
-        if isinstance(episodes, Number) and named is not None and text.prompts is None:
+        if isinstance(episodes, Number) and self.components.evaluate is not None:
+            return super().evaluate(episodes, *args, **options)  # type: ignore[arg-type]
+        dataset = self.config.dataset
+        if isinstance(episodes, Number) and dataset is not None and text.prompts is None:
             raise ConfigError(
-                f"dataset={named}: there is no such file any more{looked_for_in(named)}, and its rows are "
+                f"dataset={dataset}: there is no such file any more{search_note(dataset)}, and its rows are "
                 "evaluated by; dataset=PATH says where it is, in Python from_checkpoint(path, dataset=PATH)"
             )
-        if text.judge is None:
-            raise ConfigError(
-                "nothing says what a completion is worth: give a reward_fn, or a task"
-            )
+        if text.reward_function is None:
+            raise ConfigError("nothing says what a completion is worth: give a reward_fn, or a task")
         if isinstance(episodes, Number):
             raise ConfigError(
                 f"{self.name} has no prompts that are held out: give evaluate() prompts, or a task"
             )
-        if given or options:
+        if args or options:
             raise ConfigError(
                 "evaluate(prompts) takes nothing else: a seed is of a number of held-out prompts"
             )
-        prompts = [Prompt(row) for row in rows_of(episodes)]
+        prompts = [Prompt(row) for row in parse_token_rows(episodes)]
         with torch_threads(self.config.torch_threads):
-            written = text.written([prompt.ids for prompt in prompts], None)
-            worth = weighted_rewards(text.judge(prompts, written), text.weights)
-        if np.isnan(worth).all():
+            generated_tokens = text.generate([prompt.ids for prompt in prompts], None)
+            rewards = weighted_rewards(text.reward_function(prompts, generated_tokens), text.weights)
+        if np.isnan(rewards).all():
             raise RewardError("no completion got a reward, expected a number for one at least")
-        return float(np.nanmean(worth))
+        return float(np.nanmean(rewards))
 
     def best_of(self, n: int, episodes: int = 50, seed: int = 100_000) -> Evaluation:
         """As `evaluate` of so many prompts, of the best by reward of `n` drawn completions of each."""
-        evaluator = self.parts.evaluate
+        evaluator = self.components.evaluate
         if not isinstance(evaluator, TextEvaluator):
             raise ConfigError("best_of needs prompts that are held out and rewards: give a task")
-        n = whole_number(EvalConfig, "episodes", n, "n")
-        episodes = whole_number(EvalConfig, "episodes", episodes, "episodes")
-        seed = whole_number(EvalConfig, "seed", seed, "seed")
-        generator = self.streams.generator("evaluate", seed, str(self.parts.actor.device))
+        n = check_integer(EvalConfig, "episodes", n, "n")
+        episodes = check_integer(EvalConfig, "episodes", episodes, "episodes")
+        seed = check_integer(EvalConfig, "seed", seed, "seed")
+        generator = self.streams.generator("evaluate", seed, str(self.components.actor.device))
         with torch_threads(self.config.torch_threads):
             return evaluator.best_of(n, episodes, seed, generator)
 
@@ -225,66 +225,68 @@ class TextAlgorithm(Algorithm):
         Of a model with adapters these, as peft loads them.
         """
         text, base = self._text, self.config.model
-        whose = None if base in (None, TINY) or is_object_name(str(base)) else base
+        base_folder = None if base in (None, TINY) or is_object_name(str(base)) else base
         tokenizer = text.codec if isinstance(text.codec, Tokenizer) else None
-        begin = None if tokenizer is None else tokenizer.begin
-        how = text.sampling
-        save_model(text.model.module, Path(folder), how.eos, how.pad, begin, whose)
+        bos_id = None if tokenizer is None else tokenizer.bos_id
+        sampling = text.sampling
+        save_model(text.model.module, Path(folder), sampling.eos, sampling.pad, bos_id, base_folder)
         if tokenizer is not None:
             tokenizer.save(Path(folder))
 
     def summary(self) -> dict[str, float | int]:
         """As of others, with the seeds' names of the loss and of KL beside those of the log."""
         row = super().summary() | {"samples": self.clock.samples}
-        return row | {short: row[name] for name, short in SHORT.items() if name in row}
+        return row | {alias: row[name] for name, alias in SHORT_METRIC_NAMES.items() if name in row}
 
     @property
-    def _text(self) -> Text:
+    def _text(self) -> TextContext:
         learner: Any = self.learner
-        text: Text = learner.text
+        text: TextContext = learner.text
         return text
 
-    def _hand(
+    def _train_on(
         self,
-        batch: Callable[[Clock], Any],
+        make_batch: Callable[[Clock], Any],
         prompts: int,
-        step: bool = True,
+        counts_toward_total: bool = True,
         progress: bool = False,
     ) -> dict[str, float]:
-        """Learn from what is handed over, so many prompts; schedules go on over the total after a `step`."""
+        """Learn from what is handed over, so many prompts; schedules go on over the total after one that
+        `counts_toward_total`.
+        """
         source: TextSource[Any] = self.source
         # a call from within training is refused, which goes on with what it was handed
-        before, source.handed = source.handed, batch
+        previous, source.next_override = source.next_override, make_batch
         end = self.clock.samples + prompts
-        total = max(end, self.clock.horizon) if step else end
+        total = max(end, self.clock.horizon) if counts_toward_total else end
 
         def watch(clock: Clock, *_: object) -> None:
             if clock.samples >= end:
                 self.stop("that was all")
 
         try:
-            self._exact.tell(self.clock.now, self.env_id, trains=True)
-            with reporting(progress) as report, whole_updates(self.stop):
-                told = [shown(report, self.clock.now, self.recent)] if report else []
-                self.fit(total, hooks=(watch, *told))
+            self._resume_status.warn(self.clock.now, self.env_id, is_training=True)
+            with make_reporter_if(progress) as report, finish_update_on_interrupt(self.stop):
+                progress_hooks = [progress_hook(report, self.clock.now, self.recent)] if report else []
+                self.fit(total, hooks=(watch, *progress_hooks))
         finally:
-            source.handed = before
+            source.next_override = previous
         return {name: float(value) for name, value in self.summary().items()}
 
 
 # The loss with its penalty, where there is one.
-SHORT = {"loss/policy": "loss", "loss/total": "loss", "policy/kl": "kl"}
+SHORT_METRIC_NAMES = {"loss/policy": "loss", "loss/total": "loss", "policy/kl": "kl"}
 
 
-class WritingAlgorithm(TextAlgorithm):
+class GenerationAlgorithm(TextAlgorithm):
     """Of those that learn from completions of the model's own."""
 
     objects: ClassVar[tuple[str, ...]] = ("ref_model", "server")
 
     def train_step(self, prompts: Tensor | Sequence[Tensor]) -> dict[str, float]:
         """One batch of these prompts `[B, P]`, or of different lengths; its metrics."""
-        rows = rows_of(prompts)
-        return self._through(rows, len(rows), 1, step=True)
+        rows = parse_token_rows(prompts)
+        return self._train_epochs(rows, len(rows), 1, step=True)
 
     def train(  # type: ignore[override]  # prompts in place of a number of them
         self, prompts: Tensor | Sequence[Tensor] | int, n_epochs: int = 1, progress: bool = False
@@ -300,12 +302,12 @@ class WritingAlgorithm(TextAlgorithm):
                     "task; leave it out"
                 )
             return super().train(prompts, progress)  # type: ignore[arg-type]
-        epochs = whole_number(GroupConfig, "n_epochs", n_epochs, "n_epochs")
+        epochs = check_integer(GroupConfig, "n_epochs", n_epochs, "n_epochs")
         config = cast(TextAlgorithmConfig, self.config.algo)
-        rows = rows_of(cast(Any, prompts))
-        return self._through(rows, config.batch_size, epochs, False, progress)
+        rows = parse_token_rows(cast(Any, prompts))
+        return self._train_epochs(rows, config.batch_size, epochs, False, progress)
 
-    def _through(
+    def _train_epochs(
         self,
         rows: list[Tensor],
         batch_size: int,
@@ -313,25 +315,25 @@ class WritingAlgorithm(TextAlgorithm):
         step: bool,
         progress: bool = False,
     ) -> dict[str, float]:
-        source: WritingSource = self.source
-        for count in {min(batch_size, len(rows)), len(rows) % batch_size or batch_size}:
-            source.own(count)  # before anything is learned
-        given = GivenPrompts(rows, self.clock.samples)
-        return self._hand(
-            lambda clock: source.batch_of(given.learned(clock.samples, batch_size), clock),
+        source: GenerationSource = self.source
+        for n_prompts in {min(batch_size, len(rows)), len(rows) % batch_size or batch_size}:
+            source.local_rows(n_prompts)  # before anything is learned
+        prompts = FixedPrompts(rows, self.clock.samples)
+        return self._train_on(
+            lambda clock: source.batch_of(prompts.training_prompts(clock.samples, batch_size), clock),
             epochs * len(rows),
             step,
             progress,
         )
 
 
-def _require_called(cls: type[TextAlgorithm]) -> None:
+def _reject_uncalled_overrides(cls: type[TextAlgorithm]) -> None:
     """`ConfigError` for a method of somebody's own in the place of one that no training calls."""
-    if not all(_is_ours(_owner(cls, name)) for name in ("make", "train_step")):
+    if not all(_is_builtin_class(_defining_class(cls, name)) for name in ("make", "train_step")):
         return  # an algorithm, or a step, of their own may call it
-    for name in ASIDE:
-        owner = _owner(cls, name)
-        if not _is_ours(owner):
+    for name in UNCALLED_METHODS:
+        owner = _defining_class(cls, name)
+        if not _is_builtin_class(owner):
             raise ConfigError(
                 f"{owner.__name__}.{name}: train and train_step of {cls.name} never call it, so that it "
                 "would change nothing; write a loop of your own (docs/language_models.md has one), "
@@ -339,32 +341,34 @@ def _require_called(cls: type[TextAlgorithm]) -> None:
             )
 
 
-def _owner(cls: type[Any], name: str) -> type[Any]:
+def _defining_class(cls: type[Any], name: str) -> type[Any]:
     """The class that a method is of; `TextAlgorithm` where there is none."""
-    return next((of for of in cls.__mro__ if name in vars(of)), TextAlgorithm)
+    return next((base for base in cls.__mro__ if name in vars(base)), TextAlgorithm)
 
 
-def _is_ours(cls: type[Any]) -> bool:
+def _is_builtin_class(cls: type[Any]) -> bool:
     return cls.__module__.startswith("rlox.")
 
 
-def _paths(options: Mapping[str, Any]) -> dict[str, Any]:
+def _file_paths(options: Mapping[str, Any]) -> dict[str, Any]:
     """Those of the files that a run is about."""
-    named = {name: options[name] for name in FILES if options.get(name) is not None}
-    for name, value in named.items():
+    paths = {name: options[name] for name in FILE_ARGUMENTS if options.get(name) is not None}
+    for name, value in paths.items():
         if not isinstance(value, str | PathLike):
             raise ConfigError(f"{name}={value!r:.60}: expected a path")
-    return {name: fspath(value) for name, value in named.items()}
+    return {name: fspath(value) for name, value in paths.items()}
 
 
-def functions_of(given: Rewarding) -> tuple[RewardFunction, ...]:
+def as_reward_functions(reward_fn: RewardArgument) -> tuple[RewardFunction, ...]:
     """One reward function, several or none."""
-    if given is None:
+    if reward_fn is None:
         return ()
-    several = (
-        tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else (given,)
+    functions = (
+        tuple(reward_fn)
+        if isinstance(reward_fn, Sequence) and not isinstance(reward_fn, str)
+        else (reward_fn,)
     )
-    for function in several:
+    for function in functions:
         if not callable(function):
             raise ConfigError(f"reward_fn={function!r}: expected a function (completions, prompts)")
-    return several
+    return functions

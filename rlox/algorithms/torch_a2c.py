@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from rlox.algorithms.a2c_schedule import NAMES, RMS_DECAY, Scheduled
-from rlox.algorithms.on_policy import where
+from rlox.algorithms.a2c_schedule import METRIC_NAMES, RMS_DECAY, A2CLearnerMixin
+from rlox.algorithms.on_policy import update_label
 from rlox.algorithms.torch_on_policy import explained_variance
 from rlox.configs import A2CConfig
 from rlox.losses import policy_gradient, standardize, value_loss
@@ -18,7 +18,7 @@ from rlox.types import Clock, Minibatch, Rollout, Update
 __all__ = ["A2CLearner"]
 
 
-class A2CLearner(Scheduled, PolicyLearner[ActorCritic]):
+class A2CLearner(A2CLearnerMixin, PolicyLearner[ActorCritic]):
     """What one rollout does to the weights: one step along the gradient of the whole of it."""
 
     def __init__(self, policy: ActorCritic, config: A2CConfig) -> None:
@@ -29,18 +29,16 @@ class A2CLearner(Scheduled, PolicyLearner[ActorCritic]):
     @torch.no_grad()
     def update(self, batch: Rollout, clock: Clock) -> Update:
         """Learn from one rollout; the schedule is read once, from the clock at its start."""
-        ent_coef = self._schedule(clock)
+        ent_coef = self._apply_schedules(clock)
         rows = batch.rows()
-        told = self._step(rows, ent_coef, where(batch.index, len(batch), clock))
-        explained = explained_variance(rows.values, rows.returns)
-        return self._update(told, explained, ent_coef, len(rows.obs))
+        losses = self._step(rows, ent_coef, update_label(batch.index, len(batch), clock))
+        explained_var = explained_variance(rows.values, rows.returns)
+        return self._build_update(losses, explained_var, ent_coef, len(rows.obs))
 
-    def _step(self, rows: Minibatch, ent_coef: float, where: str) -> dict[str, float]:
-        """One step along the gradient of all rows; the numbers `NAMES` of it."""
+    def _step(self, rows: Minibatch, ent_coef: float, label: str) -> dict[str, float]:
+        """One step along the gradient of all rows; the numbers `METRIC_NAMES` of it."""
         config = self.config
-        advantages = (
-            standardize(rows.advantages) if config.normalize_advantages else rows.advantages
-        )
+        advantages = standardize(rows.advantages) if config.normalize_advantages else rows.advantages
         scored, n = self.policy.scored(rows.obs, rows.actions), len(rows.obs)
         values, entropy = scored.values, scored.entropy.mean()
         policy, value = (
@@ -56,9 +54,9 @@ class A2CLearner(Scheduled, PolicyLearner[ActorCritic]):
         norm = self.optimizer.clip(config.max_grad_norm)
         self.optimizer.step()
         row = torch.stack([policy, value, entropy, total, norm])
-        require_finite(row[None], NAMES, where)
-        require_finite_parameters(self.policy, self.optimizer.vector, where)
-        return dict(zip(NAMES, row.tolist(), strict=True))
+        require_finite(row[None], METRIC_NAMES, label)
+        require_finite_parameters(self.policy, self.optimizer.vector, label)
+        return dict(zip(METRIC_NAMES, row.tolist(), strict=True))
 
 
 def _optimizer(policy: ActorCritic, config: A2CConfig) -> Adam | RMSprop:

@@ -7,32 +7,32 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from rlox.algorithms.encoding import Encoding
+from rlox.algorithms.encoding import EncoderSpec
 from rlox.configs import BCConfig, RunConfig
 from rlox.envs.actions import ActionCodec
-from rlox.networks import begun
+from rlox.networks import init_weights
 from rlox.optim import Adam
 from rlox.policies.actors import CategoricalActor, FactoredActor, GaussianActor
+from rlox.training.components import BuildContext
 from rlox.training.finite import require_finite, require_finite_parameters
 from rlox.training.learner import PolicyLearner
-from rlox.training.parts import Tools
 from rlox.types import Clock, Transitions, Update
 
-__all__ = ["BCLearner", "composed", "described"]
+__all__ = ["BCLearner", "build_actor", "build_torch"]
 
-ActorOfBC = CategoricalActor | GaussianActor | FactoredActor
+BCActor = CategoricalActor | GaussianActor | FactoredActor
 
 
-class BCLearner(PolicyLearner[ActorOfBC]):
+class BCLearner(PolicyLearner[BCActor]):
     """A policy, and one step for each batch towards the actions of the dataset."""
 
-    def __init__(self, policy: ActorOfBC, config: BCConfig) -> None:
+    def __init__(self, policy: BCActor, config: BCConfig) -> None:
         super().__init__(policy, Adam(policy, config.initial("learning_rate"), eps=1e-8))
         self.config = config
-        chooses = not isinstance(policy, GaussianActor)
-        vector = not chooses or (isinstance(policy, FactoredActor) and policy.head.vector)
-        fits = ["policy/accuracy"] * chooses + ["policy/error"] * bool(vector)
-        self.names = ("loss/policy", *fits, "train/grad_norm")
+        is_discrete = not isinstance(policy, GaussianActor)
+        has_vector = not is_discrete or (isinstance(policy, FactoredActor) and policy.head.vector)
+        fit_names = ["policy/accuracy"] * is_discrete + ["policy/error"] * bool(has_vector)
+        self.metric_names = ("loss/policy", *fit_names, "train/grad_norm")
 
     def update(self, batch: Transitions, clock: Clock) -> Update:
         """One step for each batch."""
@@ -40,11 +40,11 @@ class BCLearner(PolicyLearner[ActorOfBC]):
         self.optimizer.lr = config.at("learning_rate", clock.remaining)
         batch = batch.to(self.optimizer.vector.device)
         actions = self._actions(batch)
-        rows = [self._step(obs, taken) for obs, taken in zip(batch.obs, actions, strict=True)]
-        table, where = torch.stack(rows), f"update {clock.updates}"
-        require_finite(table, self.names, where)
-        require_finite_parameters(self.policy, self.optimizer.vector, where)
-        metrics = dict(zip(self.names, table.mean(0).tolist(), strict=True))
+        rows = [self._step(obs, batch_actions) for obs, batch_actions in zip(batch.obs, actions, strict=True)]
+        table, label = torch.stack(rows), f"update {clock.updates}"
+        require_finite(table, self.metric_names, label)
+        require_finite_parameters(self.policy, self.optimizer.vector, label)
+        metrics = dict(zip(self.metric_names, table.mean(0).tolist(), strict=True))
         metrics["train/learning_rate"] = self.optimizer.lr
         return Update(metrics, len(batch), batch.rewards.numel())
 
@@ -56,41 +56,41 @@ class BCLearner(PolicyLearner[ActorOfBC]):
 
     def _step(self, obs: Tensor, actions: Tensor) -> Tensor:
         """One gradient step; its row of metrics."""
-        log_prob, best = self.policy.score(obs, actions)
-        squared = self.config.loss == "mse"
-        loss = (best - actions).square().mean() if squared else -log_prob.mean()
-        fits = self._fits(best.detach(), actions)
+        log_prob, predicted_actions = self.policy.score(obs, actions)
+        is_mse = self.config.loss == "mse"
+        loss = (predicted_actions - actions).square().mean() if is_mse else -log_prob.mean()
+        fit_metrics = self._fit_metrics(predicted_actions.detach(), actions)
         norm = self.optimizer.backward(loss, self.config.max_grad_norm)
         self.optimizer.step()
-        return torch.stack([loss.detach(), *fits, norm])
+        return torch.stack([loss.detach(), *fit_metrics, norm])
 
-    def _fits(self, best: Tensor, actions: Tensor) -> list[Tensor]:
+    def _fit_metrics(self, predicted_actions: Tensor, actions: Tensor) -> list[Tensor]:
         """The part of choices that are the dataset's, the mean error of numbers, or both."""
         if isinstance(self.policy, GaussianActor):
-            return [(best - actions).abs().mean()]
+            return [(predicted_actions - actions).abs().mean()]
         if isinstance(self.policy, CategoricalActor):
-            return [(best == actions).float().mean()]
-        chosen = len(self.policy.head.choices)
-        right = (best == actions)[:, :chosen].float().mean()
-        numbers = (best - actions)[:, chosen:].abs()
-        return [right, numbers.mean()] if self.policy.head.vector else [right]
+            return [(predicted_actions == actions).float().mean()]
+        n_choices = len(self.policy.head.choices)
+        accuracy = (predicted_actions == actions)[:, :n_choices].float().mean()
+        errors = (predicted_actions - actions)[:, n_choices:].abs()
+        return [accuracy, errors.mean()] if self.policy.head.vector else [accuracy]
 
 
-def described(algo: BCConfig, obs_dim: int, actions: ActionCodec) -> ActorOfBC:
+def build_actor(algo: BCConfig, obs_dim: int, actions: ActionCodec) -> BCActor:
     """The policy for actions of this kind."""
     layers = algo.net_arch, algo.activation
     if actions.kind == "factored":
-        return FactoredActor(obs_dim, actions.choices, actions.vector, *layers)
-    kind = CategoricalActor if actions.discrete else GaussianActor
+        return FactoredActor(obs_dim, actions.choices, actions.box_dim, *layers)
+    kind = CategoricalActor if actions.is_discrete else GaussianActor
     return kind(obs_dim, actions.size, *layers)
 
 
-def composed(
-    config: RunConfig, tools: Tools, encoding: Encoding, actions: ActionCodec
-) -> tuple[ActorOfBC, BCLearner]:
+def build_torch(
+    config: RunConfig, context: BuildContext, encoder_spec: EncoderSpec, actions: ActionCodec
+) -> tuple[BCActor, BCLearner]:
     """The policy and what it learns by."""
     algo = cast(BCConfig, config.algo)
-    policy = begun(described(algo, encoding.features, actions), config.seed)
-    policy.net = encoding.before(policy.net)
-    policy = policy.to(tools.device)
+    policy = init_weights(build_actor(algo, encoder_spec.features, actions), config.seed)
+    policy.net = encoder_spec.wrap_network(policy.net)
+    policy = policy.to(context.device)
     return policy, BCLearner(policy, algo)

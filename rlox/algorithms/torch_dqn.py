@@ -8,30 +8,30 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from rlox.algorithms.dqn_schedule import NAMES, Scheduled, epsilon
-from rlox.algorithms.encoding import Encoding
-from rlox.algorithms.off_policy import OffPolicy
+from rlox.algorithms.dqn_schedule import METRIC_NAMES, DQNLearnerMixin, scheduled_epsilon
+from rlox.algorithms.encoding import EncoderSpec
+from rlox.algorithms.off_policy import OffPolicyComponents
 from rlox.configs import DQNConfig, RunConfig
 from rlox.configs.schedules import is_known
-from rlox.devices import moved
+from rlox.devices import to_device
 from rlox.envs.base import VectorEnv
-from rlox.networks import begun
-from rlox.networks.noisy import stream_factors
+from rlox.networks import init_weights
+from rlox.networks.noisy import keyed_factorized_noise
 from rlox.optim import Adam, TargetNetwork
 from rlox.policies.masking import MaskedEpsilonGreedy, MaskedQPolicy
-from rlox.policies.q import EpsilonGreedy, NoisyGreedy, QPolicy
-from rlox.policies.returns import Atoms, Expectation, Quantiles, Returns
-from rlox.sources.replay import Behaviour
+from rlox.policies.q_policy import EpsilonGreedy, NoisyGreedy, QPolicy
+from rlox.policies.value_distribution import CategoricalValue, QuantileValue, ScalarValue, ValueDistribution
+from rlox.sources.replay import ExplorationPolicy
+from rlox.training.components import BuildContext
 from rlox.training.finite import require_finite_parameters
-from rlox.training.learned import Stateful, where
 from rlox.training.learner import ActorCriticLearner, learn_each
-from rlox.training.parts import Tools
+from rlox.training.replay_update import Stateful, update_label
 from rlox.types import Clock, Transitions, Update
 
-__all__ = ["DQNLearner", "composed", "described"]
+__all__ = ["DQNLearner", "build_policy", "build_torch"]
 
 
-class DQNLearner(Scheduled, ActorCriticLearner[QPolicy]):
+class DQNLearner(DQNLearnerMixin, ActorCriticLearner[QPolicy]):
     """A value network, its target network, and what batches of transitions do to them.
 
     Of noisy networks each batch has noise of its own, numbers of streams of `seed`: for the values that are
@@ -40,25 +40,25 @@ class DQNLearner(Scheduled, ActorCriticLearner[QPolicy]):
 
     def __init__(self, policy: QPolicy, target: QPolicy, config: DQNConfig, seed: int = 0) -> None:
         self.target, self.config = target, config
-        self.returns = _returns(config)
+        self.value_distribution = _make_value_distribution(config)
         self._seed = seed
         self.optimizer = Adam(policy, config.initial("learning_rate"), eps=config.adam_eps)
-        self.follower: TargetNetwork[QPolicy] = TargetNetwork(target, self.optimizer.flat)
-        parts: dict[str, Stateful] = {"adam": self.optimizer, "target": self.follower}
-        super().__init__(policy, parts, [self.follower])
+        self.target_network: TargetNetwork[QPolicy] = TargetNetwork(target, self.optimizer.flat)
+        parts: dict[str, Stateful] = {"adam": self.optimizer, "target": self.target_network}
+        super().__init__(policy, parts, [self.target_network])
 
     @torch.no_grad()
     def update(self, batch: Transitions, clock: Clock) -> Update:
         """One step for each batch; the target network follows by the environment steps taken."""
-        self._schedule(batch.env_steps, clock)
-        on = batch.to(self.optimizer.vector.device)
-        update = self._learn(on, clock.updates, where(batch, clock))
-        return self._told(update, batch.env_steps, clock)
+        self._apply_schedules(batch.env_steps, clock)
+        device_batch = batch.to(self.optimizer.vector.device)
+        update = self._learn(device_batch, clock.updates, update_label(batch, clock))
+        return self._add_metrics(update, batch.env_steps, clock)
 
-    def _learn(self, batch: Transitions, number: int, where: str) -> Update:
+    def _learn(self, batch: Transitions, number: int, label: str) -> Update:
         """One step for each batch, the first of which is `number` of the run."""
-        update = learn_each(batch, lambda i: self._step(batch, i, number + i), NAMES, where)
-        require_finite_parameters(self.policy, self.optimizer.vector, where)
+        update = learn_each(batch, lambda i: self._step(batch, i, number + i), METRIC_NAMES, label)
+        require_finite_parameters(self.policy, self.optimizer.vector, label)
         return update
 
     def noise(self, stream: str, number: int) -> Tensor | None:
@@ -66,82 +66,86 @@ class DQNLearner(Scheduled, ActorCriticLearner[QPolicy]):
         size = self.policy.noise_size
         if not size:
             return None
-        made = stream_factors(self._seed, stream, number, (size,))
-        return moved(made, self.optimizer.vector.device)
+        factors_of_noise = keyed_factorized_noise(self._seed, stream, number, (size,))
+        return to_device(factors_of_noise, self.optimizer.vector.device)
 
     def _step(self, batch: Transitions, i: int, number: int) -> tuple[Tensor, Tensor]:
         """One gradient step; its row of metrics and by how much each row was wrong `[B]`."""
-        returns, policy = self.returns, self.policy
-        after = self._after(batch.next_obs[i], number)
-        goal = returns.goal(batch.rewards[i], batch.discounts[i], after)
+        value_distribution, policy = self.value_distribution, self.policy
+        next_outputs = self._next_outputs(batch.next_obs[i], number)
+        td_target = value_distribution.td_target(batch.rewards[i], batch.discounts[i], next_outputs)
         traced = policy.trace(batch.obs[i], self.noise("noise-learning", number))
-        choices = policy.by_choice(traced.out)
-        index = _index(choices, batch.actions[i])
-        said = choices.gather(1, index).squeeze(1)
+        choices = policy.reshape_outputs(traced.out)
+        index = _action_index(choices, batch.actions[i])
+        chosen_outputs = choices.gather(1, index).squeeze(1)
         weights = None if batch.weights is None else batch.weights[i]
-        slope = returns.gradient(said, goal, weights).unsqueeze(1)
+        slope = value_distribution.gradient(chosen_outputs, td_target, weights).unsqueeze(1)
         traced.learn(torch.zeros_like(choices).scatter_(1, index, slope).view_as(traced.out))
         norm = self.optimizer.clip(self.config.max_grad_norm)
         self.optimizer.step()
-        loss, errors = returns.loss(said, goal, weights)
-        return torch.stack([loss, returns.values(said).mean(), norm]), errors
+        loss, errors = value_distribution.loss(chosen_outputs, td_target, weights)
+        return torch.stack([loss, value_distribution.values(chosen_outputs).mean(), norm]), errors
 
-    def _after(self, next_obs: Tensor, number: int) -> Tensor:
+    def _next_outputs(self, next_obs: Tensor, number: int) -> Tensor:
         """What the target network says of the best action, in its own eyes or the online network's."""
-        after = self.target.said(next_obs, self.noise("noise-target", number))
+        outputs = self.target.outputs(next_obs, self.noise("noise-target", number))
         if self.config.double_dqn:
             values = self.policy(next_obs, self.noise("noise-choice", number))
         else:
-            values = self.target.worth(after, next_obs)
-        return after.gather(1, _index(after, values.argmax(-1))).squeeze(1)
+            values = self.target.q_values(outputs, next_obs)
+        return outputs.gather(1, _action_index(outputs, values.argmax(-1))).squeeze(1)
 
 
-def _index(said: Tensor, actions: Tensor) -> Tensor:
-    """Where `actions` `[B]` are in `[B, n_actions]` or `[B, n_actions, numbers]`, along dimension 1."""
-    return actions.view(-1, *(1,) * (said.ndim - 1)).expand(-1, 1, *said.shape[2:])
+def _action_index(outputs: Tensor, actions: Tensor) -> Tensor:
+    """Where `actions` `[B]` are in `[B, n_actions]` or `[B, n_actions, n_outputs]`, along dimension 1."""
+    return actions.view(-1, *(1,) * (outputs.ndim - 1)).expand(-1, 1, *outputs.shape[2:])
 
 
-def composed(config: RunConfig, tools: Tools, env: VectorEnv, encoding: Encoding) -> OffPolicy:
+def build_torch(
+    config: RunConfig, context: BuildContext, env: VectorEnv, encoder_spec: EncoderSpec
+) -> OffPolicyComponents:
     """What learns, explores and acts."""
-    algo, device = cast(DQNConfig, config.algo), tools.device
-    with tools.networks(config):
-        online, target = (_network(config, env, encoding).to(device) for _ in range(2))
+    algo, device = cast(DQNConfig, config.algo), context.device
+    with context.network_init(config):
+        online, target = (_build_network(config, env, encoder_spec).to(device) for _ in range(2))
     learner = DQNLearner(online, target, algo, config.seed)
-    return OffPolicy(online, _explorer(config, online, env, device), learner)
+    return OffPolicyComponents(online, _make_exploration(config, online, env, device), learner)
 
 
-def _network(config: RunConfig, env: VectorEnv, encoding: Encoding) -> QPolicy:
+def _build_network(config: RunConfig, env: VectorEnv, encoder_spec: EncoderSpec) -> QPolicy:
     """The network that is configured, with the weights that a run begins with."""
-    policy = begun(described(cast(DQNConfig, config.algo), env, encoding), config.seed)
-    policy.q = encoding.before(policy.q)
+    policy = init_weights(build_policy(cast(DQNConfig, config.algo), env, encoder_spec), config.seed)
+    policy.q = encoder_spec.wrap_network(policy.q)
     return policy
 
 
-def described(config: DQNConfig, env: VectorEnv, encoding: Encoding) -> QPolicy:
+def build_policy(config: DQNConfig, env: VectorEnv, encoder_spec: EncoderSpec) -> QPolicy:
     """The network of features that is configured for these environments."""
-    kind = MaskedQPolicy if env.observations.masked else QPolicy
+    kind = MaskedQPolicy if env.observations.mask_dim else QPolicy
     return kind(
-        encoding.features,
+        encoder_spec.features,
         env.actions.size,
         config.net_arch,
         config.activation,
         config.dueling,
-        epsilon(config, 1.0) if is_known(config.exploration_eps) else 0.0,
-        _returns(config),
+        scheduled_epsilon(config, 1.0) if is_known(config.exploration_eps) else 0.0,
+        _make_value_distribution(config),
         config.noisy_sigma if config.noisy else None,
     )
 
 
-def _returns(config: DQNConfig) -> Returns:
+def _make_value_distribution(config: DQNConfig) -> ValueDistribution:
     if config.distribution == "categorical":
-        return Atoms(config.n_atoms, config.v_min, config.v_max)
+        return CategoricalValue(config.n_atoms, config.v_min, config.v_max)
     if config.distribution == "quantile":
-        return Quantiles(config.n_quantiles)
-    return Expectation(config.loss)
+        return QuantileValue(config.n_quantiles)
+    return ScalarValue(config.loss)
 
 
-def _explorer(run: RunConfig, policy: QPolicy, env: VectorEnv, device: torch.device) -> Behaviour:
+def _make_exploration(
+    run: RunConfig, policy: QPolicy, env: VectorEnv, device: torch.device
+) -> ExplorationPolicy:
     config = cast(DQNConfig, run.algo)
-    kind = MaskedEpsilonGreedy if env.observations.masked else EpsilonGreedy
-    explore = kind(policy, env.n_envs, partial(epsilon, config), run.seed, device)
+    kind = MaskedEpsilonGreedy if env.observations.mask_dim else EpsilonGreedy
+    explore = kind(policy, env.n_envs, partial(scheduled_epsilon, config), run.seed, device)
     return NoisyGreedy(policy, explore, run.seed, device) if config.noisy else explore

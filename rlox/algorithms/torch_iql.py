@@ -8,8 +8,8 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from rlox.algorithms.encoding import Encoding
-from rlox.algorithms.iql_schedule import NAMES, Scheduled
+from rlox.algorithms.encoding import EncoderSpec
+from rlox.algorithms.iql_schedule import METRIC_NAMES, IQLLearnerMixin
 from rlox.configs import IQLConfig, RunConfig
 from rlox.envs.actions import ActionCodec
 from rlox.losses import (
@@ -19,25 +19,25 @@ from rlox.losses import (
     expectile_loss,
     td_target,
 )
-from rlox.networks import ActionValues, begun, inference, trace
+from rlox.networks import ActionValues, inference_function, init_weights, trace
 from rlox.optim import Adam, TargetNetwork
-from rlox.policies.implicit import ImplicitPolicy
+from rlox.policies.implicit import IQLPolicy
+from rlox.training.components import BuildContext
 from rlox.training.finite import require_finite_parameters
-from rlox.training.learned import Stateful, where
-from rlox.training.learner import ActorCriticLearner, learn_each, seen
-from rlox.training.parts import Tools
+from rlox.training.learner import ActorCriticLearner, cast_obs, learn_each
+from rlox.training.replay_update import Stateful, update_label
 from rlox.types import Clock, Transitions, Update
 
-__all__ = ["IQLLearner", "composed", "described"]
+__all__ = ["IQLLearner", "build_policy", "build_torch"]
 
 
-class IQLLearner(Scheduled, ActorCriticLearner[ImplicitPolicy]):
+class IQLLearner(IQLLearnerMixin, ActorCriticLearner[IQLPolicy]):
     """An actor, critics with a target, a state value, and what batches of transitions do to them.
 
     No value is asked for of an action that is not the dataset's.
     """
 
-    def __init__(self, policy: ImplicitPolicy, config: IQLConfig) -> None:
+    def __init__(self, policy: IQLPolicy, config: IQLConfig) -> None:
         self.config = config
         lr = config.initial("learning_rate")
         self.actor = Adam(policy.actor, lr, eps=1e-8)
@@ -51,68 +51,66 @@ class IQLLearner(Scheduled, ActorCriticLearner[ImplicitPolicy]):
     @torch.no_grad()
     def update(self, batch: Transitions, clock: Clock) -> Update:
         """One step of value, actor, critics and target for each batch."""
-        self._schedule(clock)
-        batch, at = batch.to(self.critic.vector.device), where(batch, clock)
-        update = learn_each(batch, lambda i: self._step(batch, i), NAMES, at)
+        self._apply_schedules(clock)
+        batch, label = batch.to(self.critic.vector.device), update_label(batch, clock)
+        update = learn_each(batch, lambda i: self._step(batch, i), METRIC_NAMES, label)
         for optimizer in (self.actor, self.critic, self.value):
-            require_finite_parameters(self.policy, optimizer.vector, at)
-        return self._told(Update(update.metrics, update.count, update.samples))
+            require_finite_parameters(self.policy, optimizer.vector, label)
+        return self._add_metrics(Update(update.metrics, update.count, update.samples))
 
     def _step(self, batch: Transitions, i: int) -> tuple[Tensor, Tensor]:
-        """Value, actor, critics, target, as algorithm 1 has them; `NAMES` and the errors `[B]`."""
+        """Value, actor, critics, target, as algorithm 1 has them; `METRIC_NAMES` and the errors `[B]`."""
         like = self.critic.vector
-        obs, next_obs = (seen(rows[i], like) for rows in (batch.obs, batch.next_obs))
-        taken = batch.actions[i].to(like)
-        lowest = ActionValues(self.target.module, obs, taken).out.amin(0)
-        loss_value, v_mean = self._improve_value(obs, lowest)
-        after = inference(self.policy.value)(torch.cat([obs, next_obs])).squeeze(-1)
-        here, there = after.chunk(2)
-        loss_actor, weight = self._improve_actor(obs, taken, lowest - here)
-        goal = td_target(batch.rewards[i].to(like), batch.discounts[i].to(like), there)
-        values = ActionValues(self.policy.critic, obs, taken)
-        values.learn(critics_gradient(values.out, goal))
+        obs, next_obs = (cast_obs(rows[i], like) for rows in (batch.obs, batch.next_obs))
+        actions = batch.actions[i].to(like)
+        min_q = ActionValues(self.target.module, obs, actions).out.amin(0)
+        loss_value, v_mean = self._improve_value(obs, min_q)
+        both_values = inference_function(self.policy.value)(torch.cat([obs, next_obs])).squeeze(-1)
+        values_now, next_values = both_values.chunk(2)
+        loss_actor, weight = self._improve_actor(obs, actions, min_q - values_now)
+        target_q = td_target(batch.rewards[i].to(like), batch.discounts[i].to(like), next_values)
+        values = ActionValues(self.policy.critic, obs, actions)
+        values.learn(critics_gradient(values.out, target_q))
         norm = self.critic.clip(self.config.max_grad_norm)
         self.critic.step()
-        self.target.follow(self.config.tau)
-        losses = (critics_loss(values.out, goal), loss_value, loss_actor)
+        self.target.polyak_update(self.config.tau)
+        losses = (critics_loss(values.out, target_q), loss_value, loss_actor)
         row = torch.stack([*losses, values.out.mean(), v_mean, weight, norm])
-        return row, (values.out - goal).abs().mean(0)
+        return row, (values.out - target_q).abs().mean(0)
 
-    def _improve_value(self, obs: Tensor, lowest: Tensor) -> tuple[Tensor, Tensor]:
+    def _improve_value(self, obs: Tensor, min_q: Tensor) -> tuple[Tensor, Tensor]:
         """One step of V towards the expectile of the lowest Qbar, eq. 5; its loss and mean before that."""
         value, tau = trace(self.policy.value, obs), self.config.expectile
         v = value.out.squeeze(-1)
-        value.learn(expectile_gradient(v, lowest, tau).unsqueeze(-1))
+        value.learn(expectile_gradient(v, min_q, tau).unsqueeze(-1))
         self.value.clip(self.config.max_grad_norm)
         self.value.step()
-        return expectile_loss(v, lowest, tau), v.mean()
+        return expectile_loss(v, min_q, tau), v.mean()
 
-    def _improve_actor(
-        self, obs: Tensor, taken: Tensor, advantage: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def _improve_actor(self, obs: Tensor, actions: Tensor, advantage: Tensor) -> tuple[Tensor, Tensor]:
         """One step of -E[w log pi(a|s)], w = exp(beta A), eq. 7; the loss and the mean weight."""
         config = self.config
         weight = (config.temperature * advantage).exp().clamp(max=config.max_weight)
-        log_prob, learn = self.policy.actor.trace(obs, taken)
+        log_prob, learn = self.policy.actor.trace(obs, actions)
         learn(weight / -len(weight))
         self.actor.clip(config.max_grad_norm)
         self.actor.step()
         return -(weight * log_prob).mean(), weight.mean()
 
 
-def composed(
-    config: RunConfig, tools: Tools, encoding: Encoding, actions: ActionCodec
-) -> tuple[ImplicitPolicy, IQLLearner]:
+def build_torch(
+    config: RunConfig, context: BuildContext, encoder_spec: EncoderSpec, actions: ActionCodec
+) -> tuple[IQLPolicy, IQLLearner]:
     """The policy and what it learns by."""
     algo = cast(IQLConfig, config.algo)
-    policy = begun(described(algo, encoding.features, actions.size), config.seed)
-    policy.actor.net = encoding.before(policy.actor.net)
-    policy.critic = encoding.ensemble(policy.critic)
-    policy.value = encoding.before(policy.value)
-    policy = policy.to(tools.device)
+    policy = init_weights(build_policy(algo, encoder_spec.features, actions.size), config.seed)
+    policy.actor.net = encoder_spec.wrap_network(policy.actor.net)
+    policy.critic = encoder_spec.wrap_ensemble(policy.critic)
+    policy.value = encoder_spec.wrap_network(policy.value)
+    policy = policy.to(context.device)
     return policy, IQLLearner(policy, algo)
 
 
-def described(algo: IQLConfig, features: int, size: int) -> ImplicitPolicy:
+def build_policy(algo: IQLConfig, features: int, size: int) -> IQLPolicy:
     """The actor, the critics and the value of features that are configured."""
-    return ImplicitPolicy(features, size, algo.n_critics, *algo.widths, algo.activation)
+    return IQLPolicy(features, size, algo.n_critics, *algo.hidden_widths, algo.activation)

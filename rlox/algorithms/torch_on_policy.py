@@ -7,17 +7,17 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from rlox.algorithms.encoding import Encoding
+from rlox.algorithms.encoding import EncoderSpec
 from rlox.configs import RunConfig
-from rlox.configs.code import name_of
+from rlox.configs.code import display_name
 from rlox.configs.on_policy import OnPolicyConfig
 from rlox.configs.params import is_object_name
 from rlox.devices import require_float32
 from rlox.envs.actions import ActionCodec
 from rlox.envs.base import VectorEnv
 from rlox.errors import ConfigError
-from rlox.importing import load, made
-from rlox.networks import begun
+from rlox.importing import build_object, load
+from rlox.networks import init_weights
 from rlox.policies import (
     ActorCritic,
     ContinuousPolicy,
@@ -27,91 +27,97 @@ from rlox.policies import (
     MaskedFactoredPolicy,
     SDEPolicy,
     as_actor_critic,
-    require_takes,
+    require_policy_fits,
 )
-from rlox.training.parts import Tools
+from rlox.training.components import BuildContext
 from rlox.training.setup import torch_threads
 
-__all__ = ["described_policy", "explained_variance", "make_policy", "own_module"]
+__all__ = ["build_policy", "build_user_policy", "explained_variance", "make_policy"]
 
 
 def make_policy(
-    config: OnPolicyConfig, obs_dim: int, actions: ActionCodec, masked: bool = False
+    config: OnPolicyConfig, obs_dim: int, actions: ActionCodec, is_masked: bool = False
 ) -> ActorCritic:
     """The policy that `config` describes for this observation and action space.
 
-    `masked` where a mask of the actions is behind the `obs_dim` numbers of an observation.
+    `is_masked` where a mask of the actions is behind the `obs_dim` numbers of an observation.
     """
-    shared: dict[str, Any] = {
+    network_options: dict[str, Any] = {
         "net_arch": config.net_arch,
         "critic_net_arch": config.critic_net_arch,
         "activation": config.activation,
-        "ortho_init": False,  # a run's weights are not torch's: `begun`
+        "ortho_init": False,  # a run's weights are not torch's: `init_weights`
     }
-    if actions.discrete:
-        kind = MaskedDiscretePolicy if masked else DiscretePolicy
-        return kind(obs_dim, actions.size, **shared)
+    if actions.is_discrete:
+        kind = MaskedDiscretePolicy if is_masked else DiscretePolicy
+        return kind(obs_dim, actions.size, **network_options)
     if actions.choices:
-        of = MaskedFactoredPolicy if masked else FactoredPolicy
-        parts = actions.choices, actions.vector
-        return of(obs_dim, *parts, log_std_init=config.log_std_init, **shared)
+        policy_class = MaskedFactoredPolicy if is_masked else FactoredPolicy
+        action_sizes = actions.choices, actions.box_dim
+        return policy_class(obs_dim, *action_sizes, log_std_init=config.log_std_init, **network_options)
     if config.use_sde:
         frequency = config.sde_sample_freq
         return SDEPolicy(
-            obs_dim, actions.size, log_std_init=config.log_std_init, sample_freq=frequency, **shared
+            obs_dim, actions.size, log_std_init=config.log_std_init, sample_freq=frequency, **network_options
         )
-    return ContinuousPolicy(obs_dim, actions.size, log_std_init=config.log_std_init, **shared)
+    return ContinuousPolicy(obs_dim, actions.size, log_std_init=config.log_std_init, **network_options)
 
 
-def described_policy(
-    config: RunConfig, tools: Tools, env: VectorEnv, encoding: Encoding
+def build_policy(
+    config: RunConfig, context: BuildContext, env: VectorEnv, encoder_spec: EncoderSpec
 ) -> ActorCritic:
     """The policy that the configuration describes, with the weights that a run begins with."""
-    algo, seen = cast(OnPolicyConfig, config.algo), env.observations
+    algo, observations = cast(OnPolicyConfig, config.algo), env.observations
     require_float32()
-    with tools.streams.default("init", device=tools.device), torch_threads(config.torch_threads):
-        policy = make_policy(algo, encoding.features, env.actions, seen.masked > 0)
-        policy = begun(policy, config.seed, algo.ortho_init)
-        policy = encoding.around(policy, seen.masked, algo.share_encoder, algo.ortho_init)
-    return policy.to(tools.device)
+    with (
+        context.streams.seeded_generators("init", device=context.device),
+        torch_threads(config.torch_threads),
+    ):
+        policy = make_policy(algo, encoder_spec.features, env.actions, observations.mask_dim > 0)
+        policy = init_weights(policy, config.seed, algo.ortho_init)
+        policy = encoder_spec.wrap_policy(policy, observations.mask_dim, algo.share_encoder, algo.ortho_init)
+    return policy.to(context.device)
 
 
-def own_module(config: RunConfig, tools: Tools, env: VectorEnv) -> ActorCritic:
+def build_user_policy(config: RunConfig, context: BuildContext, env: VectorEnv) -> ActorCritic:
     """The user's policy, held to what these environments ask of it."""
-    given = tools.policy or _named_policy(config, cast(OnPolicyConfig, config.algo), tools, env)
-    policy = as_actor_critic(given)
-    require_takes(policy, torch.from_numpy(env.observations.rows(2)), env.actions, config.env.id)
-    return policy.to(tools.device)
+    module = context.policy or _load_user_policy(config, cast(OnPolicyConfig, config.algo), context, env)
+    policy = as_actor_critic(module)
+    require_policy_fits(policy, torch.from_numpy(env.observations.rows(2)), env.actions, config.env.id)
+    return policy.to(context.device)
 
 
-def _named_policy(
-    config: RunConfig, algo: OnPolicyConfig, tools: Tools, env: VectorEnv
+def _load_user_policy(
+    config: RunConfig, algo: OnPolicyConfig, context: BuildContext, env: VectorEnv
 ) -> nn.Module:
     """The policy that `algo.policy` names, made of the spaces and its own arguments."""
     assert algo.policy is not None
-    if not callable(algo.policy) and is_object_name(name_of(algo.policy)):
+    if not callable(algo.policy) and is_object_name(display_name(algo.policy)):
         raise ConfigError(
-            f"algo.policy={name_of(algo.policy)}: an object, which is not saved; give it again: "
+            f"algo.policy={display_name(algo.policy)}: an object, which is not saved; give it again: "
             "from_checkpoint(path, policy=...)"
         )
-    with tools.streams.default("init", device=tools.device), torch_threads(config.torch_threads):
-        _require_of_spaces(load(algo.policy, "algo.policy"))
-        policy = made(algo.policy, "algo.policy", env.observation_space, env.action_space)
+    with (
+        context.streams.seeded_generators("init", device=context.device),
+        torch_threads(config.torch_threads),
+    ):
+        _reject_policy_class_of_sizes(load(algo.policy, "algo.policy"))
+        policy = build_object(algo.policy, "algo.policy", env.observation_space, env.action_space)
     if not isinstance(policy, nn.Module):
         raise ConfigError(
-            f"algo.policy={name_of(algo.policy)} gave a {type(policy).__name__}, expected a "
+            f"algo.policy={display_name(algo.policy)} gave a {type(policy).__name__}, expected a "
             "torch.nn.Module"
         )
     return policy
 
 
-def _require_of_spaces(maker: Any) -> None:
+def _reject_policy_class_of_sizes(factory: Any) -> None:
     """`ConfigError` for a class of rlox, or one derived from it, whose constructor takes sizes."""
-    made_by = getattr(getattr(maker, "__init__", None), "__module__", "")
-    if isinstance(maker, type) and made_by.startswith("rlox.policies."):
+    init_module = getattr(getattr(factory, "__init__", None), "__module__", "")
+    if isinstance(factory, type) and init_module.startswith("rlox.policies."):
         raise ConfigError(
-            f"policy={maker.__name__}: a class that is made of sizes, not of spaces, expected an instance; "
-            f"give policy={maker.__name__}(obs_dim, ...)"
+            f"policy={factory.__name__}: a class that is made of sizes, not of spaces, expected an instance; "
+            f"give policy={factory.__name__}(obs_dim, ...)"
         )
 
 

@@ -17,7 +17,7 @@ class PPOLearner(ClippedLearner[ActorCritic, Minibatch]):
     """The rows of a rollout in any order: each says all that the policy reads."""
 
     def _minibatches(self, batch: Rollout, order: Callable[[int], Tensor]) -> Iterator[Minibatch]:
-        return batch.minibatches(batch.ordered(order), self.config.batch_size)
+        return batch.minibatches(batch.ordered_indices(order), self.config.batch_size)
 
     def _evaluate(self, minibatch: Minibatch) -> Scored:
         return self.policy.scored(minibatch.obs, minibatch.actions)

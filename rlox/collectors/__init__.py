@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rlox.later import later
+from rlox.lazy_imports import lazy_getattr
 
 if TYPE_CHECKING:
     from rlox.collectors.candle import CandleCollector
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CandleCollector", "NativeCollector", "RolloutCollector"]
 
-__getattr__ = later(
+__getattr__ = lazy_getattr(
     __name__,
     {
         "candle": ("CandleCollector",),

@@ -15,13 +15,13 @@ from torch import Tensor
 
 from rlox._core import native_env_ids
 from rlox.collectors.native import NativeCollector
-from rlox.collectors.weights import Weights
+from rlox.collectors.weights import ModuleWeights
 from rlox.configs import EnvConfig, make, nearest, param
 from rlox.devices import torch_threads
 from rlox.envs.actions import ActionCodec
-from rlox.envs.native import native_engine
+from rlox.envs.native import native_env_class
 from rlox.errors import ConfigError, UnknownNameError
-from rlox.networks import begun
+from rlox.networks import init_weights
 from rlox.optim import FlatParameters
 from rlox.policies import ContinuousPolicy, DiscretePolicy
 from rlox.policies.native import NativePolicy
@@ -98,7 +98,7 @@ class CandleCollector:
         gamma: float = 0.99,
         gae_lambda: float = 0.95,
     ) -> None:
-        given = {
+        arguments = {
             "env_id": env_id,
             "n_envs": n_envs,
             "n_steps": n_steps,
@@ -107,31 +107,31 @@ class CandleCollector:
             "gamma": gamma,
             "gae_lambda": gae_lambda,
         }
-        asked = make(_Settings, given, "CandleCollector")
-        _require_native(asked.env_id)
-        config = EnvConfig(id=asked.env_id, n_envs=asked.n_envs)
+        settings = make(_Settings, arguments, "CandleCollector")
+        _require_native(settings.env_id)
+        config = EnvConfig(id=settings.env_id, n_envs=settings.n_envs)
         self._collector = collector = NativeCollector(
-            asked.env_id,
-            asked.n_envs,
-            asked.seed,
+            settings.env_id,
+            settings.n_envs,
+            settings.seed,
             "cpu",
-            asked.gamma,
-            asked.gae_lambda,
+            settings.gamma,
+            settings.gae_lambda,
             config=config,
         )
-        seen, actions = collector.env.observations.dim, collector.env.actions
-        _require_dims(asked.env_id, obs_dim, n_actions, seen, actions)
-        kind = DiscretePolicy if actions.discrete else ContinuousPolicy
-        with Streams(asked.seed).default("init"), torch_threads(1):
-            policy = begun(kind(seen, actions.size, asked.hidden), asked.seed, orthogonal=True)
+        env_obs_dim, actions = collector.env.observations.dim, collector.env.actions
+        _require_dims(settings.env_id, obs_dim, n_actions, env_obs_dim, actions)
+        kind = DiscretePolicy if actions.is_discrete else ContinuousPolicy
+        with Streams(settings.seed).seeded_generators("init"), torch_threads(1):
+            policy = init_weights(
+                kind(env_obs_dim, actions.size, settings.hidden), settings.seed, orthogonal=True
+            )
         self._policy = NativePolicy(policy, FlatParameters(policy))
-        self._weights = Weights(policy)
-        self.parameter_shapes: Mapping[str, tuple[int, ...]] = MappingProxyType(
-            self._weights.shapes
-        )
-        self.n_steps = asked.n_steps
+        self._weights = ModuleWeights(policy)
+        self.parameter_shapes: Mapping[str, tuple[int, ...]] = MappingProxyType(self._weights.shapes)
+        self.n_steps = settings.n_steps
         self._lock = threading.Lock()
-        self._rollout: _Rollout | None = None
+        self._rollout: _RolloutThread | None = None
         self._stopped = False
 
     @property
@@ -152,9 +152,9 @@ class CandleCollector:
         Raises ConfigError after `stop()`, and what went wrong in the thread, after which the
         environments are where they were before that rollout.
         """
-        with self._used():
-            self._begun().wait()
-            return self._taken()
+        with self._locked():
+            self._running_rollout().wait()
+            return self._finish_rollout()
 
     def try_recv(self) -> Batch | None:
         """The next rollout if it is there, else None: it is being collected, or another thread waits for it.
@@ -165,7 +165,7 @@ class CandleCollector:
             return None
         try:
             self._require_open()
-            return self._taken() if self._begun().over.is_set() else None
+            return self._finish_rollout() if self._running_rollout().finished_event.is_set() else None
         finally:
             self._lock.release()
 
@@ -184,11 +184,11 @@ class CandleCollector:
         Raises ShapeError for another size, shape or order, UnknownNameError for names that are missing or
         not known, NonFiniteError for NaN and infinity, ConfigError after `stop()`; the weights then stay.
         """
-        flat = self._weights.checked(weights, order)
-        with self._used():
-            self._take_back()
+        flat = self._weights.require_weights(weights, order)
+        with self._locked():
+            self._discard_rollout()
             self._weights.write(flat)
-            self._begun()
+            self._running_rollout()
 
     def get_weights(self) -> NDArray[np.float32]:
         """A copy of the weights, flat, in the order of `parameter_names`."""
@@ -216,66 +216,64 @@ class CandleCollector:
         self.stop()
 
     @contextmanager
-    def _used(self) -> Iterator[None]:
+    def _locked(self) -> Iterator[None]:
         with self._lock:
             self._require_open()
             yield
 
     def _require_open(self) -> None:
         if self._stopped:
-            raise ConfigError(
-                "CandleCollector is stopped, expected a running one; make another to go on"
-            )
+            raise ConfigError("CandleCollector is stopped, expected a running one; make another to go on")
 
-    def _begun(self) -> _Rollout:
+    def _running_rollout(self) -> _RolloutThread:
         """The rollout under way, or a new one."""
-        if self._rollout is not None and self._rollout.vanished():
-            self._take_back()
+        if self._rollout is not None and self._rollout.is_orphaned():
+            self._discard_rollout()
         if self._rollout is None:
-            self._rollout = _Rollout(self._collector, self._policy, self.n_steps)
+            self._rollout = _RolloutThread(self._collector, self._policy, self.n_steps)
             self._rollout.start()
         return self._rollout
 
-    def _taken(self) -> Batch:
+    def _finish_rollout(self) -> Batch:
         """What became of the rollout that is over."""
         rollout = self._rollout
         assert rollout is not None
         if rollout.error is not None:
-            self._take_back()
+            self._discard_rollout()
             raise rollout.error
         self._rollout = None
         return rollout.batch
 
-    def _take_back(self) -> None:
+    def _discard_rollout(self) -> None:
         """As if the rollout had never begun."""
         if self._rollout is not None:
             self._rollout.wait()
-            self._collector.restore(self._rollout.before)
+            self._collector.restore(self._rollout.start_state)
             self._rollout = None
 
 
-class _Rollout(threading.Thread):
+class _RolloutThread(threading.Thread):
     """One rollout in a thread, which knows nothing of who asked for it.
 
     So that a collector that is dropped, or stopped, leaves no thread behind for longer than a rollout.
 
     Attributes
     ----------
-    over : set when it has a batch or an error. `Thread.join` cannot say it: where Ctrl-C ends that, Python
-        3.11 takes a thread that runs for one that has ended.
+    finished_event : set when it has a batch or an error. `Thread.join` cannot say it: where Ctrl-C ends that,
+        Python 3.11 takes a thread that runs for one that has ended.
     """
 
     def __init__(self, collector: NativeCollector, policy: NativePolicy, n_steps: int) -> None:
         super().__init__(name="rlox-candle-collector")
-        self.before = collector.state()
+        self.start_state = collector.state()
         self.batch: Batch = {}
         self.error: BaseException | None = None
-        self.over = threading.Event()
-        self._work = collector, policy, n_steps
+        self.finished_event = threading.Event()
+        self._arguments = collector, policy, n_steps
 
     def run(self) -> None:
         """Collect, and copy what the next rollout is written over."""
-        collector, policy, n_steps = self._work
+        collector, policy, n_steps = self._arguments
         try:
             rollout = collector.collect(policy, n_steps)
             columns = {
@@ -292,21 +290,21 @@ class _Rollout(threading.Thread):
         except BaseException as error:
             self.error = error
         finally:
-            self.over.set()
+            self.finished_event.set()
 
     def wait(self) -> None:
         """Return once it is over, or at once where a fork left its thread behind."""
-        if not self.vanished():
-            self.over.wait()
+        if not self.is_orphaned():
+            self.finished_event.wait()
             self.join()
 
-    def vanished(self) -> bool:
+    def is_orphaned(self) -> bool:
         """Whether a fork left the thread behind in the parent before it was done."""
-        return not (self.over.is_set() or self.is_alive())
+        return not (self.finished_event.is_set() or self.is_alive())
 
 
 def _require_native(env_id: str) -> None:
-    if native_engine(env_id) is None:
+    if native_env_class(env_id) is None:
         ids = native_env_ids()
         raise UnknownNameError(
             f"env_id={env_id!r}: CandleCollector steps native environments only, {', '.join(ids)}; "
@@ -315,16 +313,16 @@ def _require_native(env_id: str) -> None:
 
 
 def _require_dims(
-    env_id: str, obs_dim: int | None, n_actions: int | None, seen: int, actions: ActionCodec
+    env_id: str, obs_dim: int | None, n_actions: int | None, env_obs_dim: int, actions: ActionCodec
 ) -> None:
     """`ConfigError` for sizes that are not the environment's."""
-    are = f"{actions.size} choices" if actions.discrete else f"actions of length {actions.size}"
-    has = {
-        "obs_dim": (obs_dim, seen, f"observations of length {seen}"),
-        "n_actions": (n_actions, actions.size, are),
+    actions_text = f"{actions.size} choices" if actions.is_discrete else f"actions of length {actions.size}"
+    dimensions = {
+        "obs_dim": (obs_dim, env_obs_dim, f"observations of length {env_obs_dim}"),
+        "n_actions": (n_actions, actions.size, actions_text),
     }
-    for name, (given, expected, described) in has.items():
-        if given is not None and given != expected:
+    for name, (value, expected, described) in dimensions.items():
+        if value is not None and value != expected:
             raise ConfigError(
-                f"{name}={given!r}: {env_id} has {described}; give {name}={expected} or leave it out"
+                f"{name}={value!r}: {env_id} has {described}; give {name}={expected} or leave it out"
             )

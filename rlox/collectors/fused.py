@@ -10,18 +10,18 @@ from rlox._core import Iteration
 from rlox.collectors.native import NativeCollector
 from rlox.policies.native import NativePolicy
 from rlox.sources.rollout import RolloutSource
-from rlox.types import Clock, Iterated, Progress, Rollout
+from rlox.types import Clock, FusedUpdate, Progress, Rollout
 
-__all__ = ["FusedSource", "Iterates"]
+__all__ = ["FusedLearner", "FusedSource"]
 
 
 @runtime_checkable
-class Iterates(Protocol):
+class FusedLearner(Protocol):
     """A learner that learns in the call that collects, with the bits of its `update`."""
 
     native: NativePolicy
 
-    def iterate(self, clock: Clock, iteration: Iteration, index: int, rows: int) -> Iterated:
+    def fused_update(self, clock: Clock, iteration: Iteration, index: int, rows: int) -> FusedUpdate:
         """Make the call: rollout number `index`, of so many rows."""
 
 
@@ -34,19 +34,19 @@ class FusedSource(RolloutSource):
     """
 
     collector: NativeCollector
-    learner: Iterates
+    learner: FusedLearner
 
     @property
-    def mid_update(self) -> bool:
+    def is_mid_update(self) -> bool:
         """Whether the last `next` was broken off while it learned."""
-        return self.collector.mid_update
+        return self.collector.is_mid_update
 
-    def next(self, clock: Clock) -> tuple[Rollout | Iterated | None, Progress]:
+    def next(self, clock: Clock) -> tuple[Rollout | FusedUpdate | None, Progress]:
         """Collect the next rollout, and learn from it where that is one call."""
-        learn = partial(self.learner.iterate, clock)
-        with self._counting():
-            iterated = self.collector.iterate(self.learner.native, self.n_steps, learn)
-        return super().next(clock) if iterated is None else (iterated, self.collector.progress)
+        learn = partial(self.learner.fused_update, clock)
+        with self._count_unlearned():
+            fused_update = self.collector.fused_collect(self.learner.native, self.n_steps, learn)
+        return super().next(clock) if fused_update is None else (fused_update, self.collector.progress)
 
-    def _collected(self) -> Rollout:
-        return self.collector.arrays(self.learner.native, self.n_steps)
+    def _collect(self) -> Rollout:
+        return self.collector.collect_arrays(self.learner.native, self.n_steps)

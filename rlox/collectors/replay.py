@@ -7,27 +7,29 @@ from typing import Any, Protocol, runtime_checkable
 from numpy.typing import NDArray
 
 from rlox._core import ReplayIteration, VecEnv
-from rlox.collectors.native import Told, core_of, episodes_of
+from rlox.collectors.native import EndedEpisodes, native_core, to_episodes
 from rlox.errors import NonFiniteError
-from rlox.policies.native_exploring import Explores
+from rlox.policies.native_exploration import NativeExplorationPolicy
 from rlox.policies.native_q import NativeQ
-from rlox.policies.native_vectors import NativeDeterministic, NativeSquashed
-from rlox.sources.replay import TICK_BATCHES, ReplaySource
-from rlox.stopping import check
-from rlox.types import Clock, Iterated, Progress, Transitions, Update
+from rlox.policies.native_vectors import NativeDeterministicPolicy, NativeSquashedPolicy
+from rlox.sources.replay import MAX_TICK_BATCHES, ReplaySource
+from rlox.stopping import raise_if_expired
+from rlox.types import Clock, FusedUpdate, Progress, Transitions, Update
 
-__all__ = ["NativeReplaySource", "Replays"]
+__all__ = ["FusedReplayLearner", "NativeReplaySource"]
 
-A = NDArray[Any]
+Array = NDArray[Any]
 # What `_core.Explorer.collect` takes of a stretch, from its observations on.
-Stretch = tuple[A, A, A, A, A, A, A, A, A | None, tuple[A, A] | None]
+CollectArguments = tuple[
+    Array, Array, Array, Array, Array, Array, Array, Array, Array | None, tuple[Array, Array] | None
+]
 
 
 @runtime_checkable
-class Replays(Protocol):
-    """A learner whose batches are learned from in one call of an engine, `native.learns`."""
+class FusedReplayLearner(Protocol):
+    """A learner whose batches are learned from in one call of an engine, `native.update_engine`."""
 
-    native: NativeQ | NativeSquashed | NativeDeterministic
+    native: NativeQ | NativeSquashedPolicy | NativeDeterministicPolicy
 
     def update(self, batch: Transitions, clock: Clock) -> Update:
         """Learn from the batches."""
@@ -41,120 +43,120 @@ class NativeReplaySource(ReplaySource):
     a bit.
     """
 
-    behaviour: Explores
-    mid_update = False  # whether the last `next` was broken off while it learned
+    exploration: NativeExplorationPolicy
+    is_mid_update = False  # whether the last `next` was broken off while it learned
 
-    def __init__(self, learner: Replays, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, learner: FusedReplayLearner, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self.learner = learner
 
-    def next(self, clock: Clock) -> tuple[Transitions | Iterated | None, Progress]:
+    def next(self, clock: Clock) -> tuple[Transitions | FusedUpdate | None, Progress]:
         """Collect, and learn from the first batches that are due then where that is one call."""
-        self.mid_update = False
-        n_steps, core = self._steps_ahead(clock), self._core()
-        due = self._due(self.env_steps, self.env_steps + n_steps * self.env.n_envs)
-        if self._owed or not due or core is None:
+        self.is_mid_update = False
+        n_steps, core = self._steps_ahead(clock), self._native_core()
+        n_due = self._batches_due(self.env_steps, self.env_steps + n_steps * self.env.n_envs)
+        if self._pending_batches or not n_due or core is None:
             return super().next(clock)
-        count = min(due, self.memory.batches_at_once or TICK_BATCHES)
-        drawn = self.memory.drawn(count, self.env_steps + n_steps * self.env.n_envs)
-        if drawn is None:
+        n_batches = min(n_due, self.replay_sampler.batches_at_once or MAX_TICK_BATCHES)
+        sample = self.replay_sampler.output_arrays(n_batches, self.env_steps + n_steps * self.env.n_envs)
+        if sample is None:
             return super().next(clock)
-        iterated = self._iterate(clock, core, n_steps, due, drawn)
-        return iterated, Progress() if self._owed else self._report()
+        fused_update = self._fused_update(clock, core, n_steps, n_due, sample)
+        return fused_update, Progress() if self._pending_batches else self._report()
 
-    def _iterate(
+    def _fused_update(
         self,
         clock: Clock,
         core: VecEnv,
         n_steps: int,
-        due: int,
-        drawn: tuple[dict[str, Any], Transitions],
-    ) -> Iterated:
+        n_due: int,
+        sample: tuple[dict[str, Any], Transitions],
+    ) -> FusedUpdate:
         """Make the call; what was collected stays collected if it fails while it learns."""
-        self._begin(n_steps)
-        stretch, given = self._stretch(n_steps, clock)
-        self.memory.weigh(1.0 - clock.remaining)
-        self.memory.last, batch = drawn
+        self._prepare_steps(n_steps)
+        collect_arguments, n_random = self._collect_arguments(n_steps, clock)
+        self.replay_sampler.set_beta(1.0 - clock.remaining)
+        self.replay_sampler.last_sample, batch = sample
         iteration = ReplayIteration(
-            self.behaviour.explorer,
+            self.exploration.explorer,
             core,
-            self.memory.buffer,
-            self.memory.last,
-            self.behaviour.vector,
-            *stretch,
-            given=given,
-            **self.memory.returns,
+            self.replay_sampler.buffer,
+            self.replay_sampler.last_sample,
+            self.exploration.vector,
+            *collect_arguments,
+            given=n_random,
+            **self.replay_sampler.return_settings,
         )
-        native, found = self.learner.native, None
-        native.learns = iteration
+        native, nonfinite_error = self.learner.native, None
+        native.update_engine = iteration
         try:
             update = self.learner.update(batch, clock)
         except BaseException as error:
-            self.mid_update = iteration.collected
+            self.is_mid_update = iteration.collected
             if not iteration.collected:
-                found = self._broken_off(n_steps, error)
-            if found is None:
+                nonfinite_error = self._drop_steps(n_steps, error)
+            if nonfinite_error is None:
                 raise
         finally:
-            native.learns = native.engine
+            native.update_engine = native.engine
             if iteration.collected:
-                self._took(n_steps, iteration.episodes())
-                self._owed = due - len(batch)
-        if found is not None:
-            raise found
-        return Iterated(update, iteration.seconds)
+                self._count_steps(n_steps, iteration.episodes())
+                self._pending_batches = n_due - len(batch)
+        if nonfinite_error is not None:
+            raise nonfinite_error
+        return FusedUpdate(update, iteration.seconds)
 
-    def _took(self, n_steps: int, told: Told | None) -> None:
+    def _count_steps(self, n_steps: int, ended_episodes: EndedEpisodes | None) -> None:
         """So many steps are stored."""
-        self._episodes += episodes_of(told, self.env_steps, self.env.n_envs)
-        self.steps += n_steps
-        self._unreported += n_steps * self.env.n_envs
-        self._filled = n_steps
-        self._obs[:] = self._chunk.obs[n_steps]
+        self._episodes += to_episodes(ended_episodes, self.env_steps, self.env.n_envs)
+        self.vector_steps += n_steps
+        self._unreported_steps += n_steps * self.env.n_envs
+        self._n_filled = n_steps
+        self._obs[:] = self._step_arrays.obs[n_steps]
 
-    def _broken_off(self, n_steps: int, error: BaseException) -> NonFiniteError | None:
+    def _drop_steps(self, n_steps: int, error: BaseException) -> NonFiniteError | None:
         """Nothing was stored: begin anew; which number was none, where that is why."""
         try:
             if isinstance(error, NonFiniteError):
-                self._filled = n_steps
-                self._chunk.require_finite(n_steps, self.env_steps)
-        except NonFiniteError as found:
-            return found
+                self._n_filled = n_steps
+                self._step_arrays.require_finite(n_steps, self.env_steps)
+        except NonFiniteError as nonfinite_error:
+            return nonfinite_error
         finally:
-            self._begin_anew(self.steps, len(self._episodes))
+            self._discard_steps(self.vector_steps, len(self._episodes))
         return None
 
     def _step(self, n_steps: int, clock: Clock) -> None:
-        core = self._core()
+        core = self._native_core()
         if core is None:
             super()._step(n_steps, clock)
             return
-        check()
-        stretch, given = self._stretch(n_steps, clock)
-        explorer, vector = self.behaviour.explorer, self.behaviour.vector
-        with self.learner.native.using:
-            told = explorer.collect(vector, core, *stretch, given=given)
-        self._episodes += episodes_of(told, self.env_steps, self.env.n_envs)
-        self.steps += n_steps
+        raise_if_expired()
+        collect_arguments, n_random = self._collect_arguments(n_steps, clock)
+        explorer, vector = self.exploration.explorer, self.exploration.vector
+        with self.learner.native.lock:
+            ended_episodes = explorer.collect(vector, core, *collect_arguments, given=n_random)
+        self._episodes += to_episodes(ended_episodes, self.env_steps, self.env.n_envs)
+        self.vector_steps += n_steps
 
-    def _core(self) -> VecEnv | None:
+    def _native_core(self) -> VecEnv | None:
         """The environments, where Rust does all that is done to them."""
-        return core_of(self.env, self.obs_normalizer, self.reward_normalizer)
+        return native_core(self.env, self.obs_normalizer, self.reward_normalizer)
 
-    def _stretch(self, n_steps: int, clock: Clock) -> tuple[Stretch, int]:
+    def _collect_arguments(self, n_steps: int, clock: Clock) -> tuple[CollectArguments, int]:
         """What the next steps are written to and made of, and at how many of them no policy acts."""
-        chunk, actions = self._chunk, self.actions
-        chunk.obs[0] = self._obs
-        elapsed = self._elapsed(n_steps, clock)
-        noise = self.behaviour.ahead(self.steps, chunk.actions[:n_steps], elapsed)
+        arrays, actions = self._step_arrays, self.action_codec
+        arrays.obs[0] = self._obs
+        elapsed = self._elapsed_fractions(n_steps, clock)
+        noise = self.exploration.draw_ahead(self.vector_steps, arrays.actions[:n_steps], elapsed)
         bounds = None if actions is None else (actions.low, actions.high)
-        running = self.tracker.returns, self.tracker.lengths
-        columns = chunk.obs[: n_steps + 1], *chunk.written(n_steps)
-        return (*columns, *running, noise, bounds), n_steps - len(elapsed)
+        running_sums = self.tracker.returns, self.tracker.lengths
+        columns = arrays.obs[: n_steps + 1], *arrays.step_outputs(n_steps)
+        return (*columns, *running_sums, noise, bounds), n_steps - len(elapsed)
 
-    def _elapsed(self, n_steps: int, clock: Clock) -> list[float]:
+    def _elapsed_fractions(self, n_steps: int, clock: Clock) -> list[float]:
         """The parts of the run that are over at those of the next steps at which the policy acts."""
-        began, n, horizon = self.env_steps, self.env.n_envs, clock.horizon or 1
-        chance = -(-(self._random_until - began) // n)
-        given = min(max(chance, 0), n_steps)
-        return [min((began + t * n) / horizon, 1.0) for t in range(given, n_steps)]
+        start_step, n, horizon = self.env_steps, self.env.n_envs, clock.horizon or 1
+        random_left = -(-(self._random_until - start_step) // n)
+        n_random = min(max(random_left, 0), n_steps)
+        return [min((start_step + t * n) / horizon, 1.0) for t in range(n_random, n_steps)]

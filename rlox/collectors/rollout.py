@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from rlox.configs import EnvConfig
 from rlox.envs.base import VectorEnv
-from rlox.envs.make import EnvSource
+from rlox.envs.make import EnvLike
 from rlox.errors import ConfigError
-from rlox.policies.native import Acts
+from rlox.policies.native import ActingPolicy
 from rlox.sources.advantages import gae
 from rlox.sources.collector import Collector
 from rlox.types import Rollout
@@ -41,7 +41,7 @@ class RolloutCollector(Collector):
 
     def __init__(
         self,
-        env_id: EnvSource = "CartPole-v1",
+        env_id: EnvLike = "CartPole-v1",
         n_envs: int = 1,
         seed: int = 0,
         device: str | torch.device = "cpu",
@@ -51,20 +51,20 @@ class RolloutCollector(Collector):
         config: EnvConfig | None = None,
         env: VectorEnv | None = None,
     ) -> None:
-        for name, given in (("gamma", gamma), ("gae_lambda", gae_lambda)):
-            if isinstance(given, bool) or not isinstance(given, Real) or not 0 <= given <= 1:
-                raise ConfigError(f"{name}={given!r}: expected a number from 0 to 1")
+        for name, value in (("gamma", gamma), ("gae_lambda", gae_lambda)):
+            if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value <= 1:
+                raise ConfigError(f"{name}={value!r}: expected a number from 0 to 1")
         super().__init__(env_id, n_envs, seed, device, gamma, config=config, env=env)
         self.gamma = gamma
         self.gae_lambda = gae_lambda
 
-    def collect(self, policy: Acts, n_steps: int) -> Rollout:
+    def collect(self, policy: ActingPolicy, n_steps: int) -> Rollout:
         """`n_steps` steps of every environment; `self.progress` has the steps and finished episodes.
 
         On the CPU the rollout is in the collector's own memory, which the next call of `collect` writes
         over: learn from it before, or keep copies (`rollout.obs.clone()`). `ConfigError` unless `n_steps` is
         a whole number of at least 1.
         """
-        rollout = self.gather(policy, n_steps)
+        rollout = self.collect_in_arena(policy, n_steps)
         gae(rollout, self.gamma, self.gae_lambda)
         return rollout.to(self.device)

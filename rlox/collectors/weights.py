@@ -12,12 +12,12 @@ from torch import Tensor, nn
 
 from rlox.configs import nearest
 from rlox.errors import NonFiniteError, ShapeError, UnknownNameError
-from rlox.masked import MASKED, is_masked
+from rlox.masked_arrays import MASKED_MESSAGE, is_masked
 
-__all__ = ["Weights"]
+__all__ = ["ModuleWeights"]
 
 
-class Weights:
+class ModuleWeights:
     """Reads and writes all parameters of `module`, in the order of its `named_parameters()`.
 
     That is the order of `torch.nn.utils.parameters_to_vector(module.parameters())`.
@@ -38,21 +38,23 @@ class Weights:
         parts = [p.detach().numpy().reshape(-1) for p in self._parameters.values()]
         return np.concatenate(parts, dtype=np.float32)
 
-    def checked(
+    def require_weights(
         self,
-        given: ArrayLike | Tensor | Mapping[str, ArrayLike | Tensor],
+        weights: ArrayLike | Tensor | Mapping[str, ArrayLike | Tensor],
         order: Sequence[str] | None = None,
     ) -> NDArray[np.float32]:
         """What was given as a flat array of its own, float32 `[size]`.
 
-        `given` is such an array, of any real dtype, whose parameters stand in the order `order` (that of
+        `weights` is such an array, of any real dtype, whose parameters stand in the order `order` (that of
         `shapes` unless said), or a mapping from names to arrays of the parameters' shapes.
 
         Raises ShapeError for another size, shape, dtype or order, UnknownNameError for a parameter that
         there is not or that is missing, NonFiniteError for NaN and infinity; each names the parameter.
         """
         self._require_order(order)
-        flat = self._joined(given) if isinstance(given, Mapping) else _numbers("weights", given)
+        flat = (
+            self._concat_mapping(weights) if isinstance(weights, Mapping) else _as_float32("weights", weights)
+        )
         if flat.shape != (self.size,):
             parts = ", ".join(f"{name} {list(shape)}" for name, shape in self.shapes.items())
             raise ShapeError(
@@ -68,7 +70,7 @@ class Weights:
         return flat
 
     def write(self, flat: NDArray[np.float32]) -> None:
-        """Take over what `checked` returned."""
+        """Take over what `require_weights` returned."""
         with torch.no_grad():
             for name, part in self._parts(flat):
                 self._parameters[name].copy_(torch.from_numpy(part))
@@ -80,24 +82,22 @@ class Weights:
             yield name, flat[start:stop].reshape(shape)
             start = stop
 
-    def _joined(self, given: Mapping[str, ArrayLike | Tensor]) -> NDArray[np.float32]:
-        for name in given:
+    def _concat_mapping(self, weights: Mapping[str, ArrayLike | Tensor]) -> NDArray[np.float32]:
+        for name in weights:
             if name not in self.shapes:
                 raise UnknownNameError(
                     f"there is no parameter '{name}'{nearest(str(name), self.shapes)}; there are "
                     f"{', '.join(self.shapes)}"
                 )
-        if missing := [name for name in self.shapes if name not in given]:
+        if missing := [name for name in self.shapes if name not in weights]:
             raise UnknownNameError(
                 f"weights of {', '.join(missing)} are missing; give all of {', '.join(self.shapes)}"
             )
         parts = []
         for name, shape in self.shapes.items():
-            part = _numbers(f"weights of {name}", given[name])
+            part = _as_float32(f"weights of {name}", weights[name])
             if part.shape != shape:
-                raise ShapeError(
-                    f"weights of {name} have shape {list(part.shape)}, expected {list(shape)}"
-                )
+                raise ShapeError(f"weights of {name} have shape {list(part.shape)}, expected {list(shape)}")
             parts.append(part.reshape(-1))
         return np.concatenate(parts)
 
@@ -109,19 +109,17 @@ class Weights:
             )
 
 
-def _numbers(what: str, given: Any) -> NDArray[np.float32]:
+def _as_float32(label: str, values: Any) -> NDArray[np.float32]:
     """A float32 copy; ShapeError for what has no real numbers. What overflows becomes infinite."""
-    if is_masked(given):
-        raise ShapeError(f"{what}: {MASKED}")
-    if isinstance(given, Tensor):
-        given = given.detach().cpu().numpy()
+    if is_masked(values):
+        raise ShapeError(f"{label}: {MASKED_MESSAGE}")
+    if isinstance(values, Tensor):
+        values = values.detach().cpu().numpy()
     try:
-        array = np.asarray(given)
+        array = np.asarray(values)
     except ValueError:  # of lists of uneven length
         array = np.asarray(None)
     if array.dtype.kind not in "fiu":
-        raise ShapeError(
-            f"{what} are {type(given).__name__} of {array.dtype}, expected real numbers"
-        )
+        raise ShapeError(f"{label} are {type(values).__name__} of {array.dtype}, expected real numbers")
     with np.errstate(over="ignore"):
         return array.astype(np.float32)

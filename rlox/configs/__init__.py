@@ -12,7 +12,7 @@ from rlox.configs.buffers import (
     RolloutBufferConfig,
     UniformConfig,
 )
-from rlox.configs.check import leaves, make, make_run, plain, require_device, upgrade_saved
+from rlox.configs.check import dotted_items, make, make_run, require_device, to_plain, upgrade_saved_config
 from rlox.configs.cql import CQLConfig
 from rlox.configs.decision_transformer import DecisionTransformerConfig
 from rlox.configs.dpo import DPOConfig, OnlineDPOConfig
@@ -22,7 +22,7 @@ from rlox.configs.grpo import GRPOConfig
 from rlox.configs.hybrid_ppo import HybridPPOConfig
 from rlox.configs.iql import IQLConfig
 from rlox.configs.loggers import LOGGER_CONFIGS, LoggerConfig
-from rlox.configs.names import nearest
+from rlox.configs.name_suggestions import nearest
 from rlox.configs.params import param
 from rlox.configs.ppo import PPOConfig
 from rlox.configs.rainbow import RainbowConfig
@@ -80,12 +80,12 @@ __all__ = [
     "TD3BCConfig",
     "TD3Config",
     "UniformConfig",
-    "leaves",
+    "dotted_items",
     "make",
     "make_run",
     "nearest",
     "param",
-    "plain",
     "require_device",
-    "upgrade_saved",
+    "to_plain",
+    "upgrade_saved_config",
 ]

@@ -17,7 +17,7 @@ from rlox.errors import ConfigError
 class A2CConfig(OnPolicyConfig):
     """Defaults follow Stable-Baselines3: one RMSprop step on each rollout of five steps."""
 
-    masks: ClassVar[bool] = True
+    supports_masks: ClassVar[bool] = True
 
     name: str = param("a2c", "the algorithm", choices=("a2c",))
     n_steps: int = param(5, "rollout length per environment", within="[1, inf)", source="SB3")

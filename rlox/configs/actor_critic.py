@@ -12,7 +12,7 @@ from rlox.configs.off_policy import OffPolicyConfig
 class ActorCriticConfig(CriticsConfig, OffPolicyConfig):
     """Defaults follow Stable-Baselines3; an algorithm says its own where they differ."""
 
-    def learning_numbers(self, actions: int) -> int:
+    def activation_count(self, actions: int) -> int:
         """The hidden layers' of the actor and of all critics."""
-        actor, critic = self.widths
+        actor, critic = self.hidden_widths
         return 2 * (sum(actor) + self.n_critics * sum(critic)) + 4 * max(*actor, *critic, 1)

@@ -4,36 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rlox.configs.check import leaves
+from rlox.configs.check import dotted_items
 from rlox.configs.code import arguments_of
 from rlox.configs.env import EnvConfig
 from rlox.configs.run import RunConfig
-from rlox.configs.secrets import FromProcess, is_secret
+from rlox.configs.secrets import EnvVarRef, is_secret
 
-__all__ = ["advice", "idle_workers", "rounding"]
+__all__ = ["advice", "idle_workers", "rounding_advice"]
 
-FAR = 2  # times the total that was asked for, from which on rounding up is worth a warning
+ROUNDING_FACTOR = 2  # times the total that was asked for, from which on rounding up is worth a warning
 
 
 def advice(run: RunConfig) -> list[str]:
     """What to tell before the run starts."""
-    found = [
-        rounding(run),
-        _stop(run),
+    notes = [
+        rounding_advice(run),
+        _useless_stop_score(run),
         idle_workers(run.env),
         *run.algo.advice(run.env),
-        *_written(run),
+        *_plaintext_secrets(run),
     ]
-    return [line for line in found if line]
+    return [line for line in notes if line]
 
 
-def rounding(run: RunConfig) -> str | None:
+def rounding_advice(run: RunConfig) -> str | None:
     """Where rounding up to whole batches takes a run much further than it was asked to go."""
-    if run.rounded_steps <= FAR * run.total_steps:
+    if run.rounded_steps <= ROUNDING_FACTOR * run.total_steps:
         return None
     return (
         f"total_steps={run.total_steps:,} is rounded up to {run.rounded_steps:,}, as "
-        f"{run.algo.batches} of {run.quantum:,} are never cut; {run.algo.shorter}"
+        f"{run.algo.batch_name} of {run.batch_steps:,} are never cut; {run.algo.shrink_hint}"
     )
 
 
@@ -50,7 +50,7 @@ def idle_workers(env: EnvConfig) -> str | None:
     return f"{', '.join(idle)}: no effect without subprocesses; env.workers=subprocess has them"
 
 
-def _written(run: RunConfig) -> list[str]:
+def _plaintext_secrets(run: RunConfig) -> list[str]:
     """Secrets that were typed as they stand."""
     code = [
         run.env.wrappers,
@@ -58,20 +58,20 @@ def _written(run: RunConfig) -> list[str]:
         run.callbacks,
         [getattr(run.algo, "policy", None)],
     ]
-    given = [("env.kwargs.", run.env.kwargs)]
-    given += [
+    argument_groups = [("env.kwargs.", run.env.kwargs)]
+    argument_groups += [
         ("", arguments_of(spec)) for specs in code for spec in specs if isinstance(spec, Mapping)
     ]
     return [
         f"{prefix}{key} is written to the run's files as it was typed; to keep it out of them: "
         f"'{prefix}{key}=${{oc.env:{key.rpartition('.')[2].upper()}}}'"
-        for prefix, arguments in given
-        for key, value in leaves(arguments)
-        if is_secret(key) and not isinstance(value, FromProcess)
+        for prefix, arguments in argument_groups
+        for key, value in dotted_items(arguments)
+        if is_secret(key) and not isinstance(value, EnvVarRef)
     ]
 
 
-def _stop(run: RunConfig) -> str | None:
+def _useless_stop_score(run: RunConfig) -> str | None:
     total, every = run.rounded_steps, run.eval.every
     if run.stop.score is None or 0 < every < total:
         return None

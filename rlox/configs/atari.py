@@ -33,9 +33,7 @@ class AtariConfig:
     max_pool: bool = param(
         True, "what is seen is the brighter of the last two frames, pixel by pixel", source=_DQN
     )
-    screen_size: int = param(
-        84, "height and width of what is seen, by area", within="[8, 160]", source=_DQN
-    )
+    screen_size: int = param(84, "height and width of what is seen, by area", within="[8, 160]", source=_DQN)
     stack: int = param(4, "frames in an observation, newest last", within="[1, 64]", source=_DQN)
     fire_reset: bool = param(
         True,

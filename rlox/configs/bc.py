@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rlox.configs import engines
+from rlox.configs import backends
 from rlox.configs.offline import OfflineNetworksConfig
 from rlox.configs.params import param
 
@@ -19,5 +19,5 @@ class BCConfig(OfflineNetworksConfig):
         "of vectors: nll, of a Gaussian whose deviations are learned; mse, of its mean",
         choices=("nll", "mse"),
     )
-    backend: str = engines.backend()
+    backend: str = backends.backend()
     max_grad_norm: float = param(10.0, "global gradient-norm limit", within="(0, inf)")

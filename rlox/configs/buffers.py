@@ -9,7 +9,7 @@ from typing import Any
 from rlox.configs.params import param
 from rlox.errors import ConfigError
 
-CAPACITY = 1_000_000  # transitions, unless told; SB3, DQN and SAC
+DEFAULT_CAPACITY = 1_000_000  # transitions, unless told; SB3, DQN and SAC
 MAX_CAPACITY = (1 << 30) - 1
 HINDSIGHT_K = 4
 
@@ -28,7 +28,7 @@ class BufferConfig:
     name: str = param(doc="the buffer")
 
     @property
-    def scheduled(self) -> bool:
+    def has_schedule(self) -> bool:
         """Whether something changes with the part of the total that is over."""
         return False
 
@@ -50,7 +50,7 @@ class ReplayConfig(BufferConfig):
     capacity: int | None = param(
         None,
         "transitions held over all environments, rounded down to a multiple of env.n_envs; null: "
-        f"{CAPACITY:,}, or what buffer.memory holds",
+        f"{DEFAULT_CAPACITY:,}, or what buffer.memory holds",
         within=f"[1, {MAX_CAPACITY}]",
         source="SB3",
     )
@@ -63,7 +63,7 @@ class ReplayConfig(BufferConfig):
     @property
     def rows(self) -> int | None:
         """The capacity in transitions; `None` where `memory` says it."""
-        return self.capacity or (None if self.memory else CAPACITY)
+        return self.capacity or (None if self.memory else DEFAULT_CAPACITY)
 
     @property
     def memory_bytes(self) -> int | None:
@@ -127,15 +127,13 @@ class PrioritizedConfig(ReplayConfig):
         within="[0, 1]",
         source="Schaul et al. 2016, table 3",
     )
-    beta_final: float = param(
-        1.0, "importance exponent at the end, reached linearly", within="[0, 1]"
-    )
+    beta_final: float = param(1.0, "importance exponent at the end, reached linearly", within="[0, 1]")
     priority_eps: float = param(
         1e-6, "what is added to every absolute error", within="(0, inf)", source="OpenAI Baselines"
     )
 
     @property
-    def scheduled(self) -> bool:
+    def has_schedule(self) -> bool:
         """Beta."""
         return self.beta != self.beta_final
 
@@ -145,9 +143,7 @@ class OfflineConfig(BufferConfig):
     """A dataset from a folder; nothing is added to it."""
 
     name: str = param("offline", "the buffer", choices=("offline",))
-    path: str | None = param(
-        None, "folder with dataset.safetensors and dataset.json", verbatim=True
-    )
+    path: str | None = param(None, "folder with dataset.safetensors and dataset.json", verbatim=True)
     memory: str | None = param(
         None,
         "bytes of rows that are held in memory, e.g. 512MiB, 8GB or 4e9; those of larger datasets are read "

@@ -15,15 +15,15 @@ from rlox.configs.atari import AtariConfig, is_ale
 from rlox.configs.base import AlgorithmConfig
 from rlox.configs.buffers import BUFFER_CONFIGS, BufferConfig
 from rlox.configs.code import as_code, plain_argument
-from rlox.configs.env import LONG, EnvConfig
-from rlox.configs.grpo import with_saved_delta
+from rlox.configs.env import LEGACY, EnvConfig
+from rlox.configs.grpo import upgrade_delta
 from rlox.configs.loggers import LOGGER_CONFIGS
-from rlox.configs.names import nearest
+from rlox.configs.name_suggestions import nearest
 from rlox.configs.offline import NO_ENV
-from rlox.configs.params import expectation, hints_of, inside, object_name
+from rlox.configs.params import expected_text, is_inside, object_name, type_hints_of
 from rlox.configs.run import ALGO_CONFIGS, RunConfig
-from rlox.configs.schedules import annealing, as_schedule, is_constant
-from rlox.configs.secrets import FromProcess
+from rlox.configs.schedules import anneal_switches, as_schedule, is_constant
+from rlox.configs.secrets import EnvVarRef
 from rlox.configs.tasks import with_task
 from rlox.configs.text import is_text
 from rlox.errors import ConfigError, UnknownNameError
@@ -41,37 +41,37 @@ _DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
 
 def make(cls: type[T], data: Mapping[str, Any], path: str = "") -> T:
     """Build the config dataclass `cls` from plain data, checking names, types, ranges and choices."""
-    known = {f.name: f for f in fields(cast(Any, cls))}
+    fields_by_name = {f.name: f for f in fields(cast(Any, cls))}
     for key in data:
-        if key not in known:
+        if key not in fields_by_name:
             raise ConfigError(
-                f"unknown key '{_join(path, key)}'{_nearest_key(path, str(key), known)}"
+                f"unknown key '{_join(path, key)}'{_nearest_key(path, str(key), fields_by_name)}"
             )
-    hints = hints_of(cast(Any, cls))
+    hints = type_hints_of(cast(Any, cls))
     values = {
-        name: _value(known[name], hints[name], value, _join(path, name))
+        name: _parse_field(fields_by_name[name], hints[name], value, _join(path, name))
         for name, value in data.items()
     }
-    missing = [n for n, f in known.items() if n not in values and not _has_default(f)]
+    missing = [n for n, f in fields_by_name.items() if n not in values and not _has_default(f)]
     if missing:
         raise ConfigError(f"missing key '{_join(path, missing[0])}': give it a value")
     return cls(**values)
 
 
-def make_run(data: Mapping[str, Any], begins: bool = False) -> RunConfig:
+def make_run(data: Mapping[str, Any], is_new_run: bool = False) -> RunConfig:
     """The whole run configuration from a composed or saved tree, with what the algorithm brings.
 
-    `begins` is true of a run that is to go from its first step to `total_steps`: one that would learn
+    `is_new_run` is true of a run that is to go from its first step to `total_steps`: one that would learn
     nothing on the way is refused. A saved one may have been stopped anywhere, and a façade is told its
     total later.
     """
-    run = _contradictions(_with_buffer(make(RunConfig, _with_defaults(data))))
-    if begins:
+    run = _check_consistency(_with_buffer(make(RunConfig, _with_defaults(data))))
+    if is_new_run:
         run.algo.check_total(run.rounded_steps)
     return run
 
 
-def upgrade_saved(data: Mapping[str, Any]) -> dict[str, Any]:
+def upgrade_saved_config(data: Mapping[str, Any]) -> dict[str, Any]:
     """A saved tree of an earlier version in today's keys.
 
     Keys that never had an effect are left out. A key that the tree lacks, and whose default is not what
@@ -79,34 +79,34 @@ def upgrade_saved(data: Mapping[str, Any]) -> dict[str, Any]:
     """
     tree = dict(data)
     if isinstance(algo := data.get("algo"), Mapping):
-        tree["algo"] = with_saved_delta({k: v for k, v in algo.items() if k not in OLD_ALGO_KEYS})
+        tree["algo"] = upgrade_delta({k: v for k, v in algo.items() if k not in OLD_ALGO_KEYS})
     if isinstance(env := data.get("env"), Mapping):
-        normalizes = env.get("normalize_obs") is True or env.get("normalize_reward") is True
+        is_normalized = env.get("normalize_obs") is True or env.get("normalize_reward") is True
         # algorithms on datasets, which normalise nothing, take no other rule than the default
-        before = {"normalize_rule": "sb3"} if normalizes else {}
+        legacy_defaults = {"normalize_rule": "sb3"} if is_normalized else {}
         if not is_text(str(env.get("id"))):  # nothing is reset there
-            before["seeding"] = LONG
-        tree["env"] = {**before, **env}
+            legacy_defaults["seeding"] = LEGACY
+        tree["env"] = {**legacy_defaults, **env}
     return tree
 
 
 def require_buffer(algo: str, buffer: str) -> None:
     """Raise `ConfigError` if the algorithm of that name cannot learn from the buffer of that name."""
-    buffers = ALGO_CONFIGS[algo].buffers
+    buffers = ALGO_CONFIGS[algo].buffer_names
     if buffer not in buffers:
         raise ConfigError(f"buffer={buffer}: {algo} learns from {' or '.join(buffers)}")
 
 
-def whole_number(cls: type[Any], field: str, value: Any, called: str) -> int:
+def check_integer(cls: type[Any], field: str, value: Any, label: str) -> int:
     """An argument that stands for a whole-numbered field of `cls`, under the name it has there."""
-    declared = {f.name: f for f in fields(cls)}[field]
-    number: int = _value(declared, int, value, called)
+    dataclass_field = {f.name: f for f in fields(cls)}[field]
+    number: int = _parse_field(dataclass_field, int, value, label)
     return number
 
 
-def require_bools(**given: object) -> None:
+def require_bools(**arguments: object) -> None:
     """`ConfigError` for arguments that are no bools: a text is true, whatever it says."""
-    for name, value in given.items():
+    for name, value in arguments.items():
         if not isinstance(value, bool):
             raise ConfigError(f"{name}={value!r:.60}: expected True or False")
 
@@ -117,16 +117,16 @@ def require_device(name: Any) -> None:
         raise ConfigError(f"device={name}: expected auto, cpu, cuda, cuda:N or mps")
 
 
-def plain(config: Any) -> dict[str, Any]:
+def to_plain(config: Any) -> dict[str, Any]:
     """A config object as plain data (lists, dicts, numbers), ready for yaml or json."""
-    return cast(dict[str, Any], _plain(asdict(config)))
+    return cast(dict[str, Any], _to_plain(asdict(config)))
 
 
-def leaves(data: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def dotted_items(data: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Dotted keys and values of a plain configuration."""
     for key, value in data.items() if isinstance(data, Mapping) else ():
         if isinstance(value, Mapping):
-            yield from leaves(value, f"{prefix}{key}.")
+            yield from dotted_items(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
 
@@ -134,72 +134,70 @@ def leaves(data: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 def _with_defaults(data: Mapping[str, Any]) -> dict[str, Any]:
     """`data` with the algorithm's own defaults for the keys that it leaves out."""
     algo = data.get("algo")
-    named = algo.get("name") if isinstance(algo, Mapping) else None
-    kind = ALGO_CONFIGS.get(named) if isinstance(named, str) else None
-    given: dict[str, Any] = {"buffer": {"name": "auto"}, **data}
-    for key, value in (kind.brings if kind else {}).items():
+    algo_name = algo.get("name") if isinstance(algo, Mapping) else None
+    kind = ALGO_CONFIGS.get(algo_name) if isinstance(algo_name, str) else None
+    data_with_defaults: dict[str, Any] = {"buffer": {"name": "auto"}, **data}
+    for key, value in (kind.default_overrides if kind else {}).items():
         group, _, name = key.rpartition(".")
-        node = given.get(group, {})
+        node = data_with_defaults.get(group, {})
         if not group:
-            given = {name: value, **given}
+            data_with_defaults = {name: value, **data_with_defaults}
         elif isinstance(node, Mapping):
-            given[group] = _brought(group, name, value, node, kind)
-    return given
+            data_with_defaults[group] = _apply_override(group, name, value, node, kind)
+    return data_with_defaults
 
 
-def _brought(
+def _apply_override(
     group: str, name: str, value: Any, node: Mapping[str, Any], kind: type[AlgorithmConfig] | None
 ) -> Mapping[str, Any]:
     """A group with a default; a buffer's are of the algorithm's own, which `auto` stands for then."""
     if group != "buffer" or kind is None:
         return {name: value, **node}
-    chosen = kind.buffers[0] if node.get("name") == "auto" else node.get("name")
+    buffer_name = kind.buffer_names[0] if node.get("name") == "auto" else node.get("name")
     # any other is refused by its name, later
-    return {name: value, **node, "name": chosen} if chosen == kind.buffers[0] else node
+    return {name: value, **node, "name": buffer_name} if buffer_name == kind.buffer_names[0] else node
 
 
 def _with_buffer(run: RunConfig) -> RunConfig:
     """`auto` becomes the buffer that the algorithm uses, with the size that was asked for."""
     if run.buffer.name == "auto":
-        chosen = BUFFER_CONFIGS[run.algo.buffer]
-        known = {f.name for f in fields(chosen)} - {"name"}
-        asked = {k: v for k, v in asdict(run.buffer).items() if k != "name" and v is not None}
-        if extra := sorted(asked.keys() - known):
+        buffer_class = BUFFER_CONFIGS[run.algo.default_buffer]
+        buffer_fields = {f.name for f in fields(buffer_class)} - {"name"}
+        buffer_settings = {k: v for k, v in asdict(run.buffer).items() if k != "name" and v is not None}
+        if extra := sorted(buffer_settings.keys() - buffer_fields):
             raise ConfigError(
-                f"buffer.{extra[0]}={asked[extra[0]]}: {run.algo.name} keeps its experience in "
-                f"buffer={run.algo.buffer}, which has no such key"
+                f"buffer.{extra[0]}={buffer_settings[extra[0]]}: {run.algo.name} keeps its experience in "
+                f"buffer={run.algo.default_buffer}, which has no such key"
             )
-        run = replace(run, buffer=chosen(**asked))
+        run = replace(run, buffer=buffer_class(**buffer_settings))
     require_buffer(run.algo.name, run.buffer.name)
     return run
 
 
-def _contradictions(run: RunConfig) -> RunConfig:
+def _check_consistency(run: RunConfig) -> RunConfig:
     require_device(run.device)
     run.buffer.check()
     for label in (run.run.name or "", *run.run.tags):
         if not label.isprintable():
-            raise ConfigError(
-                f"run.name and run.tags: {label!r} has characters that are not printed"
-            )
-    run = with_task(_one_schedule_each(run))
-    _require_an_env(run)
+            raise ConfigError(f"run.name and run.tags: {label!r} has characters that are not printed")
+    run = with_task(_drop_redundant_anneals(run))
+    _require_env_or_none(run)
     _require_episodes(run)
     _require_masks(run)
     _require_game(run.env)
-    run.algo.require_used()
+    run.algo.reject_unused()
     run.algo.check(run.env, run.buffer)
     return run
 
 
-def _require_an_env(run: RunConfig) -> None:
+def _require_env_or_none(run: RunConfig) -> None:
     """One to step in, or none and nothing that would need one."""
     if run.env.id != NO_ENV:
         return
     if run.algo.unit != "updates":
-        learned = ", ".join(name for name, kind in ALGO_CONFIGS.items() if kind.unit == "updates")
+        offline_names = ", ".join(name for name, kind in ALGO_CONFIGS.items() if kind.unit == "updates")
         raise ConfigError(
-            f"env={NO_ENV}: {run.algo.name} learns in an environment, {learned} from datasets; name one"
+            f"env={NO_ENV}: {run.algo.name} learns in an environment, {offline_names} from datasets; name one"
         )
     for key, value in (("eval.every", run.eval.every), ("stop.score", run.stop.score)):
         if value:
@@ -221,8 +219,8 @@ def _require_episodes(run: RunConfig) -> None:
 def _require_masks(run: RunConfig) -> None:
     """Masks of actions go to an algorithm that keeps to them, and their name to where they have one."""
     env = run.env
-    if env.action_mask != "none" and not run.algo.masks:
-        keep = ", ".join(name for name, kind in ALGO_CONFIGS.items() if kind.masks)
+    if env.action_mask != "none" and not run.algo.supports_masks:
+        keep = ", ".join(name for name, kind in ALGO_CONFIGS.items() if kind.supports_masks)
         raise ConfigError(
             f"env.action_mask={env.action_mask}: {run.algo.name} keeps to no masks of actions, {keep} do; "
             "leave it out"
@@ -238,58 +236,60 @@ def _require_masks(run: RunConfig) -> None:
 def _require_game(env: EnvConfig) -> None:
     """What is said of the preprocessing of games has a game to preprocess."""
     default = AtariConfig()
-    said = [name for name, value in asdict(env.atari).items() if value != getattr(default, name)]
-    asked = ", ".join(f"env.atari.{name}={_plain(getattr(env.atari, name))}" for name in said)
-    if said and not is_ale(env.id):
+    changed_names = [name for name, value in asdict(env.atari).items() if value != getattr(default, name)]
+    settings_text = ", ".join(
+        f"env.atari.{name}={_to_plain(getattr(env.atari, name))}" for name in changed_names
+    )
+    if changed_names and not is_ale(env.id):
         raise ConfigError(
-            f"{asked}: {env.id} is no game of the Arcade Learning Environment, whose ids begin with ALE/ "
-            "(env=ALE/Pong-v5); leave it out"
+            f"{settings_text}: {env.id} is no game of the Arcade Learning Environment, whose ids begin with "
+            "ALE/ (env=ALE/Pong-v5); leave it out"
         )
-    if not env.atari.preprocess and len(said) > 1:
+    if not env.atari.preprocess and len(changed_names) > 1:
         raise ConfigError(
-            f"{asked}: without preprocessing no other key of env.atari has an effect; leave out those, or "
-            "env.atari.preprocess=false"
+            f"{settings_text}: without preprocessing no other key of env.atari has an effect; leave out "
+            "those, or env.atari.preprocess=false"
         )
 
 
-def _one_schedule_each(run: RunConfig) -> RunConfig:
+def _drop_redundant_anneals(run: RunConfig) -> RunConfig:
     """A schedule takes the place of a field that would let the same value fall, a preset's for one."""
-    fields_of = annealing(cast(Any, type(run.algo))).items()
-    idle = [anneal for name, anneal in fields_of if not is_constant(getattr(run.algo, name))]
-    off: dict[str, Any] = dict.fromkeys((name for name in idle if getattr(run.algo, name)), False)
-    return replace(run, algo=replace(run.algo, **off)) if off else run
+    fields_of = anneal_switches(cast(Any, type(run.algo))).items()
+    anneal_names = [anneal for name, anneal in fields_of if not is_constant(getattr(run.algo, name))]
+    switched_off: dict[str, Any] = dict.fromkeys(
+        (name for name in anneal_names if getattr(run.algo, name)), False
+    )
+    return replace(run, algo=replace(run.algo, **switched_off)) if switched_off else run
 
 
-def require_one_schedule(algo: str, given: Mapping[str, Any]) -> None:
+def require_one_schedule(algo: str, overrides: Mapping[str, Any]) -> None:
     """Raise `ConfigError` if the user says twice how a value changes."""
-    for name, anneal in annealing(cast(Any, ALGO_CONFIGS[algo])).items():
-        if given.get(anneal) is True and name in given and not is_constant(given[name]):
+    for name, anneal in anneal_switches(cast(Any, ALGO_CONFIGS[algo])).items():
+        if overrides.get(anneal) is True and name in overrides and not is_constant(overrides[name]):
             raise ConfigError(
-                f"algo.{anneal}=true and algo.{name}={_plain(given[name])}: both say how it changes; "
+                f"algo.{anneal}=true and algo.{name}={_to_plain(overrides[name])}: both say how it changes; "
                 f"leave algo.{anneal} out"
             )
 
 
-def _value(f: Field[Any], hint: Any, value: Any, path: str) -> Any:
+def _parse_field(f: Field[Any], hint: Any, value: Any, path: str) -> Any:
     """The value of a field, checked and converted to its type."""
     try:
-        return _checked(f, hint, value, path)
+        return _convert_field(f, hint, value, path)
     except OverflowError as error:  # of `float`; Python prints no more than 4300 digits
-        expected = f"a value {expectation(f)}" if expectation(f) else "a smaller one"
-        raise ConfigError(
-            f"{path}: got a number of more than 309 digits, expected {expected}"
-        ) from error
+        expected = f"a value {expected_text(f)}" if expected_text(f) else "a smaller one"
+        raise ConfigError(f"{path}: got a number of more than 309 digits, expected {expected}") from error
 
 
-def _checked(f: Field[Any], hint: Any, value: Any, path: str) -> Any:
+def _convert_field(f: Field[Any], hint: Any, value: Any, path: str) -> Any:
     if path in UNIONS and (hint is BufferConfig or not is_dataclass(hint)):  # a run's
-        return _named(UNIONS[path], value, path)
+        return _make_named(UNIONS[path], value, path)
     if path == "logger":
-        return _loggers(value)
+        return _make_loggers(value)
     if is_dataclass(hint):
         if isinstance(value, cast(type[Any], hint)):
             return value
-        return make(cast(type[Any], hint), _mapping(value, path), path)
+        return make(cast(type[Any], hint), _require_mapping(value, path), path)
     if f.metadata.get("code") in ("one", "many"):
         return as_code(f, value, path)
     if isinstance(value, str) and value == f.metadata.get("null_word"):
@@ -297,17 +297,17 @@ def _checked(f: Field[Any], hint: Any, value: Any, path: str) -> Any:
     if f.metadata.get("scheduled"):
         return None if value is None and f.default is None else as_schedule(f, value, path)
     try:
-        converted = _convert(hint, value, path)
+        result = _convert(hint, value, path)
     except ConfigError as error:
-        if (more := f.metadata.get("hint")) is None:
+        if (remedy := f.metadata.get("hint")) is None:
             raise
-        raise ConfigError(f"{error}; {more}") from error
-    _check(f, converted, path)
-    return converted
+        raise ConfigError(f"{error}; {remedy}") from error
+    _check_range(f, result, path)
+    return result
 
 
-def _named(options: Mapping[str, type[Any]], value: Any, path: str) -> Any:
-    data = _mapping(value, path)
+def _make_named(options: Mapping[str, type[Any]], value: Any, path: str) -> Any:
+    data = _require_mapping(value, path)
     name = str(data.get("name", ""))
     if name not in options:
         hint = nearest(name, options)
@@ -319,12 +319,12 @@ def _named(options: Mapping[str, type[Any]], value: Any, path: str) -> Any:
     return make(options[name], data, path)
 
 
-def _loggers(value: Any) -> dict[str, Any]:
-    data = {} if value is None else _mapping(value, "logger")
-    return {str(k): _named(LOGGER_CONFIGS, v, f"logger.{k}") for k, v in data.items()}
+def _make_loggers(value: Any) -> dict[str, Any]:
+    data = {} if value is None else _require_mapping(value, "logger")
+    return {str(k): _make_named(LOGGER_CONFIGS, v, f"logger.{k}") for k, v in data.items()}
 
 
-def _mapping(value: Any, path: str) -> Mapping[str, Any]:
+def _require_mapping(value: Any, path: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise ConfigError(f"{path}={value!r}: expected a group of keys, e.g. {path}.<key>=<value>")
     return cast(Mapping[str, Any], value)
@@ -343,43 +343,41 @@ def _convert(hint: Any, value: Any, path: str) -> Any:
         inner = typing.get_args(hint)[0]
         return tuple(_convert(inner, v, f"{path}[{i}]") for i, v in enumerate(value))
     if origin is dict:
-        return {str(k): plain_argument(v, f"{path}.{k}") for k, v in _mapping(value, path).items()}
+        return {str(k): plain_argument(v, f"{path}.{k}") for k, v in _require_mapping(value, path).items()}
     return _scalar(hint, value, path)
 
 
 def _scalar(kind: type[Any], value: Any, path: str) -> Any:
     if kind is bool and isinstance(value, bool):
         return value
-    number = isinstance(value, numbers.Real) and not isinstance(value, bool)  # NumPy's too
-    rounded = float(value) if number else math.nan  # `OverflowError` for one that is too large
-    if kind is int and rounded.is_integer():
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)  # NumPy's too
+    float_value = float(value) if is_number else math.nan  # `OverflowError` for one that is too large
+    if kind is int and float_value.is_integer():
         return int(value)
-    if kind is float and number:
-        return rounded
+    if kind is float and is_number:
+        return float_value
     if kind is str and isinstance(value, (str, int, float)) and not isinstance(value, bool):
         return str(value)
-    words = {bool: "true or false", int: "an integer", float: "a number", str: "text"}
-    raise ConfigError(f"{path}={value!r}: expected {words[kind]}")
+    type_texts = {bool: "true or false", int: "an integer", float: "a number", str: "text"}
+    raise ConfigError(f"{path}={value!r}: expected {type_texts[kind]}")
 
 
-def _check(f: Field[Any], value: Any, path: str) -> None:
+def _check_range(f: Field[Any], value: Any, path: str) -> None:
     if isinstance(value, tuple):
         for i, item in enumerate(value):
-            _check(f, item, f"{path}[{i}]")
+            _check_range(f, item, f"{path}[{i}]")
         return
     if value is None or value in f.metadata.get("besides", ()):
         return
     choices, within = f.metadata.get("choices"), f.metadata.get("within")
     if choices and value not in choices:
-        raise ConfigError(
-            f"{path}={value}: expected {expectation(f)}{nearest(str(value), choices)}"
-        )
-    if within and not inside(value, within):
-        raise ConfigError(f"{path}={value}: expected a value {expectation(f)}")
+        raise ConfigError(f"{path}={value}: expected {expected_text(f)}{nearest(str(value), choices)}")
+    if within and not is_inside(value, within):
+        raise ConfigError(f"{path}={value}: expected a value {expected_text(f)}")
 
 
-def _nearest_key(path: str, key: str, known: Mapping[str, Field[Any]]) -> str:
-    return nearest(_join(path, key), [_join(path, k) for k in known])
+def _nearest_key(path: str, key: str, fields_by_name: Mapping[str, Field[Any]]) -> str:
+    return nearest(_join(path, key), [_join(path, k) for k in fields_by_name])
 
 
 def _has_default(f: Field[Any]) -> bool:
@@ -390,11 +388,11 @@ def _join(path: str, key: Any) -> str:
     return f"{path}.{key}" if path else str(key)
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
+        return {str(k): _to_plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
-    if isinstance(value, FromProcess):
+        return [_to_plain(v) for v in value]
+    if isinstance(value, EnvVarRef):
         return value.text
     return object_name(value) if callable(value) else value

@@ -12,9 +12,9 @@ from dataclasses import Field, fields, is_dataclass
 from typing import Any
 
 from rlox import plugins
-from rlox.configs.names import nearest
+from rlox.configs.name_suggestions import nearest
 from rlox.configs.params import is_object_name, object_name, param
-from rlox.configs.secrets import FromProcess, references
+from rlox.configs.secrets import EnvVarRef, references
 from rlox.errors import ConfigError
 
 __all__ = [
@@ -22,11 +22,11 @@ __all__ = [
     "arguments_of",
     "as_code",
     "code",
-    "name_of",
-    "named",
-    "paths",
+    "code_paths",
+    "display_name",
     "plain_argument",
     "require_trusted",
+    "spec_name",
 ]
 
 # `module:Name`, or `{"name": "module:Name", **arguments}`, or the object itself, which no file holds.
@@ -35,9 +35,7 @@ Code = str | Mapping[str, Any] | Callable[..., Any]
 _PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
-def code(
-    doc: str, *, names: tuple[str, ...] = (), many: bool = False, plugin: str | None = None
-) -> Any:
+def code(doc: str, *, names: tuple[str, ...] = (), many: bool = False, plugin: str | None = None) -> Any:
     """A `param` that names code; besides paths it takes the words `names`, and those by which plugins of
     the kind `plugin` are found. With `many` a list.
     """
@@ -48,15 +46,15 @@ def code(
 def as_code(f: Field[Any], value: Any, path: str) -> Any:
     """What a field of `code` is given, checked; nothing is imported."""
     if f.metadata["code"] == "one":
-        return None if value is None else _one(f, value, path)
+        return None if value is None else _check_code(f, value, path)
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
         raise ConfigError(f"{path}={value!r}: expected a list, e.g. {path}=[...]")
-    return tuple(_one(f, item, f"{path}[{i}]") for i, item in enumerate(value))
+    return tuple(_check_code(f, item, f"{path}[{i}]") for i, item in enumerate(value))
 
 
 def plain_argument(value: Any, path: str) -> Any:
     """An argument as files can hold it; `ConfigError` for what is no number, text, list or mapping."""
-    if value is None or isinstance(value, (bool, int, float, str, FromProcess)):
+    if value is None or isinstance(value, (bool, int, float, str, EnvVarRef)):
         return value
     if isinstance(value, Mapping):
         return {str(k): plain_argument(v, f"{path}.{k}") for k, v in value.items()}
@@ -70,7 +68,7 @@ def plain_argument(value: Any, path: str) -> Any:
     )
 
 
-def named(spec: Code) -> str:
+def spec_name(spec: Code) -> str:
     """The path or word of a spec that is not an object."""
     return str(spec["name"] if isinstance(spec, Mapping) else spec)
 
@@ -80,74 +78,72 @@ def arguments_of(spec: Code) -> dict[str, Any]:
     return {k: v for k, v in spec.items() if k != "name"} if isinstance(spec, Mapping) else {}
 
 
-def name_of(spec: Code) -> str:
+def display_name(spec: Code) -> str:
     """What messages and files call it."""
-    return object_name(spec) if callable(spec) else named(spec)
+    return object_name(spec) if callable(spec) else spec_name(spec)
 
 
-def paths(config: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
+def code_paths(config: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
     """The key and the path of all code that a configuration object names, and addresses of elsewhere."""
     for f in fields(config):
         value, key = getattr(config, f.name), f"{prefix}{f.name}"
         kind = f.metadata.get("code")
         if is_dataclass(value):
-            yield from paths(value, f"{key}.")
-        elif (kind == "id" and ":" in value) or (kind == "url" and _is_asked(config, f.name)):
+            yield from code_paths(value, f"{key}.")
+        elif (kind == "id" and ":" in value) or (kind == "url" and _is_server_used(config, f.name)):
             yield key, value
-        elif kind is None and isinstance(
-            value, Mapping
-        ):  # an environment may take an argument for an id
-            yield from _named_in(value, key)
+        elif kind is None and isinstance(value, Mapping):  # an environment may take an argument for an id
+            yield from _importable_texts(value, key)
         elif kind in ("one", "many"):
             specs = value if kind == "many" else (value,)
             for spec in (s for s in specs if s is not None and not callable(s)):
-                if _PATH.fullmatch(named(spec)):
-                    yield key, named(spec)
-                yield from _named_in(arguments_of(spec), key)
+                if _PATH.fullmatch(spec_name(spec)):
+                    yield key, spec_name(spec)
+                yield from _importable_texts(arguments_of(spec), key)
 
 
 def require_trusted(
-    config: Any, typed: Collection[str], source: str, remedy: Callable[[list[str]], str]
+    config: Any, user_input: Collection[str], source: str, remedy: Callable[[list[str]], str]
 ) -> None:
     """Raise `ConfigError` for code or secrets that only `source`, a run folder, asks for.
 
-    `typed` is all that the user has repeated, code anywhere in it and secrets as `key=text`; `remedy`
+    `user_input` is all that the user has repeated, code anywhere in it and secrets as `key=text`; `remedy`
     gets the `key=text` that would have to be and says how.
     """
-    asked = [
+    untrusted_code = [
         (key, path, "an address" if "://" in path else "code")
-        for key, path in paths(config)
-        if not _repeats(path, typed)
+        for key, path in code_paths(config)
+        if not _is_repeated(path, user_input)
     ]
-    left = asked + [
+    untrusted_references = untrusted_code + [
         (key, text, "a value of the environment")
         for key, text in references(config)
-        if not any(t.partition("=")[0] == key and text in t for t in typed)
+        if not any(t.partition("=")[0] == key and text in t for t in user_input)
     ]
-    if left:
-        found = [f"{key}={text}" for key, text, _ in left]
-        more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+    if untrusted_references:
+        settings = [f"{key}={text}" for key, text, _ in untrusted_references]
+        more = f" and {len(settings) - 3} more" if len(settings) > 3 else ""
         raise ConfigError(
-            f"{source} names {left[0][2]}: {', '.join(found[:3])}{more}\n"
+            f"{source} names {untrusted_references[0][2]}: {', '.join(settings[:3])}{more}\n"
             "  a run folder is data: nothing it names is imported or looked up unless you say so\n"
-            f"  {remedy(found)}"
+            f"  {remedy(settings)}"
         )
 
 
-def _is_asked(config: Any, field: str) -> bool:
+def _is_server_used(config: Any, field: str) -> bool:
     """Whether the server is asked whose address the field `server_url` has: `server` says which it is."""
     return getattr(config, field.removesuffix("_url")) is not None
 
 
-def _named_in(value: Any, key: str) -> Iterator[tuple[str, str]]:
+def _importable_texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
     if isinstance(value, str) and _may_import(value):
         yield key, value
     elif isinstance(value, Mapping):
         for name, inner in value.items():
-            yield from _named_in(inner, f"{key}.{name}")
+            yield from _importable_texts(inner, f"{key}.{name}")
     elif isinstance(value, (list, tuple)):
         for inner in value:
-            yield from _named_in(inner, key)
+            yield from _importable_texts(inner, key)
 
 
 def _may_import(text: str) -> bool:
@@ -156,17 +152,17 @@ def _may_import(text: str) -> bool:
     return bool(colon) and all(part.isidentifier() for part in module.split("."))
 
 
-def _repeats(path: str, typed: Iterable[str]) -> bool:
+def _is_repeated(path: str, user_input: Iterable[str]) -> bool:
     """Whether the path stands, whole, in something that the user typed."""
-    whole = re.compile(rf"(?<![\w./-]){re.escape(path)}(?![\w.:/-])")
-    return any(whole.search(text) for text in typed)
+    pattern = re.compile(rf"(?<![\w./-]){re.escape(path)}(?![\w.:/-])")
+    return any(pattern.search(text) for text in user_input)
 
 
-def _one(f: Field[Any], value: Any, path: str) -> Any:
+def _check_code(f: Field[Any], value: Any, path: str) -> Any:
     if callable(value):
         return value
     name = value.get("name") if isinstance(value, Mapping) else value
-    words = (*(f.metadata.get("choices") or ()), *plugins.names(f.metadata["plugin"] or ""))
+    words = (*(f.metadata.get("choices") or ()), *plugins.plugin_names(f.metadata["plugin"] or ""))
     if isinstance(name, str) and (name in words or _PATH.fullmatch(name) or is_object_name(name)):
         if not isinstance(value, Mapping):
             return value

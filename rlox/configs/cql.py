@@ -17,7 +17,7 @@ from rlox.errors import ConfigError
 class CQLConfig(OfflineCriticsConfig):
     """Of vectors over soft actor-critic, of choices over double DQN, as the paper has them."""
 
-    actions: ClassVar[tuple[str, ...]] = ("Discrete", "Box")
+    action_kinds: ClassVar[tuple[str, ...]] = ("Discrete", "Box")
 
     name: str = param("cql", "the algorithm", choices=("cql",))
     actor_learning_rate: Schedule = schedule(
@@ -39,9 +39,7 @@ class CQLConfig(OfflineCriticsConfig):
         within="[1, inf)",
         source="Kumar et al. 2020, authors' code",
     )
-    auto_alpha: bool = param(
-        False, "learn that weight, so that what it weighs stays below cql_target_value"
-    )
+    auto_alpha: bool = param(False, "learn that weight, so that what it weighs stays below cql_target_value")
     cql_target_value: float = param(
         -1.0, "tau of the learned weight", within="(-inf, inf)", only_with="auto_alpha"
     )
@@ -58,9 +56,7 @@ class CQLConfig(OfflineCriticsConfig):
         null_word="auto",
         only_with="auto_entropy",
     )
-    target_update_interval: int = param(
-        1, "updates between steps of the target network", within="[1, inf)"
-    )
+    target_update_interval: int = param(1, "updates between steps of the target network", within="[1, inf)")
     # of soft actor-critic's policy, which has no gSDE here
     use_sde: ClassVar[bool] = False
     log_std_init: ClassVar[float] = 0.0
@@ -70,9 +66,9 @@ class CQLConfig(OfflineCriticsConfig):
         """Whether alpha is learned, and what it is at the start."""
         return self.auto_entropy, self.ent_coef
 
-    def networks(self, obs_dim: int, actions: int, discrete: bool = False) -> list[tuple[int, ...]]:
+    def layer_widths(self, obs_dim: int, actions: int, discrete: bool = False) -> list[tuple[int, ...]]:
         """Of vectors the actor gives means and deviations; of choices there are critics alone."""
-        actor, critic = self.widths
+        actor, critic = self.hidden_widths
         if discrete:
             return [(obs_dim, *actor, actions)] * self.n_critics
         return [(obs_dim, *actor, 2 * actions), *[(obs_dim + actions, *critic, 1)] * self.n_critics]
@@ -84,7 +80,7 @@ class CQLConfig(OfflineCriticsConfig):
             raise ConfigError(
                 "algo.auto_alpha=true and algo.cql_alpha=0: a weight that is learned begins above 0"
             )
-        self.require_switches()
+        self.reject_without_switch()
 
     def advice(self, env: EnvConfig) -> list[str]:
         """What is valid and probably not meant."""

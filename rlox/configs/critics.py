@@ -17,12 +17,10 @@ from rlox.errors import ConfigError
 class CriticsConfig(AlgorithmConfig):
     """Beside a family of algorithms, of which it comes first among the bases."""
 
-    seers: ClassVar[int] = 2
-    bounded: ClassVar[bool] = True
+    n_encoders: ClassVar[int] = 2
+    needs_bounds: ClassVar[bool] = True
 
-    tau: float = param(
-        0.005, "how far the target networks follow at a time", within="(0, 1]", source="SB3"
-    )
+    tau: float = param(0.005, "how far the target networks follow at a time", within="(0, 1]", source="SB3")
     n_critics: int = param(
         2,
         "critics, the lowest of which counts in targets",
@@ -44,23 +42,23 @@ class CriticsConfig(AlgorithmConfig):
     )
 
     @property
-    def widths(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def hidden_widths(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Hidden widths of the actor and of each critic."""
         critic = self.critic_net_arch
         return self.net_arch, self.net_arch if critic is None else critic
 
-    def networks(self, obs_dim: int, actions: int, discrete: bool = False) -> list[tuple[int, ...]]:
+    def layer_widths(self, obs_dim: int, actions: int, discrete: bool = False) -> list[tuple[int, ...]]:
         """The actor's, and each critic's of an observation and a vector."""
-        actor, critic = self.widths
+        actor, critic = self.hidden_widths
         return [(obs_dim, *actor, actions), *[(obs_dim + actions, *critic, 1)] * self.n_critics]
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
         """Networks have a hidden layer."""
         super().check(env, buffer)
         encoder = getattr(self, "encoder", "")
-        for name, widths in zip(("net_arch", "critic_net_arch"), self.widths, strict=True):
-            bare = encoder in CONVOLUTIONS and not getattr(self, "use_sde", False)
-            if not widths and not bare:
+        for name, widths in zip(("net_arch", "critic_net_arch"), self.hidden_widths, strict=True):
+            may_be_empty = encoder in CONVOLUTIONS and not getattr(self, "use_sde", False)
+            if not widths and not may_be_empty:
                 raise ConfigError(
                     f"algo.{name} is empty, expected at least one hidden width, e.g. [256,256]; there may be "
                     "none behind images, where algo.encoder is named and gSDE is not used"

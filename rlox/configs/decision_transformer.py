@@ -20,15 +20,13 @@ SOURCE = "Chen et al. 2021, table 9"
 class DecisionTransformerConfig(OfflineAlgorithmConfig):
     """Defaults are the paper's for OpenAI Gym."""
 
-    bounded: ClassVar[bool] = True
-    actions: ClassVar[tuple[str, ...]] = ("Discrete", "Box")
+    needs_bounds: ClassVar[bool] = True
+    action_kinds: ClassVar[tuple[str, ...]] = ("Discrete", "Box")
     name: str = param("decision_transformer", "the algorithm", choices=("decision_transformer",))
     learning_rate: Schedule = schedule(
         1e-4, "AdamW step size after the warm-up", within="(0, inf)", source=SOURCE
     )
-    batch_size: int = param(
-        64, "stretches of episodes in a batch", within="[1, inf)", source=SOURCE
-    )
+    batch_size: int = param(64, "stretches of episodes in a batch", within="[1, inf)", source=SOURCE)
     context_length: int = param(
         20, "steps that an action is chosen by, the present one among them", within="[1, 4096]",
         source=SOURCE,
@@ -41,9 +39,7 @@ class DecisionTransformerConfig(OfflineAlgorithmConfig):
     warmup_updates: int = param(
         10_000, "updates in which the step size rises from 0", within="[0, inf)", source=SOURCE
     )
-    max_grad_norm: float = param(
-        0.25, "global gradient-norm limit", within="(0, inf)", source=SOURCE
-    )
+    max_grad_norm: float = param(0.25, "global gradient-norm limit", within="(0, inf)", source=SOURCE)
     return_scale: float = param(
         1e-3, "what returns to go are multiplied by", within="(0, inf)", source=SOURCE
     )
@@ -65,17 +61,17 @@ class DecisionTransformerConfig(OfflineAlgorithmConfig):
         source="Chen et al. 2021, authors' code, with 1e-6 beside the deviation; 1e-3: Fujimoto & Gu 2021",
     )
 
-    def networks(self, obs_dim: int, actions: int, discrete: bool = False) -> list[tuple[int, ...]]:
+    def layer_widths(self, obs_dim: int, actions: int, discrete: bool = False) -> list[tuple[int, ...]]:
         """What is counted of the memory that parameters take: about 12 h^2 of a block, and embeddings."""
         h = self.hidden
         block = [(h, 4 * h), (4 * h, h), (h, 4 * h)]
         embeddings = [(obs_dim, h), (actions, h), (self.max_timesteps, h), (h, actions)]
         return [*block * self.n_layers, *embeddings]
 
-    def other_function(self, there: AlgorithmConfig) -> str:
+    def policy_mismatch(self, other: AlgorithmConfig) -> str:
         """Heads share their weights out otherwise, returns have another unit, steps further back count."""
         names = ("n_heads", "return_scale", "context_length")
-        return self.otherwise(there, *names) or super().other_function(there)
+        return self.first_difference(other, *names) or super().policy_mismatch(other)
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
         """Heads divide the width."""

@@ -9,7 +9,7 @@ from rlox.configs.buffers import BufferConfig
 from rlox.configs.code import Code, code
 from rlox.configs.env import EnvConfig
 from rlox.configs.params import param
-from rlox.configs.text import TextAlgorithmConfig, WritingConfig
+from rlox.configs.text import GenerationConfig, TextAlgorithmConfig
 from rlox.errors import ConfigError
 
 
@@ -46,7 +46,7 @@ class DPOConfig(TextAlgorithmConfig):
 
 
 @dataclass(frozen=True)
-class OnlineDPOConfig(WritingConfig):
+class OnlineDPOConfig(GenerationConfig):
     """Online DPO, from pairs that the model writes (Guo et al. 2024, arXiv:2402.04792)."""
 
     name: str = param("online_dpo", "the algorithm", choices=("online_dpo",))

@@ -14,7 +14,7 @@ from rlox.configs.schedules import Schedule, schedule
 from rlox.errors import ConfigError
 
 # Keys that need another one: that, the value that it must have, and what is missing without it.
-PARTS = {
+FIELD_REQUIREMENTS = {
     "noisy_sigma": ("noisy", True, "there is no noise"),
     "n_atoms": ("distribution", "categorical", "there are no atoms"),
     "v_min": ("distribution", "categorical", "there are no atoms"),
@@ -22,21 +22,19 @@ PARTS = {
     "n_quantiles": ("distribution", "quantile", "there are no quantiles"),
     "loss": ("distribution", "none", "a distribution has a loss of its own"),
 }
-THREE = ("exploration_initial_eps", "exploration_final_eps", "exploration_fraction")
+EPSILON_FIELDS = ("exploration_initial_eps", "exploration_final_eps", "exploration_fraction")
 
 
 @dataclass(frozen=True)
 class DQNConfig(OffPolicyConfig):
     """Defaults follow Stable-Baselines3, whose recipe is Atari's; small tasks want their preset."""
 
-    actions: ClassVar[tuple[str, ...]] = ("Discrete",)
-    masks: ClassVar[bool] = True
+    action_kinds: ClassVar[tuple[str, ...]] = ("Discrete",)
+    supports_masks: ClassVar[bool] = True
 
     name: str = param("dqn", "the algorithm", choices=("dqn",))
     learning_rate: Schedule = schedule(1e-4, "Adam step size", within="(0, inf)", source="SB3")
-    batch_size: int = param(
-        32, "transitions in a batch", within="[1, inf)", source="Mnih et al. 2015"
-    )
+    batch_size: int = param(32, "transitions in a batch", within="[1, inf)", source="Mnih et al. 2015")
     train_freq: int = param(
         4, "environment steps between trainings", within="[1, inf)", source="Mnih et al. 2015"
     )
@@ -68,18 +66,16 @@ class DQNConfig(OffPolicyConfig):
         None,
         "in place of these three: epsilon as a schedule, e.g. [[0,1],[0.1,0.1],[1,0.01]]",
         within="[0, 1]",
-        instead_of=THREE,
+        instead_of=EPSILON_FIELDS,
     )
     double_dqn: bool = param(
         False, "the online network chooses the target's action", source="van Hasselt et al. 2016"
     )
-    dueling: bool = param(
-        False, "separate streams for value and advantage", source="Wang et al. 2016"
-    )
+    dueling: bool = param(False, "separate streams for value and advantage", source="Wang et al. 2016")
     noisy: bool = param(
         False,
         "all linear layers have learned noise, which explores in place of epsilon",
-        instead_of=(*THREE, "exploration_eps"),
+        instead_of=(*EPSILON_FIELDS, "exploration_eps"),
         source="Fortunato et al. 2018; all linear layers: Hessel et al. 2018",
     )
     noisy_sigma: float = param(
@@ -111,9 +107,7 @@ class DQNConfig(OffPolicyConfig):
         within="(-inf, inf)",
         source="Bellemare et al. 2017, section 5, for rewards clipped to [-1, 1]",
     )
-    n_quantiles: int = param(
-        200, "of quantile", within="[1, 1024]", source="Dabney et al. 2018, section 5"
-    )
+    n_quantiles: int = param(200, "of quantile", within="[1, 1024]", source="Dabney et al. 2018, section 5")
     loss: str = param(
         "huber",
         "of the temporal-difference error; huber turns linear at 1; of distribution=none",
@@ -123,15 +117,13 @@ class DQNConfig(OffPolicyConfig):
     max_grad_norm: float | None = param(
         10.0, "global gradient-norm limit; null: none", within="(0, inf)", source="SB3"
     )
-    net_arch: tuple[int, ...] = param(
-        (64, 64), "hidden layer widths", within="[1, 65536]", source="SB3"
-    )
+    net_arch: tuple[int, ...] = param((64, 64), "hidden layer widths", within="[1, 65536]", source="SB3")
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
         """Exploration is said once, and nothing of a part that is not there."""
         super().check(env, buffer)
         default = {f.name: f.default for f in fields(self)}
-        changed = [name for name in THREE if getattr(self, name) != default[name]]
+        changed = [name for name in EPSILON_FIELDS if getattr(self, name) != default[name]]
         if self.exploration_eps is not None and changed:
             raise ConfigError(
                 f"algo.exploration_eps and algo.{changed[0]}={getattr(self, changed[0])}: give one of them"
@@ -142,12 +134,13 @@ class DQNConfig(OffPolicyConfig):
                 f"algo.noisy=true and algo.{changed[0]}={getattr(self, changed[0])}: noisy layers explore "
                 "without epsilon; give one of them"
             )
-        for name, (part, needed, missing) in PARTS.items():
-            value, of = getattr(self, name), getattr(self, part)
-            if value != default[name] and of != needed:
+        for name, (required_field, required_value, reason) in FIELD_REQUIREMENTS.items():
+            value, current_value = getattr(self, name), getattr(self, required_field)
+            if value != default[name] and current_value != required_value:
                 raise ConfigError(
-                    f"algo.{name}={value} with algo.{part}={_word(of)}: {missing}; set "
-                    f"algo.{part}={_word(needed)}, or leave algo.{name} at {default[name]}"
+                    f"algo.{name}={value} with algo.{required_field}={_format_value(current_value)}: "
+                    f"{reason}; set algo.{required_field}={_format_value(required_value)}, or leave "
+                    f"algo.{name} at {default[name]}"
                 )
         if self.v_min >= self.v_max:
             raise ConfigError(
@@ -156,26 +149,24 @@ class DQNConfig(OffPolicyConfig):
             )
 
     @property
-    def scheduled(self) -> bool:
+    def has_schedule(self) -> bool:
         """Epsilon too, where there is one."""
         if self.noisy or self.exploration_eps is not None:
-            return super().scheduled
-        return super().scheduled or self.exploration_initial_eps != self.exploration_final_eps
+            return super().has_schedule
+        return super().has_schedule or self.exploration_initial_eps != self.exploration_final_eps
 
     @property
-    def numbers(self) -> int:
+    def outputs_per_action(self) -> int:
         """What the network says of each action."""
-        return {"none": 1, "categorical": self.n_atoms, "quantile": self.n_quantiles}[
-            self.distribution
-        ]
+        return {"none": 1, "categorical": self.n_atoms, "quantile": self.n_quantiles}[self.distribution]
 
-    def networks(self, obs_dim: int, actions: int, discrete: bool = True) -> list[tuple[int, ...]]:
+    def layer_widths(self, obs_dim: int, actions: int, discrete: bool = True) -> list[tuple[int, ...]]:
         """One; of noisy layers another with the deviations."""
-        return [(obs_dim, *self.net_arch, actions * self.numbers)] * (2 if self.noisy else 1)
+        return [(obs_dim, *self.net_arch, actions * self.outputs_per_action)] * (2 if self.noisy else 1)
 
-    def not_native(self, discrete: bool, masked: bool) -> str:
+    def native_obstacle(self, discrete: bool, has_masks: bool) -> str:
         """It learns values of vectors, without noise, masks and distributions."""
-        if masked:
+        if has_masks:
             return "native does not learn DQN with masks of actions (env.action_mask)"
         if self.noisy:
             return "native does not learn DQN with noisy layers (algo.noisy=true)"
@@ -183,22 +174,22 @@ class DQNConfig(OffPolicyConfig):
             return f"native does not learn distributions of returns (algo.distribution={self.distribution})"
         return ""
 
-    def learning_numbers(self, actions: int) -> int:
+    def activation_count(self, actions: int) -> int:
         """With what is said of every action, and of a distribution each number beside each."""
-        hidden = super().learning_numbers(actions)
+        hidden = super().activation_count(actions)
         if self.distribution == "none":
             return hidden
-        return hidden + 3 * actions * self.numbers + 4 * self.numbers**2
+        return hidden + 3 * actions * self.outputs_per_action + 4 * self.outputs_per_action**2
 
-    def other_function(self, there: AlgorithmConfig) -> str:
+    def policy_mismatch(self, other: AlgorithmConfig) -> str:
         """Atoms elsewhere are other values; as many quantiles as atoms have the same shapes."""
-        if isinstance(there, DQNConfig):
+        if isinstance(other, DQNConfig):
             names = ["distribution"]
             names += ["v_min", "v_max"] if self.distribution == "categorical" else []
-            if wrong := self.otherwise(there, *names):
+            if wrong := self.first_difference(other, *names):
                 return wrong
-        return super().other_function(there)
+        return super().policy_mismatch(other)
 
 
-def _word(value: object) -> str:
+def _format_value(value: object) -> str:
     return str(value).lower()

@@ -10,7 +10,7 @@ from rlox.configs.code import Code, code
 from rlox.configs.params import param
 from rlox.errors import ConfigError
 
-WRAPPERS = (
+WRAPPER_NAMES = (
     "flatten_observation",
     "hide_velocities",
     "minigrid_flat",
@@ -19,16 +19,14 @@ WRAPPERS = (
     "time_aware_observation",
 )
 
-KEYED, LONG = "keyed", "long"  # long: of runs that began before there was env.seeding
+KEYED, LEGACY = "keyed", "long"  # long: of runs that began before there was env.seeding
 
 
 @dataclass(frozen=True)
 class EnvConfig:
     """One vectorised environment; any Gymnasium id works, native ids run in Rust."""
 
-    id: str = param(
-        "CartPole-v1", "Gymnasium id, or module:Id-v0 to import a module first", code="id"
-    )
+    id: str = param("CartPole-v1", "Gymnasium id, or module:Id-v0 to import a module first", code="id")
     n_envs: int = param(8, "parallel copies", within="[1, 1048576]", source="SB3 zoo, CartPole-v1")
     backend: str = param(
         "auto",
@@ -69,7 +67,7 @@ class EnvConfig:
         "seeds of runs; offset: seed + i for copy i at first, as Stable-Baselines3 has it (the gymnasium "
         "backend is used). The configuration of a run that began before there was this key has long",
         choices=(KEYED, "offset"),
-        besides=(LONG,),
+        besides=(LEGACY,),
     )
     max_episode_steps: int | None = param(
         None,
@@ -98,7 +96,7 @@ class EnvConfig:
     )
     wrappers: tuple[Code, ...] = code(
         "wrappers, innermost first: by name, or your own as module:Name",
-        names=WRAPPERS,
+        names=WRAPPER_NAMES,
         many=True,
         plugin="wrapper",
     )
@@ -135,9 +133,7 @@ class EnvConfig:
     action_mask_key: str = param(
         "action_mask", "the name of the mask in the info, or of that part of the observation"
     )
-    normalize_obs: bool = param(
-        False, "standardise observations by running moments, clipped to +-10"
-    )
+    normalize_obs: bool = param(False, "standardise observations by running moments, clipped to +-10")
     normalize_reward: bool = param(
         False, "divide rewards by the running std of the discounted return, clipped to +-10"
     )
@@ -150,24 +146,24 @@ class EnvConfig:
     )
 
     @property
-    def put_around(self) -> tuple[str, ...]:
+    def gymnasium_only(self) -> tuple[str, ...]:
         """The settings of this configuration that Gymnasium's environments have and native ones have not."""
-        default = EnvConfig(seeding=LONG if self.seeding == LONG else KEYED)
+        default = EnvConfig(seeding=LEGACY if self.seeding == LEGACY else KEYED)
         return tuple(
-            f"env.{name}" for name in _AROUND if getattr(self, name) != getattr(default, name)
+            f"env.{name}" for name in _GYMNASIUM_ONLY_FIELDS if getattr(self, name) != getattr(default, name)
         )
 
     @property
-    def normalizes(self) -> bool:
+    def has_normalization(self) -> bool:
         """Whether `normalize_rule` says anything."""
         return self.normalize_obs or self.normalize_reward
 
-    def require_normalizes(self) -> None:
+    def require_normalization(self) -> None:
         """`ConfigError` for a rule other than the default where nothing is normalised.
 
         For what a user gives: a preset, and the configuration of a saved run, may have an idle one.
         """
-        if not self.normalizes and self.normalize_rule != type(self).normalize_rule:
+        if not self.has_normalization and self.normalize_rule != type(self).normalize_rule:
             raise ConfigError(
                 f"env.normalize_rule={self.normalize_rule} without env.normalize_obs and "
                 "env.normalize_reward: it says how these standardise; set one of them to true, or leave "
@@ -175,7 +171,7 @@ class EnvConfig:
             )
 
 
-_AROUND = (
+_GYMNASIUM_ONLY_FIELDS = (
     "kwargs",
     "seeding",
     "max_episode_steps",

@@ -24,15 +24,9 @@ class GRPOConfig(GroupConfig):
         choices=("grpo", "dr_grpo", "dapo", "bnpo", "gspo", "cispo"),
         source="TRL",
     )
-    kl_coef: float = param(
-        0.1, "weight of KL to the reference; 0: there is no reference", within="[0, inf)"
-    )
-    kl_estimator: str = param(
-        "k3", "how KL is estimated", choices=("k1", "k2", "k3"), source="Schulman 2020"
-    )
-    kl_correction: bool = param(
-        True, "weigh KL by the ratio, so that its gradient is KL's", source="TRL"
-    )
+    kl_coef: float = param(0.1, "weight of KL to the reference; 0: there is no reference", within="[0, inf)")
+    kl_estimator: str = param("k3", "how KL is estimated", choices=("k1", "k2", "k3"), source="Schulman 2020")
+    kl_correction: bool = param(True, "weigh KL by the ratio, so that its gradient is KL's", source="TRL")
     clip_eps_high: float | None = param(
         None, "how far above 1 ratios count; null: as algo.clip_eps", within="[0, inf)"
     )
@@ -55,9 +49,7 @@ class GRPOConfig(GroupConfig):
         choices=("token_truncate", "token_mask", "sequence_truncate", "sequence_mask"),
         source="Yao et al. 2025",
     )
-    correction_max: float = param(
-        3.0, "the largest weight of a correction", within="(0, inf)", source="TRL"
-    )
+    correction_max: float = param(3.0, "the largest weight of a correction", within="(0, inf)", source="TRL")
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
         """What the loss refuses is refused before anything is made."""
@@ -73,31 +65,29 @@ class GRPOConfig(GroupConfig):
                 "would count as the model's; set algo.correction=token_truncate"
             )
         if self.delta is not None and self.loss_type == "cispo":
+            raise ConfigError(f"algo.delta={self.delta:g} is not of algo.loss_type=cispo; leave it out")
+        max_ratio = _max_ratio(self.clip_eps, self.clip_eps_high)
+        if self.delta is not None and self.delta < max_ratio:
             raise ConfigError(
-                f"algo.delta={self.delta:g} is not of algo.loss_type=cispo; leave it out"
-            )
-        high = _most(self.clip_eps, self.clip_eps_high)
-        if self.delta is not None and self.delta < high:
-            raise ConfigError(
-                f"algo.delta={self.delta:g} is below 1 + algo.clip_eps_high = {high:g}, up to which ratios "
-                f"count anyway; expected at least {high:g}, or null"
+                f"algo.delta={self.delta:g} is below 1 + algo.clip_eps_high = {max_ratio:g}, up to which "
+                f"ratios count anyway; expected at least {max_ratio:g}, or null"
             )
 
 
-LARGE = 1e300  # numbers that sums of floats have room for
+MAX_MAGNITUDE = 1e300  # numbers that sums of floats have room for
 
 
-def _most(clip_eps: float, clip_eps_high: float | None) -> float:
+def _max_ratio(clip_eps: float, clip_eps_high: float | None) -> float:
     """The upper end of the range of ratios."""
     return 1.0 + (clip_eps if clip_eps_high is None else clip_eps_high)
 
 
-def with_saved_delta(algo: Mapping[str, Any]) -> dict[str, Any]:
+def upgrade_delta(algo: Mapping[str, Any]) -> dict[str, Any]:
     """A saved `algo` whose delta, if it is below the range of ratios, is the end of that: it did the same."""
     delta: Any = algo.get("delta")
     high: Any = algo.get("clip_eps_high")
     high = algo.get("clip_eps", GRPOConfig.clip_eps) if high is None else high
-    numbers = all(type(of) in (int, float) and abs(of) < LARGE for of in (delta, high))
-    if algo.get("name") != "grpo" or not numbers:
+    are_numbers = all(type(value) in (int, float) and abs(value) < MAX_MAGNITUDE for value in (delta, high))
+    if algo.get("name") != "grpo" or not are_numbers:
         return dict(algo)  # it is refused by its name later
     return {**algo, "delta": max(delta, 1.0 + high)}

@@ -17,27 +17,23 @@ from rlox.errors import ConfigError
 class HybridPPOConfig(PPOConfig):
     """PPO's settings and defaults, with 16 environments."""
 
-    masks: ClassVar[bool] = False  # native environments have none
-    actions: ClassVar[tuple[str, ...]] = ("Discrete", "Box")
-    brings: ClassVar[Mapping[str, Any]] = {"env.n_envs": 16}
-    native_only: ClassVar[bool] = True
-    drops: ClassVar[Mapping[str, str]] = {
-        "policy": "takes no policy of your own, which Rust cannot act with"
-    }
+    supports_masks: ClassVar[bool] = False  # native environments have none
+    action_kinds: ClassVar[tuple[str, ...]] = ("Discrete", "Box")
+    default_overrides: ClassVar[Mapping[str, Any]] = {"env.n_envs": 16}
+    is_native_only: ClassVar[bool] = True
+    drops: ClassVar[Mapping[str, str]] = {"policy": "takes no policy of your own, which Rust cannot act with"}
 
     name: str = param("hybrid_ppo", "the algorithm", choices=("hybrid_ppo",))
-    backend: str = param(
-        "cpu", "engine of rollouts, in Rust; updates are torch's", choices=("cpu",)
-    )
+    backend: str = param("cpu", "engine of rollouts, in Rust; updates are torch's", choices=("cpu",))
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
         """What no field says alone."""
         super().check(env, buffer)
-        around = list(env.put_around)
+        gymnasium_only = list(env.gymnasium_only)
         if env.backend not in ("auto", "native"):
-            around.append(f"env.backend={env.backend}")
-        if around:
+            gymnasium_only.append(f"env.backend={env.backend}")
+        if gymnasium_only:
             raise ConfigError(
-                f"{' and '.join(around)}: hybrid_ppo collects in Rust, from native environments as they "
-                f"are; leave {'it' if len(around) == 1 else 'them'} out, or set algo=ppo"
+                f"{' and '.join(gymnasium_only)}: hybrid_ppo collects in Rust, from native environments as "
+                f"they are; leave {'it' if len(gymnasium_only) == 1 else 'them'} out, or set algo=ppo"
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from rlox.configs import engines
+from rlox.configs import backends
 from rlox.configs.offline_critics import OfflineCriticsConfig
 from rlox.configs.params import param
 
@@ -14,7 +14,7 @@ from rlox.configs.params import param
 class IQLConfig(OfflineCriticsConfig):
     """Defaults are the paper's for locomotion, but that rewards are as they are."""
 
-    seers: ClassVar[int] = 3
+    n_encoders: ClassVar[int] = 3
 
     name: str = param("iql", "the algorithm", choices=("iql",))
     expectile: float = param(
@@ -32,18 +32,18 @@ class IQLConfig(OfflineCriticsConfig):
     max_weight: float = param(
         100.0, "limit of that weight", within="(0, inf)", source="Kostrikov et al. 2022"
     )
-    backend: str = engines.backend()
+    backend: str = backends.backend()
     cosine_actor: bool = param(
         True,
         "the policy's learning rate falls to 0 along a cosine over total_steps",
         source="Kostrikov et al. 2022",
     )
 
-    def networks(self, obs_dim: int, actions: int, discrete: bool = False) -> list[tuple[int, ...]]:
+    def layer_widths(self, obs_dim: int, actions: int, discrete: bool = False) -> list[tuple[int, ...]]:
         """With the value of an observation."""
-        return [*super().networks(obs_dim, actions), (obs_dim, *self.widths[1], 1)]
+        return [*super().layer_widths(obs_dim, actions), (obs_dim, *self.hidden_widths[1], 1)]
 
     @property
-    def scheduled(self) -> bool:
+    def has_schedule(self) -> bool:
         """The cosine is over the total too."""
-        return self.cosine_actor or super().scheduled
+        return self.cosine_actor or super().has_schedule

@@ -6,11 +6,11 @@ import os
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from rlox.configs.offered import logger_config
 from rlox.configs.params import param
-from rlox.configs.secrets import FromProcess
+from rlox.configs.plugin_configs import logger_config
+from rlox.configs.secrets import EnvVarRef
 from rlox.errors import ConfigError
-from rlox.plugins import Plugged
+from rlox.plugins import PluginRegistry
 
 __all__ = [
     "LOGGER_CONFIGS",
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 TRACKING_URI = "MLFLOW_TRACKING_URI"
-STORES = (
+STORE_SCHEMES = (
     "http",
     "https",
     "sqlite",
@@ -32,7 +32,7 @@ STORES = (
     "mysql",
     "mssql",
 )  # of MLflow's, those that are known here
-OF_PROCESS = f"${{oc.env:{TRACKING_URI}}}"  # what files have in place of an address
+TRACKING_URI_REFERENCE = f"${{oc.env:{TRACKING_URI}}}"  # what files have in place of an address
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,7 @@ class WandbConfig:
     project: str = param("rlox", "the project of the run")
     entity: str | None = param(None, "user or team; null: the key's own")
     group: str | None = param(None, "the group of the run in the project")
-    checkpoints: bool = param(
-        False, "also send the newest and the best checkpoint, once at the end"
-    )
+    checkpoints: bool = param(False, "also send the newest and the best checkpoint, once at the end")
 
 
 @dataclass(frozen=True)
@@ -85,52 +83,50 @@ class MlflowConfig:
         "address of a server or store, written down nowhere: config.yaml asks for MLFLOW_TRACKING_URI; "
         "null: a store in the run folder",
     )
-    checkpoints: bool = param(
-        False, "also send the newest and the best checkpoint, once at the end"
-    )
+    checkpoints: bool = param(False, "also send the newest and the best checkpoint, once at the end")
 
     def __post_init__(self) -> None:
         """Keep an address that is given out of what is written, shown and compared."""
-        given: object = self.tracking_uri
-        if not isinstance(given, str) or given == OF_PROCESS:
+        uri: object = self.tracking_uri
+        if not isinstance(uri, str) or uri == TRACKING_URI_REFERENCE:
             return
-        if "${" in given:
+        if "${" in uri:
             raise ConfigError(
-                f"logger.mlflow.tracking_uri={given}: expected an address, or {OF_PROCESS}"
+                f"logger.mlflow.tracking_uri={uri}: expected an address, or {TRACKING_URI_REFERENCE}"
             )
-        if urlsplit(given).password and given != os.environ.get(TRACKING_URI):
+        if urlsplit(uri).password and uri != os.environ.get(TRACKING_URI):
             raise ConfigError(
                 "logger.mlflow.tracking_uri has a password, which would be in files of the run: "
-                f"export {TRACKING_URI}=... and give '{OF_PROCESS}'"
+                f"export {TRACKING_URI}=... and give '{TRACKING_URI_REFERENCE}'"
             )
-        if urlsplit(given).scheme.partition("+")[0] not in STORES:
+        if urlsplit(uri).scheme.partition("+")[0] not in STORE_SCHEMES:
             raise ConfigError(
                 "logger.mlflow.tracking_uri: expected the address of a server (http://..., https://...) or "
-                f"of a database (sqlite:///...), not {urlsplit(given).scheme or 'a path'}; null is a store "
+                f"of a database (sqlite:///...), not {urlsplit(uri).scheme or 'a path'}; null is a store "
                 "in the run folder"
             )
-        object.__setattr__(self, "tracking_uri", FromProcess(OF_PROCESS, given))
+        object.__setattr__(self, "tracking_uri", EnvVarRef(TRACKING_URI_REFERENCE, uri))
 
     @property
-    def given(self) -> bool:
+    def has_address(self) -> bool:
         """Whether the address is known already, and not only where to ask for it."""
-        given: object = self.tracking_uri
-        return isinstance(given, FromProcess)
+        uri: object = self.tracking_uri
+        return isinstance(uri, EnvVarRef)
 
     @property
     def address(self) -> str | None:
         """Where rows go; `None` for the store in the run folder, `ConfigError` where nobody says."""
-        given: object = self.tracking_uri
-        if isinstance(given, FromProcess):
-            return str(given.value)
-        if given is None:
+        uri: object = self.tracking_uri
+        if isinstance(uri, EnvVarRef):
+            return str(uri.value)
+        if uri is None:
             return None
-        if not (found := os.environ.get(TRACKING_URI)):
+        if not (uri_from_env := os.environ.get(TRACKING_URI)):
             raise ConfigError(
                 "logger=mlflow wrote to a store whose address is not in the run folder: "
                 f"export {TRACKING_URI}=..."
             )
-        return found
+        return uri_from_env
 
 
 LoggerConfig = CsvConfig | TensorboardConfig | JsonlConfig | WandbConfig | MlflowConfig
@@ -141,4 +137,4 @@ _LOGGER_CONFIGS: dict[str, type[LoggerConfig]] = {
     "wandb": WandbConfig,
     "mlflow": MlflowConfig,
 }
-LOGGER_CONFIGS = Plugged(_LOGGER_CONFIGS, "logger", logger_config)
+LOGGER_CONFIGS = PluginRegistry(_LOGGER_CONFIGS, "logger", logger_config)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from rlox.configs import encoders, engines
+from rlox.configs import backends, encoders
 from rlox.configs.base import AlgorithmConfig
 from rlox.configs.buffers import BufferConfig, ReplayConfig, UniformConfig
 from rlox.configs.env import EnvConfig
@@ -22,12 +22,12 @@ class OffPolicyConfig(AlgorithmConfig):
     `replay_ratio` mean the same for any `env.n_envs`.
     """
 
-    batches: ClassVar[str] = "steps of all environments"
-    buffers: ClassVar[tuple[str, ...]] = ("uniform", "prioritized")
-    actions: ClassVar[tuple[str, ...]] = ("Discrete", "Box")
-    brings: ClassVar[dict[str, Any]] = {"env.n_envs": 1}
+    batch_name: ClassVar[str] = "steps of all environments"
+    buffer_names: ClassVar[tuple[str, ...]] = ("uniform", "prioritized")
+    action_kinds: ClassVar[tuple[str, ...]] = ("Discrete", "Box")
+    default_overrides: ClassVar[dict[str, Any]] = {"env.n_envs": 1}
     # Networks that see observations with an encoder of their own.
-    seers: ClassVar[int] = 1
+    n_encoders: ClassVar[int] = 1
 
     name: str = param(doc="the algorithm")
     learning_rate: Schedule = schedule(3e-4, "Adam step size", within="(0, inf)")
@@ -55,36 +55,32 @@ class OffPolicyConfig(AlgorithmConfig):
     n_step: int = param(
         1, "rewards summed before bootstrapping, fewer where an episode ends", within="[1, 1024]"
     )
-    prioritized: bool | None = param(
-        None, "true: the same as buffer=prioritized; null: as the buffer says"
-    )
-    net_arch: tuple[int, ...] = param(
-        (256, 256), "hidden layer widths", within="[1, 65536]", source="SB3"
-    )
+    prioritized: bool | None = param(None, "true: the same as buffer=prioritized; null: as the buffer says")
+    net_arch: tuple[int, ...] = param((256, 256), "hidden layer widths", within="[1, 65536]", source="SB3")
     encoder: str = encoders.encoder()
     encoder_features: int | None = encoders.features()
     image_channels: str = encoders.channels()
     activation: str = param("relu", "hidden activation", choices=("tanh", "relu", "elu", "silu"))
-    backend: str = engines.backend()
+    backend: str = backends.backend()
 
     @property
-    def buffer(self) -> str:
+    def default_buffer(self) -> str:
         """Prioritized where that is asked for."""
-        return "prioritized" if self.prioritized else self.buffers[0]
+        return "prioritized" if self.prioritized else self.buffer_names[0]
 
-    def quantum(self, n_envs: int) -> int:
+    def batch_steps(self, n_envs: int) -> int:
         """One step of every environment."""
         return n_envs
 
-    def networks(self, obs_dim: int, actions: int, discrete: bool = True) -> list[tuple[int, ...]]:
+    def layer_widths(self, obs_dim: int, actions: int, discrete: bool = True) -> list[tuple[int, ...]]:
         """Widths of the layers that learn, for the memory that they take."""
         return [(obs_dim, *self.net_arch, actions)]
 
     def widest_layer(self, features: int, actions: int, discrete: bool) -> int:
         """Of the networks that learn."""
-        return max(w for sizes in self.networks(features, actions, discrete) for w in sizes)
+        return max(w for sizes in self.layer_widths(features, actions, discrete) for w in sizes)
 
-    def learning_numbers(self, actions: int) -> int:
+    def activation_count(self, actions: int) -> int:
         """Numbers that learning from a row of a batch takes: the hidden layers' of the networks."""
         return 2 * sum(self.net_arch) + 4 * max(self.net_arch, default=0)
 
@@ -94,8 +90,8 @@ class OffPolicyConfig(AlgorithmConfig):
         if self.replay_ratio is not None:
             ratio = self.replay_ratio * self.train_freq
             return int(last * ratio) - int(first * ratio)
-        each = self.train_freq if self.gradient_steps == -1 else self.gradient_steps
-        return (last - first) * each
+        steps_per_training = self.train_freq if self.gradient_steps == -1 else self.gradient_steps
+        return (last - first) * steps_per_training
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
         """What no field says alone."""

@@ -14,7 +14,7 @@ from rlox.configs.schedules import Schedule, schedule
 from rlox.errors import ConfigError
 
 # What would say how an environment is stepped in training, and the only value of each.
-IDLE: dict[str, Any] = {
+UNUSED_ENV_FIELDS: dict[str, Any] = {
     "n_envs": 1,
     "workers": "sync",
     "normalize_obs": False,
@@ -27,7 +27,7 @@ IDLE: dict[str, Any] = {
 NO_ENV = "none"  # env.id of a run that learns from a dataset and is not evaluated
 # Files that datasets are read from and written to.
 FORMATS = ("rlox", "minari", "d4rl", "npz", "parquet")
-INSTEAD = {"normalize_obs": "standardize_obs", "reward_scale": "scale_rewards"}
+DATASET_FIELDS = {"normalize_obs": "standardize_obs", "reward_scale": "scale_rewards"}
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ class OfflineAlgorithmConfig(AlgorithmConfig):
     """They count updates; the environment is only needed to evaluate."""
 
     unit: ClassVar[Literal["env_steps", "updates", "samples"]] = "updates"
-    batches: ClassVar[str] = "updates"
-    buffers: ClassVar[tuple[str, ...]] = ("offline",)
-    brings: ClassVar[dict[str, Any]] = {
+    batch_name: ClassVar[str] = "updates"
+    buffer_names: ClassVar[tuple[str, ...]] = ("offline",)
+    default_overrides: ClassVar[dict[str, Any]] = {
         "env.n_envs": 1,
         "total_steps": 20_000,
         "log.every": 500,
@@ -65,34 +65,35 @@ class OfflineAlgorithmConfig(AlgorithmConfig):
     backend: str = param("torch", "engine of the update", choices=("torch",))
 
     # Networks that see observations with an encoder of their own.
-    seers: ClassVar[int] = 1
+    n_encoders: ClassVar[int] = 1
 
     @property
-    def sized(self) -> bool:
+    def has_sizes(self) -> bool:
         """Whether numbers of the configuration may stand for spaces."""
         return self.obs_dim is not None
 
-    def networks(self, obs_dim: int, actions: int, discrete: bool = False) -> list[tuple[int, ...]]:
+    def layer_widths(self, obs_dim: int, actions: int, discrete: bool = False) -> list[tuple[int, ...]]:
         """Widths of the layers that learn, for the memory that they take."""
         return []
 
     def widest_layer(self, features: int, actions: int, discrete: bool) -> int:
         """Of the networks that learn."""
-        return max(w for sizes in self.networks(features, actions, discrete) for w in sizes)
+        return max(w for sizes in self.layer_widths(features, actions, discrete) for w in sizes)
 
-    def _instead(self, key: str) -> str:
-        own = INSTEAD.get(key)
-        known = own in {f.name for f in fields(self)}
-        return f", algo.{own} is what is meant of a dataset" if known else ""
+    def _dataset_field_hint(self, key: str) -> str:
+        field = DATASET_FIELDS.get(key)
+        has_field = field in {f.name for f in fields(self)}
+        return f", algo.{field} is what is meant of a dataset" if has_field else ""
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
         """Nothing is asked of an environment that has no effect."""
-        for key, only in IDLE.items():
-            given = getattr(env, key)
-            if given != only:
+        for key, required_value in UNUSED_ENV_FIELDS.items():
+            value = getattr(env, key)
+            if value != required_value:
                 raise ConfigError(
-                    f"env.{key}={worded(given)}: {self.name} takes no steps in environments while it "
-                    f"learns, expected {worded(only)}; leave it out" + self._instead(key)
+                    f"env.{key}={format_value(value)}: {self.name} takes no steps in environments while it "
+                    f"learns, expected {format_value(required_value)}; leave it out"
+                    + self._dataset_field_hint(key)
                 )
 
 
@@ -106,12 +107,12 @@ class OfflineNetworksConfig(OfflineAlgorithmConfig):
     image_channels: str = encoders.channels()
     activation: str = param("relu", "hidden activation", choices=("tanh", "relu", "elu", "silu"))
 
-    def networks(self, obs_dim: int, actions: int, discrete: bool = False) -> list[tuple[int, ...]]:
+    def layer_widths(self, obs_dim: int, actions: int, discrete: bool = False) -> list[tuple[int, ...]]:
         """One network."""
         return [(obs_dim, *self.net_arch, actions)]
 
 
-def worded(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value as the command line takes it."""
     if isinstance(value, bool):
         return str(value).lower()

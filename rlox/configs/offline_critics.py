@@ -19,7 +19,7 @@ BY_RETURNS = "returns"
 class OfflineCriticsConfig(CriticsConfig, OfflineNetworksConfig):
     """Policies act in [-1, 1], which stands for the whole of an action's bounds."""
 
-    actions: ClassVar[tuple[str, ...]] = ("Box",)
+    action_kinds: ClassVar[tuple[str, ...]] = ("Box",)
 
     gamma: float = param(0.99, "discount factor", within="[0, 1]")
     scale_rewards: str = param(

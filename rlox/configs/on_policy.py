@@ -19,8 +19,8 @@ from rlox.errors import ConfigError
 class OnPolicyConfig(AlgorithmConfig):
     """Defaults follow Stable-Baselines3; an algorithm says its own where they differ."""
 
-    batches: ClassVar[str] = "rollouts"
-    shorter: ClassVar[str] = "lower algo.n_steps or env.n_envs"
+    batch_name: ClassVar[str] = "rollouts"
+    shrink_hint: ClassVar[str] = "lower algo.n_steps or env.n_envs"
 
     name: str = param(doc="the algorithm")
     n_steps: int = param(doc="rollout length per environment", within="[1, inf)")
@@ -32,9 +32,7 @@ class OnPolicyConfig(AlgorithmConfig):
     gae_lambda: float = param(0.95, "GAE trace decay", within="[0, 1]", source="SB3")
     normalize_advantages: bool = param(True, "standardise advantages within each minibatch")
     vf_coef: float = param(0.5, "weight of the value loss (plain MSE, no 1/2)", within="[0, inf)")
-    ent_coef: Schedule = schedule(
-        0.0, "weight of the entropy bonus", within="[0, inf)", source="SB3"
-    )
+    ent_coef: Schedule = schedule(0.0, "weight of the entropy bonus", within="[0, inf)", source="SB3")
     max_grad_norm: float = param(0.5, "global gradient-norm limit", within="(0, inf)")
     net_arch: tuple[int, ...] = param(
         (64, 64),
@@ -54,9 +52,7 @@ class OnPolicyConfig(AlgorithmConfig):
     )
     activation: str = param("tanh", "hidden activation", choices=("tanh", "relu", "elu", "silu"))
     ortho_init: bool = param(True, "orthogonal initialisation (gain sqrt 2; heads 0.01 and 1)")
-    log_std_init: float = param(
-        0.0, "initial log standard deviation (Box actions)", within="[-20, 2]"
-    )
+    log_std_init: float = param(0.0, "initial log standard deviation (Box actions)", within="[-20, 2]")
     use_sde: bool = param(
         False, "state-dependent exploration, gSDE (Box actions)", source="Raffin et al. 2021"
     )
@@ -74,12 +70,12 @@ class OnPolicyConfig(AlgorithmConfig):
     )
 
     @property
-    def widths(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def hidden_widths(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Hidden widths of the actor and of the critic."""
         critic = self.critic_net_arch
         return self.net_arch, self.net_arch if critic is None else critic
 
-    def quantum(self, n_envs: int) -> int:
+    def batch_steps(self, n_envs: int) -> int:
         """Environment steps of one rollout."""
         return self.n_steps * n_envs
 
@@ -87,7 +83,7 @@ class OnPolicyConfig(AlgorithmConfig):
         """What has no effect beside a policy of the user's own."""
         if self.policy is None:
             return []
-        of_ours = (
+        builtin_policy_fields = (
             "net_arch",
             "critic_net_arch",
             "encoder",
@@ -100,12 +96,12 @@ class OnPolicyConfig(AlgorithmConfig):
             "use_sde",
         )
         defaults = {f.name: f.default for f in fields(self)}
-        idle = [f"algo.{name}" for name in of_ours if getattr(self, name) != defaults[name]]
+        idle = [f"algo.{name}" for name in builtin_policy_fields if getattr(self, name) != defaults[name]]
         return [f"{', '.join(idle)}: no effect beside a policy of your own"] if idle else []
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
         """What no field says alone."""
-        for name, widths in zip(("net_arch", "critic_net_arch"), self.widths, strict=True):
+        for name, widths in zip(("net_arch", "critic_net_arch"), self.hidden_widths, strict=True):
             if not widths and (self.use_sde or self.encoder not in encoders.CONVOLUTIONS):
                 raise ConfigError(
                     f"algo.{name} is empty, expected at least one hidden width, e.g. [64,64]; there may be "
@@ -116,13 +112,11 @@ class OnPolicyConfig(AlgorithmConfig):
                 f"env.action_mask={env.action_mask} and algo.policy: a policy of your own keeps to no masks; "
                 "leave one of them out"
             )
-        if self.normalize_advantages and self.quantum(env.n_envs) == 1:
+        if self.normalize_advantages and self.batch_steps(env.n_envs) == 1:
             raise ConfigError(
                 "algo.n_steps * env.n_envs is 1: advantages of a single transition cannot be "
                 "standardised; raise algo.n_steps or set algo.normalize_advantages=false"
             )
-        self.require_switches({"use_sde": "gSDE"})
+        self.reject_without_switch({"use_sde": "gSDE"})
         if self.sde_sample_freq == 0:
-            raise ConfigError(
-                "algo.sde_sample_freq is 0, expected -1 (once a rollout) or at least 1"
-            )
+            raise ConfigError("algo.sde_sample_freq is 0, expected -1 (once a rollout) or at least 1")

@@ -77,7 +77,7 @@ def default_of(f: Field[Any]) -> Any:
 
 
 @functools.cache
-def hints_of(cls: type[Any]) -> Mapping[str, Any]:
+def type_hints_of(cls: type[Any]) -> Mapping[str, Any]:
     """The types that a dataclass declares, by field; evaluated once, as every value is checked by them."""
     return typing.get_type_hints(cls)
 
@@ -101,7 +101,7 @@ def parse_interval(text: str) -> tuple[bool, float, float, bool]:
     return match[1] == "(", low, high, match[4] == ")"
 
 
-def inside(value: float, interval: str) -> bool:
+def is_inside(value: float, interval: str) -> bool:
     """Whether `value` lies in `interval`; NaN never does."""
     open_low, low, high, open_high = parse_interval(interval)
     if math.isnan(value):
@@ -111,7 +111,7 @@ def inside(value: float, interval: str) -> bool:
     return above and below
 
 
-def expectation(f: Field[Any]) -> str:
+def expected_text(f: Field[Any]) -> str:
     """What a field accepts beyond its type, in words: `one of a, b` or `in (0, 1]`."""
     if f.metadata.get("choices"):
         return "one of " + ", ".join(str(c) for c in f.metadata["choices"])

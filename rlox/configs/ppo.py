@@ -10,35 +10,27 @@ from rlox.configs.on_policy import OnPolicyConfig
 from rlox.configs.params import param
 from rlox.configs.schedules import Schedule, schedule
 
-NEAR = 4096  # how far from a batch size another one is looked for that divides the rollout
+DIVISOR_SEARCH_RANGE = 4096  # how far from a batch size another one is looked for that divides the rollout
 
 
 @dataclass(frozen=True)
 class PPOConfig(OnPolicyConfig):
     """Defaults follow Stable-Baselines3, with 8 environments of 256 steps for its 2,048 a rollout."""
 
-    masks: ClassVar[bool] = True
+    supports_masks: ClassVar[bool] = True
 
     name: str = param("ppo", "the algorithm", choices=("ppo",))
-    n_steps: int = param(
-        256, "rollout length per environment", within="[1, inf)", source="SB3 (2,048 / 8)"
-    )
-    learning_rate: Schedule = schedule(
-        3e-4, "Adam step size", within="(0, inf)", source="PPO table 3"
-    )
+    n_steps: int = param(256, "rollout length per environment", within="[1, inf)", source="SB3 (2,048 / 8)")
+    learning_rate: Schedule = schedule(3e-4, "Adam step size", within="(0, inf)", source="PPO table 3")
     n_epochs: int = param(10, "passes over each rollout", within="[1, inf)", source="PPO table 3")
-    batch_size: int = param(
-        64, "transitions in a minibatch", within="[1, inf)", source="PPO table 3"
-    )
+    batch_size: int = param(64, "transitions in a minibatch", within="[1, inf)", source="PPO table 3")
     clip_eps: Schedule = schedule(
         0.2,
         "the ratio stays in [1 - clip_eps, 1 + clip_eps]",
         within="(0, 1)",
         source="PPO table 3",
     )
-    anneal_clip: bool = param(
-        False, "clip_eps falls linearly to 0 over total_steps", anneals="clip_eps"
-    )
+    anneal_clip: bool = param(False, "clip_eps falls linearly to 0 over total_steps", anneals="clip_eps")
     clip_vloss: bool = param(False, "clip the value update by clip_eps around the old value")
     target_kl: float | None = param(
         None,
@@ -48,30 +40,30 @@ class PPOConfig(OnPolicyConfig):
 
     def update_rows(self, n_envs: int) -> int:
         """Minibatches are no larger than the rollout that they are of."""
-        return min(self.batch_size, self.quantum(n_envs))
+        return min(self.batch_size, self.batch_steps(n_envs))
 
-    def orders_bytes(self, n_envs: int) -> int:
+    def shuffle_bytes(self, n_envs: int) -> int:
         """An order of 8 bytes a row for each epoch."""
-        return 8 * self.n_epochs * self.quantum(n_envs)
+        return 8 * self.n_epochs * self.batch_steps(n_envs)
 
     def advice(self, env: EnvConfig) -> list[str]:
         """Minibatches that are not of the size that was asked for."""
-        return [*super().advice(env), *self._minibatches(env)]
+        return [*super().advice(env), *self._minibatch_notes(env)]
 
-    def _minibatches(self, env: EnvConfig) -> list[str]:
-        rows, size = self.quantum(env.n_envs), self.batch_size
-        made = f"algo.n_steps={self.n_steps} x env.n_envs={env.n_envs} = {rows:,} transitions"
+    def _minibatch_notes(self, env: EnvConfig) -> list[str]:
+        rows, size = self.batch_steps(env.n_envs), self.batch_size
+        rollout_text = f"algo.n_steps={self.n_steps} x env.n_envs={env.n_envs} = {rows:,} transitions"
         if size > rows:
             return [
-                f"algo.batch_size={size:,} is more than a rollout has, {made}: all are one minibatch"
+                f"algo.batch_size={size:,} is more than a rollout has, {rollout_text}: all are one minibatch"
             ]
-        if rest := rows % size:
-            far = range(1, min(size // 2, NEAR) + 1)
-            near = (n for apart in far for n in (size - apart, size + apart))
-            fits = next((n for n in near if rows % n == 0), None)
-            hint = f"; algo.batch_size={fits:,} does" if fits else ""
+        if remainder := rows % size:
+            distances = range(1, min(size // 2, DIVISOR_SEARCH_RANGE) + 1)
+            candidates = (n for distance in distances for n in (size - distance, size + distance))
+            divisor = next((n for n in candidates if rows % n == 0), None)
+            hint = f"; algo.batch_size={divisor:,} does" if divisor else ""
             return [
-                f"algo.batch_size={size:,} does not divide a rollout, {made}: the last minibatch of an "
-                f"epoch has {rest:,}{hint}"
+                f"algo.batch_size={size:,} does not divide a rollout, {rollout_text}: the last minibatch of "
+                f"an epoch has {remainder:,}{hint}"
             ]
         return []

@@ -18,17 +18,15 @@ class RainbowConfig(DQNConfig):
     behind convolutions there, and the limit of the gradient's norm are DQN's.
     """
 
-    buffers: ClassVar[tuple[str, ...]] = ("prioritized",)
-    brings: ClassVar[dict[str, Any]] = {"env.n_envs": 1, "buffer.alpha": 0.5}  # omega of table 1
+    buffer_names: ClassVar[tuple[str, ...]] = ("prioritized",)
+    default_overrides: ClassVar[dict[str, Any]] = {"env.n_envs": 1, "buffer.alpha": 0.5}  # omega of table 1
 
     name: str = param("rainbow", "the algorithm", choices=("rainbow",))
     learning_rate: Schedule = schedule(
         6.25e-5, "Adam step size", within="(0, inf)", source="Hessel et al. 2018, table 1"
     )
     backend: str = param("torch", "engine of the update", choices=("torch",))
-    adam_eps: float = param(
-        1.5e-4, "Adam's epsilon", within="(0, inf)", source="Hessel et al. 2018, table 1"
-    )
+    adam_eps: float = param(1.5e-4, "Adam's epsilon", within="(0, inf)", source="Hessel et al. 2018, table 1")
     learning_starts: int = param(
         20_000,
         "environment steps of random actions before learning",
@@ -50,9 +48,7 @@ class RainbowConfig(DQNConfig):
     double_dqn: bool = param(
         True, "the online network chooses the target's action", source="van Hasselt et al. 2016"
     )
-    dueling: bool = param(
-        True, "separate streams for value and advantage", source="Wang et al. 2016"
-    )
+    dueling: bool = param(True, "separate streams for value and advantage", source="Wang et al. 2016")
     noisy: bool = param(
         True,
         "all linear layers have learned noise, which explores in place of epsilon",

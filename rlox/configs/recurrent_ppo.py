@@ -17,7 +17,7 @@ from rlox.errors import ConfigError
 class RecurrentPPOConfig(PPOConfig):
     """Names and defaults follow `RecurrentPPO` of Stable-Baselines3's contributions, with 8 environments."""
 
-    masks: ClassVar[bool] = False
+    supports_masks: ClassVar[bool] = False
     drops: ClassVar[Mapping[str, str]] = {
         "policy": "takes no policy of your own, whose methods know no state",
         "use_sde": "has no state-dependent exploration",
@@ -84,29 +84,29 @@ class RecurrentPPOConfig(PPOConfig):
                 "recurrence, behind the actor's encoder; leave it out, or set algo.shared_lstm=false"
             )
 
-    def _minibatches(self, env: EnvConfig) -> list[str]:
+    def _minibatch_notes(self, env: EnvConfig) -> list[str]:
         """Minibatches have whole sequences."""
         size, steps, n_envs = self.batch_size, self.n_steps, env.n_envs
-        asked = f"algo.batch_size={size:,}"
+        setting = f"algo.batch_size={size:,}"
         if size < steps:
             return [
-                f"{asked} is less than one sequence of algo.n_steps={steps:,}: each minibatch is one "
+                f"{setting} is less than one sequence of algo.n_steps={steps:,}: each minibatch is one "
                 "environment's sequence"
             ]
         sequences = size // steps
         if sequences > n_envs:
             return [
-                f"{asked} is more than a rollout has, algo.n_steps={steps:,} x env.n_envs={n_envs} = "
+                f"{setting} is more than a rollout has, algo.n_steps={steps:,} x env.n_envs={n_envs} = "
                 f"{steps * n_envs:,} transitions: all are one minibatch"
             ]
         if size % steps:
             return [
-                f"{asked} is no multiple of algo.n_steps={steps:,}: minibatches have {sequences} whole "
+                f"{setting} is no multiple of algo.n_steps={steps:,}: minibatches have {sequences} whole "
                 f"sequences, {sequences * steps:,} transitions"
             ]
-        if rest := n_envs % sequences:
+        if remainder := n_envs % sequences:
             return [
-                f"{asked} is {sequences} sequences, which do not divide env.n_envs={n_envs}: the last "
-                f"minibatch of an epoch has {rest}"
+                f"{setting} is {sequences} sequences, which do not divide env.n_envs={n_envs}: the last "
+                f"minibatch of an epoch has {remainder}"
             ]
         return []

@@ -17,8 +17,8 @@ from rlox.configs.env import EnvConfig
 from rlox.configs.grpo import GRPOConfig
 from rlox.configs.hybrid_ppo import HybridPPOConfig
 from rlox.configs.iql import IQLConfig
-from rlox.configs.offered import algorithm_config
 from rlox.configs.params import param
+from rlox.configs.plugin_configs import algorithm_config
 from rlox.configs.ppo import PPOConfig
 from rlox.configs.rainbow import RainbowConfig
 from rlox.configs.recurrent_ppo import RecurrentPPOConfig
@@ -28,7 +28,7 @@ from rlox.configs.sft import SFTConfig
 from rlox.configs.td3 import DDPGConfig, TD3Config
 from rlox.configs.td3_bc import TD3BCConfig
 from rlox.configs.text import TASKS
-from rlox.plugins import Plugged
+from rlox.plugins import PluginRegistry
 
 AlgoConfig = (
     PPOConfig
@@ -72,7 +72,7 @@ _ALGO_CONFIGS: dict[str, type[AlgoConfig]] = {
     "dpo": DPOConfig,
     "online_dpo": OnlineDPOConfig,
 }
-ALGO_CONFIGS = Plugged(_ALGO_CONFIGS, "algo", algorithm_config)
+ALGO_CONFIGS = PluginRegistry(_ALGO_CONFIGS, "algo", algorithm_config)
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,7 @@ class EvalConfig:
 
     every: int = param(0, "steps between evaluations; 0: only at the end", within="[0, inf)")
     episodes: int = param(50, "episodes of each evaluation; all are counted", within="[1, inf)")
-    seed: int = param(
-        100_000, "episode i starts from reset(seed=seed + i)", within="[0, 2147483647]"
-    )
+    seed: int = param(100_000, "episode i starts from reset(seed=seed + i)", within="[0, 2147483647]")
     n_envs: int | None = param(
         None,
         "environments that an evaluation plays in at once. auto: up to 64 of those that run in Rust, 8 of "
@@ -195,18 +193,13 @@ class RunConfig:
         "torch device: auto, cpu, cuda, cuda:N or mps; auto is CUDA where it is and images, wide layers or a "
         "language model gain by it, else the CPU",
     )
-    torch_threads: int = param(
-        1, "torch intra-op threads; 1 is fastest for small nets", within="[1, 1024]"
-    )
+    torch_threads: int = param(1, "torch intra-op threads; 1 is fastest for small nets", within="[1, 1024]")
     threads: int | None = param(
         None,
-        "threads that share the data plane's long work; null: RLOX_THREADS, else all CPUs. "
-        "Changes no result",
+        "threads that share the data plane's long work; null: RLOX_THREADS, else all CPUs. Changes no result",
         within="[1, 1024]",
     )
-    init_from: str | None = param(
-        None, "run or checkpoint folder whose weights to begin with", verbatim=True
-    )
+    init_from: str | None = param(None, "run or checkpoint folder whose weights to begin with", verbatim=True)
     callbacks: tuple[Code, ...] = code("callbacks of your own as module:Name", many=True)
     run: LabelConfig = param(doc="labels", default_factory=LabelConfig)
     run_root: str = param("runs", "where run folders are made", verbatim=True)
@@ -217,11 +210,11 @@ class RunConfig:
     stop: StopConfig = param(doc="early stopping", default_factory=StopConfig)
 
     @property
-    def quantum(self) -> int:
+    def batch_steps(self) -> int:
         """What totals are rounded up to, in the algorithm's unit."""
-        return self.algo.quantum(self.env.n_envs)
+        return self.algo.batch_steps(self.env.n_envs)
 
     @property
     def rounded_steps(self) -> int:
         """`total_steps` rounded up to whole batches."""
-        return -(-self.total_steps // self.quantum) * self.quantum
+        return -(-self.total_steps // self.batch_steps) * self.batch_steps

@@ -66,15 +66,15 @@ class SACConfig(ActorCriticConfig):
             return True, float(match[1] or 1.0)
         return False, float(self.ent_coef)
 
-    def networks(self, obs_dim: int, actions: int, discrete: bool = False) -> list[tuple[int, ...]]:
+    def layer_widths(self, obs_dim: int, actions: int, discrete: bool = False) -> list[tuple[int, ...]]:
         """Of vectors the actor gives means and deviations; of choices critics say a value of each."""
         if not discrete:
-            (_, *hidden, _), *critics = super().networks(obs_dim, actions)
+            (_, *hidden, _), *critics = super().layer_widths(obs_dim, actions)
             return [(obs_dim, *hidden, 2 * actions), *critics]
-        actor, critic = self.widths
+        actor, critic = self.hidden_widths
         return [(obs_dim, *actor, actions), *[(obs_dim, *critic, actions)] * self.n_critics]
 
-    def not_native(self, discrete: bool, masked: bool) -> str:
+    def native_obstacle(self, discrete: bool, has_masks: bool) -> str:
         """It learns squashed Gaussians."""
         if discrete:
             return "native learns SAC of Box actions, not of Discrete ones"
@@ -86,21 +86,19 @@ class SACConfig(ActorCriticConfig):
         """The temperature is a word or a number; what is said of gSDE needs gSDE."""
         super().check(env, buffer)
         try:
-            learned, alpha = self.temperature
+            is_learned, alpha = self.temperature
         except ValueError:
-            learned, alpha = False, -1.0
-        if not 0.0 <= alpha < float("inf") or (learned and not alpha):
+            is_learned, alpha = False, -1.0
+        if not 0.0 <= alpha < float("inf") or (is_learned and not alpha):
             raise ConfigError(
                 f"algo.ent_coef={self.ent_coef}: expected auto, auto_0.1 (learned from there) or a "
                 "number of at least 0"
             )
-        if not learned and self.target_entropy is not None:
+        if not is_learned and self.target_entropy is not None:
             raise ConfigError(
                 f"algo.target_entropy={self.target_entropy:g} and algo.ent_coef={self.ent_coef}: only "
                 "a temperature that is learned has a target; set algo.ent_coef=auto"
             )
-        self.require_switches({"use_sde": "gSDE"})
+        self.reject_without_switch({"use_sde": "gSDE"})
         if self.sde_sample_freq == 0:
-            raise ConfigError(
-                "algo.sde_sample_freq is 0, expected -1 (as train_freq) or at least 1"
-            )
+            raise ConfigError("algo.sde_sample_freq is 0, expected -1 (as train_freq) or at least 1")

@@ -6,15 +6,15 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from rlox.configs.names import nearest
+from rlox.configs.name_suggestions import nearest
 from rlox.configs.run import ALGO_CONFIGS, RunConfig
 from rlox.configs.text import TASKS, TEXT, TextAlgorithmConfig, is_text
 from rlox.errors import ConfigError
 
-__all__ = ["looked_for_in", "require_task", "with_task"]
+__all__ = ["require_task", "search_note", "with_task"]
 
 # Keys of the whole configuration that are of text.
-OF_TEXT = ("task", "model", "dataset", "eval_dataset", "tokenizer")
+TEXT_KEYS = ("task", "model", "dataset", "eval_dataset", "tokenizer")
 
 
 def with_task(run: RunConfig) -> RunConfig:
@@ -25,38 +25,34 @@ def with_task(run: RunConfig) -> RunConfig:
     if not isinstance(run.algo, TextAlgorithmConfig):
         return _without_text(run)
     if not is_text(run.env.id):
-        about = (
-            "" if run.task or run.dataset else f" and task={TASKS[0]} (or {', '.join(TASKS[1:])})"
-        )
-        raise ConfigError(
-            f"env={run.env.id}: {run.algo.name} learns from text; set env={TEXT}{about}"
-        )
-    named = run.env.id.partition("/")[2] or None
+        about = "" if run.task or run.dataset else f" and task={TASKS[0]} (or {', '.join(TASKS[1:])})"
+        raise ConfigError(f"env={run.env.id}: {run.algo.name} learns from text; set env={TEXT}{about}")
+    env_task = run.env.id.partition("/")[2] or None
     if run.dataset is not None:
-        return _with_dataset(run, run.dataset, named)
+        return _with_dataset(run, run.dataset, env_task)
     if run.eval_dataset is not None:
         raise ConfigError(
             f"eval_dataset={run.eval_dataset} is beside a dataset: set dataset, or leave it out"
         )
-    if named is not None and named not in TASKS:
+    if env_task is not None and env_task not in TASKS:
         raise ConfigError(
-            f"env={run.env.id}: expected {TEXT}/ and one of {', '.join(TASKS)}{nearest(named, TASKS)}"
+            f"env={run.env.id}: expected {TEXT}/ and one of {', '.join(TASKS)}{nearest(env_task, TASKS)}"
         )
-    if named is not None and run.task not in (None, named):
+    if env_task is not None and run.task not in (None, env_task):
         raise ConfigError(f"env={run.env.id} and task={run.task}: leave one of them out")
-    task = run.task or named
+    task = run.task or env_task
     if task is None:
         return run
     return replace(run, task=task, env=replace(run.env, id=f"{TEXT}/{task}"))
 
 
-def _with_dataset(run: RunConfig, dataset: str, named: str | None) -> RunConfig:
+def _with_dataset(run: RunConfig, dataset: str, env_task: str | None) -> RunConfig:
     """In runs and reports a dataset is called by its file's name, unless the environment says another."""
-    for key, other in (("task", run.task), ("env", named if named in TASKS else None)):
+    for key, other in (("task", run.task), ("env", env_task if env_task in TASKS else None)):
         if other is not None:
-            told = f"env={TEXT}/{other}" if key == "env" else f"task={other}"
-            raise ConfigError(f"dataset={dataset} and {told}: leave one of them out")
-    name = named or re.sub(r"[^\w.-]+", "-", Path(dataset).name)
+            setting = f"env={TEXT}/{other}" if key == "env" else f"task={other}"
+            raise ConfigError(f"dataset={dataset} and {setting}: leave one of them out")
+    name = env_task or re.sub(r"[^\w.-]+", "-", Path(dataset).name)
     return replace(run, env=replace(run.env, id=f"{TEXT}/{name}"))
 
 
@@ -71,21 +67,21 @@ def require_task(run: RunConfig) -> None:
         path = getattr(run, key)
         if path is not None and not Path(path).is_file():
             raise ConfigError(
-                f"{key}={path}: there is no such file, expected one of JSON lines{looked_for_in(path)}"
+                f"{key}={path}: there is no such file, expected one of JSON lines{search_note(path)}"
             )
 
 
-def looked_for_in(path: str | Path) -> str:
+def search_note(path: str | Path) -> str:
     """Where a path is looked for that begins at the current folder; empty of others."""
     return "" if Path(path).is_absolute() else f" (looked for in {Path.cwd()})"
 
 
 def _without_text(run: RunConfig) -> RunConfig:
-    told = [f"{key}={value}" for key in OF_TEXT if (value := getattr(run, key))]
-    told += [f"env={run.env.id}"] * is_text(run.env.id)
-    if told:
+    settings = [f"{key}={value}" for key in TEXT_KEYS if (value := getattr(run, key))]
+    settings += [f"env={run.env.id}"] * is_text(run.env.id)
+    if settings:
         kinds = (n for n, kind in ALGO_CONFIGS.items() if issubclass(kind, TextAlgorithmConfig))
         raise ConfigError(
-            f"{told[0]}: {run.algo.name} learns no text, {', '.join(kinds)} do; set algo or leave it out"
+            f"{settings[0]}: {run.algo.name} learns no text, {', '.join(kinds)} do; set algo or leave it out"
         )
     return run

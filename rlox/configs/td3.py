@@ -11,7 +11,7 @@ from rlox.configs.params import param
 from rlox.configs.schedules import Schedule, schedule
 
 
-class Delays(NamedTuple):
+class TD3Settings(NamedTuple):
     """What TD3 adds to the deterministic policy gradient, besides the second critic."""
 
     policy_delay: int = 1
@@ -23,7 +23,7 @@ class Delays(NamedTuple):
 class DeterministicConfig(ActorCriticConfig):
     """Noise is in units of the half range of an action: policies act in [-1, 1]."""
 
-    actions: ClassVar[tuple[str, ...]] = ("Box",)
+    action_kinds: ClassVar[tuple[str, ...]] = ("Box",)
 
     learning_rate: Schedule = schedule(
         1e-3, "Adam step size of actor and critics", within="(0, inf)", source="SB3"
@@ -43,14 +43,14 @@ class DeterministicConfig(ActorCriticConfig):
     )
 
     @property
-    def delays(self) -> Delays:
+    def td3_settings(self) -> TD3Settings:
         """How often the actor learns, and the noise on the target's action with its limit."""
-        return Delays()
+        return TD3Settings()
 
 
 @dataclass(frozen=True)
-class DelaysConfig(AlgorithmConfig):
-    """What TD3 says of `Delays`; first among the bases."""
+class TD3FieldsConfig(AlgorithmConfig):
+    """What TD3 says of `TD3Settings`; first among the bases."""
 
     policy_delay: int = param(
         2,
@@ -64,18 +64,16 @@ class DelaysConfig(AlgorithmConfig):
         within="[0, inf)",
         source="Fujimoto et al. 2018",
     )
-    noise_clip: float = param(
-        0.5, "limit of that noise", within="[0, inf)", source="Fujimoto et al. 2018"
-    )
+    noise_clip: float = param(0.5, "limit of that noise", within="[0, inf)", source="Fujimoto et al. 2018")
 
     @property
-    def delays(self) -> Delays:
+    def td3_settings(self) -> TD3Settings:
         """As configured."""
-        return Delays(self.policy_delay, self.target_noise, self.noise_clip)
+        return TD3Settings(self.policy_delay, self.target_noise, self.noise_clip)
 
 
 @dataclass(frozen=True)
-class TD3Config(DelaysConfig, DeterministicConfig):
+class TD3Config(TD3FieldsConfig, DeterministicConfig):
     """TD3, twin delayed deterministic policy gradient (Fujimoto et al. 2018, arXiv:1802.09477).
 
     Defaults follow Stable-Baselines3, with the exploration of the paper, which it leaves out.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rlox.configs import engines
+from rlox.configs import backends
 from rlox.configs.offline_critics import OfflineCriticsConfig
 from rlox.configs.params import param
-from rlox.configs.td3 import DelaysConfig
+from rlox.configs.td3 import TD3FieldsConfig
 
 
 @dataclass(frozen=True)
-class TD3BCConfig(DelaysConfig, OfflineCriticsConfig):
+class TD3BCConfig(TD3FieldsConfig, OfflineCriticsConfig):
     """Defaults are the paper's, table 3."""
 
     name: str = param("td3_bc", "the algorithm", choices=("td3_bc",))
@@ -21,7 +21,7 @@ class TD3BCConfig(DelaysConfig, OfflineCriticsConfig):
         within="[0, inf)",
         source="Fujimoto & Gu 2021, table 3",
     )
-    backend: str = engines.backend()
+    backend: str = backends.backend()
     standardize_obs: bool = param(
         True,
         "standardise observations by the dataset's moments, also where the policy plays",

@@ -9,7 +9,7 @@ from rlox.configs.base import AlgorithmConfig
 from rlox.configs.buffers import BufferConfig
 from rlox.configs.code import Code, code
 from rlox.configs.env import EnvConfig
-from rlox.configs.offline import worded
+from rlox.configs.offline import format_value
 from rlox.configs.params import param
 from rlox.configs.schedules import Schedule, schedule
 from rlox.errors import ConfigError
@@ -18,7 +18,7 @@ TEXT = "text"  # env.id of a run on text, with its task: text/copy
 TASKS = ("arithmetic", "copy", "format")
 REWARDS = ("right", "close")  # by a task's answers
 SERVERS = ("vllm", "sglang")  # those that can be given weights
-OF_SERVERS = ("server_url", "server_model", "server_tolerance")
+SERVER_FIELDS = ("server_url", "server_model", "server_tolerance")
 TINY = "tiny"  # a new small model in place of a folder with one
 
 
@@ -32,8 +32,8 @@ class TextAlgorithmConfig(AlgorithmConfig):
     """They count prompts, as samples; no environment is stepped."""
 
     unit: ClassVar[Literal["env_steps", "updates", "samples"]] = "samples"
-    actions: ClassVar[tuple[str, ...]] = ()
-    brings: ClassVar[dict[str, Any]] = {
+    action_kinds: ClassVar[tuple[str, ...]] = ()
+    default_overrides: ClassVar[dict[str, Any]] = {
         "env.n_envs": 1,
         "total_steps": 20_000,
         "log.every": 1_000,
@@ -94,41 +94,41 @@ class TextAlgorithmConfig(AlgorithmConfig):
     )
     backend: str = param("torch", "engine of the update", choices=("torch",))
 
-    def steps(self, total: int) -> tuple[set[int], int]:
+    def batch_layout(self, total: int) -> tuple[set[int], int]:
         """Prompts in the batches of a run of `total`, and steps of the optimizer that one is cut into."""
         return {self.batch_size, total % self.batch_size or self.batch_size}, 1
 
     @property
-    def completions(self) -> int:
+    def n_completions(self) -> int:
         """Completions of each prompt in a batch."""
         return 1
 
     def check_total(self, total: int) -> None:
         """A part of a batch has a row at least."""
-        rows = self.batch_size * self.completions
-        if self.accumulate > rows:
-            of = f" x algo.group_size={self.completions}" if self.completions > 1 else ""
+        n_rows = self.batch_size * self.n_completions
+        if self.accumulate > n_rows:
+            group_text = f" x algo.group_size={self.n_completions}" if self.n_completions > 1 else ""
             raise ConfigError(
-                f"algo.accumulate={self.accumulate}: a batch has {rows} rows (algo.batch_size="
-                f"{self.batch_size}{of}), expected 1 to {rows}"
+                f"algo.accumulate={self.accumulate}: a batch has {n_rows} rows (algo.batch_size="
+                f"{self.batch_size}{group_text}), expected 1 to {n_rows}"
             )
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
         """Nothing is said of an environment, and there are as many weights as rewards."""
         idle = EnvConfig(id=env.id, n_envs=1)
-        for key, only in vars(idle).items():
-            given = getattr(env, key)
-            if given != only:
+        for key, required_value in vars(idle).items():
+            value = getattr(env, key)
+            if value != required_value:
                 raise ConfigError(
-                    f"env.{key}={worded(given)}: {self.name} learns from text, expected {worded(only)}; "
-                    "leave it out"
+                    f"env.{key}={format_value(value)}: {self.name} learns from text, expected "
+                    f"{format_value(required_value)}; leave it out"
                 )
         for name in ("lora_alpha", "lora_target_modules"):
             default = type(self).__dataclass_fields__[name].default
             if self.lora_r is None and getattr(self, name) != default:
                 raise ConfigError(
-                    f"algo.{name}={worded(getattr(self, name))} is of adapters: set algo.lora_r, or leave "
-                    "it out"
+                    f"algo.{name}={format_value(getattr(self, name))} is of adapters: set algo.lora_r, or "
+                    "leave it out"
                 )
         if self.reward_weights and len(self.reward_weights) != len(self.rewards):
             raise ConfigError(
@@ -138,7 +138,7 @@ class TextAlgorithmConfig(AlgorithmConfig):
 
 
 @dataclass(frozen=True)
-class WritingConfig(TextAlgorithmConfig):
+class GenerationConfig(TextAlgorithmConfig):
     """Those that learn from what the model writes itself."""
 
     temperature: float = param(1.0, "what logits are divided by", within="(0, inf)")
@@ -146,9 +146,7 @@ class WritingConfig(TextAlgorithmConfig):
     top_p: float | None = param(
         None, "only the best tokens that together have this probability", within="(0, 1]"
     )
-    min_p: float | None = param(
-        None, "only tokens this many times as probable as the best", within="[0, 1]"
-    )
+    min_p: float | None = param(None, "only tokens this many times as probable as the best", within="[0, 1]")
     server: str | None = param(
         None,
         "a generation server that writes completions, given the weights as they change; null: this process",
@@ -163,15 +161,13 @@ class WritingConfig(TextAlgorithmConfig):
         "how far its log-probabilities may be from the model's; of bfloat16 about 0.05",
         within="(0, inf)",
     )
-    staleness: int = param(
-        0, "how many updates old the weights of a server may be", within="[0, inf)"
-    )
+    staleness: int = param(0, "how many updates old the weights of a server may be", within="[0, inf)")
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
         """Nothing is said of a server that is not there, nor what one does not do."""
         super().check(env, buffer)
-        others = {f.name: f.default for f in fields(self) if f.name in OF_SERVERS}
-        for name, default in others.items():
+        server_defaults = {f.name: f.default for f in fields(self) if f.name in SERVER_FIELDS}
+        for name, default in server_defaults.items():
             if self.server is None and getattr(self, name) != default:
                 raise ConfigError(
                     f"algo.{name}={getattr(self, name)} is of a server: set algo.server, or leave it out"
@@ -185,7 +181,7 @@ class WritingConfig(TextAlgorithmConfig):
 
 
 @dataclass(frozen=True)
-class GroupConfig(WritingConfig):
+class GroupConfig(GenerationConfig):
     """Those that compare completions of the same prompt."""
 
     group_size: int = param(4, "completions of each prompt", within="[2, inf)")
@@ -193,21 +189,19 @@ class GroupConfig(WritingConfig):
     minibatches: int = param(
         1, "steps of the optimizer for each time a batch is gone through", within="[1, inf)"
     )
-    clip_eps: float = param(
-        0.2, "how far below 1 ratios count", within="[0, 1)", source="Shao et al. 2024"
-    )
+    clip_eps: float = param(0.2, "how far below 1 ratios count", within="[0, 1)", source="Shao et al. 2024")
     mask_truncated: bool = param(
         False, "leave out completions that did not end (Yu et al. 2025, section 3.4)"
     )
 
     @property
-    def completions(self) -> int:
+    def n_completions(self) -> int:
         """Those that are compared."""
         return self.group_size
 
-    def steps(self, total: int) -> tuple[set[int], int]:
+    def batch_layout(self, total: int) -> tuple[set[int], int]:
         """As of others; a batch is cut into `minibatches`."""
-        return super().steps(total)[0], self.minibatches
+        return super().batch_layout(total)[0], self.minibatches
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
         """A minibatch has a completion at least."""

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from rlox.distributed.group import ALONE, Group, join, processes
+from rlox.distributed.group import SINGLE_PROCESS, ProcessGroup, join, process_count
 
-__all__ = ["ALONE", "Group", "join", "processes"]
+__all__ = ["SINGLE_PROCESS", "ProcessGroup", "join", "process_count"]

@@ -23,15 +23,15 @@ from rlox.errors import ConfigError, GroupError
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["ALONE", "Group", "join", "processes"]
+__all__ = ["SINGLE_PROCESS", "ProcessGroup", "join", "process_count"]
 
-PATIENCE = timedelta(hours=6)  # while the first process evaluates, or saves, the others wait
+TIMEOUT = timedelta(hours=6)  # while the first process evaluates, or saves, the others wait
 # What torchrun tells each process of its group.
-TOLD = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+TORCHRUN_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
 @dataclass(frozen=True)
-class Group:
+class ProcessGroup:
     """This process among those that learn together: `rank` of `size`."""
 
     rank: int = 0
@@ -49,88 +49,88 @@ class Group:
             )
         return np.arange(count).reshape(parts, self.size, -1)[:, self.rank].ravel()
 
-    def gathered(self, own: NDArray[np.float64], parts: int = 1) -> NDArray[np.float64]:
-        """The rows of all processes `[count, F]` in their order, of which `own` `[n, F]` are this one's."""
+    def gather_rows(self, local: NDArray[np.float64], parts: int = 1) -> NDArray[np.float64]:
+        """The rows of all processes `[count, F]` in their order, of which `local` `[n, F]` are this one's."""
         if self.size == 1:
-            return own
+            return local
         import torch
         from torch import distributed
 
-        mine = torch.from_numpy(np.ascontiguousarray(own))
-        found = [torch.empty_like(mine) for _ in range(self.size)]
-        with _together():
-            distributed.all_gather(found, mine)
-        each = np.stack([of.numpy().reshape(parts, -1, own.shape[1]) for of in found], 1)
-        return each.reshape(-1, own.shape[1])
+        local_tensor = torch.from_numpy(np.ascontiguousarray(local))
+        tensors = [torch.empty_like(local_tensor) for _ in range(self.size)]
+        with _group_errors():
+            distributed.all_gather(tensors, local_tensor)
+        stacked_rows = np.stack([of.numpy().reshape(parts, -1, local.shape[1]) for of in tensors], 1)
+        return stacked_rows.reshape(-1, local.shape[1])
 
     def sum_(self, tensor: Tensor) -> None:
         """The sum over all processes, in place."""
         if self.size > 1:
             from torch import distributed
 
-            with _together():
+            with _group_errors():
                 distributed.all_reduce(tensor)
 
-    def total(self, own: float) -> float:
+    def total(self, local: float) -> float:
         """The sum of a number over all processes."""
         if self.size == 1:
-            return own
+            return local
         import torch
 
-        total = torch.tensor(own, dtype=torch.float64)
+        total = torch.tensor(local, dtype=torch.float64)
         self.sum_(total)
         return float(total)
 
-    def require_same(self, vector: Tensor, what: str) -> None:
+    def require_same(self, vector: Tensor, label: str) -> None:
         """`GroupError` where its sum differs between processes, which would go on as if it did not."""
         if self.size > 1:
-            told = self.gathered(np.array([[float(vector.sum())]]))
-            if len({*told.ravel().tolist()}) > 1 and not np.isnan(told).all():
+            sums = self.gather_rows(np.array([[float(vector.sum())]]))
+            if len({*sums.ravel().tolist()}) > 1 and not np.isnan(sums).all():
                 raise GroupError(
-                    f"{what} are not the same in all processes (sums {told.ravel().tolist()}): make the "
+                    f"{label} are not the same in all processes (sums {sums.ravel().tolist()}): make the "
                     "model with the same seed in each, and change it in all or none"
                 )
 
-    def agreed(self, done: bool) -> bool:
+    def broadcast_done(self, done: bool) -> bool:
         """Whether it is over: the first process says so for all."""
-        return bool(self.told(done))
+        return bool(self.broadcast(done))
 
-    def told(self, message: Any = None) -> Any:
+    def broadcast(self, message: Any = None) -> Any:
         """What the first process says, which is told it itself."""
         if self.size == 1:
             return message
         from torch import distributed
 
-        said = [message]
-        with _together():
-            distributed.broadcast_object_list(said)
-        return said[0]
+        messages = [message]
+        with _group_errors():
+            distributed.broadcast_object_list(messages)
+        return messages[0]
 
 
-ALONE = Group()
+SINGLE_PROCESS = ProcessGroup()
 
 
-def processes() -> int:
+def process_count() -> int:
     """How many processes torchrun started of this program; 1 without it."""
-    return int(os.environ["WORLD_SIZE"]) if all(name in os.environ for name in TOLD) else 1
+    return int(os.environ["WORLD_SIZE"]) if all(name in os.environ for name in TORCHRUN_VARIABLES) else 1
 
 
-def join() -> Group:
-    """The group of this process, joined if torchrun started it and nobody has yet; else `ALONE`."""
-    if processes() == 1:
-        return ALONE
+def join() -> ProcessGroup:
+    """The group of this process, joined if torchrun started it and nobody has yet; else `SINGLE_PROCESS`."""
+    if process_count() == 1:
+        return SINGLE_PROCESS
     import torch
     from torch import distributed
 
     if not distributed.is_initialized():
         if torch.cuda.is_available():
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-        with _together():
+        with _group_errors():
             distributed.init_process_group(
-                "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=PATIENCE
+                "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=TIMEOUT
             )
         atexit.register(_leave)
-    return Group(distributed.get_rank(), distributed.get_world_size())
+    return ProcessGroup(distributed.get_rank(), distributed.get_world_size())
 
 
 def _leave() -> None:
@@ -142,7 +142,7 @@ def _leave() -> None:
 
 
 @contextmanager
-def _together() -> Iterator[None]:
+def _group_errors() -> Iterator[None]:
     """What torch says of a process that is gone comes out as a `GroupError`."""
     try:
         yield

@@ -14,13 +14,21 @@ from numpy.typing import NDArray
 
 from rlox.errors import ShapeError
 
-__all__ = ["Choices", "Numbers", "Part", "counts_of", "leaves", "nested", "taken_apart"]
+__all__ = [
+    "ActionPart",
+    "BoxPart",
+    "DiscretePart",
+    "choice_counts",
+    "leaf_spaces",
+    "leaf_values",
+    "to_nested",
+]
 
 Space = gym.Space[Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Part(ABC):
+class ActionPart(ABC):
     """A part without parts: `columns` of a row `[..., width]` are its."""
 
     space: Space
@@ -39,42 +47,42 @@ class Part(ABC):
         """Rows `[N, columns]` as numbers of the space `[N, columns]`, of its dtype, in a new array."""
 
     @abstractmethod
-    def of_env(self, actions: NDArray[Any]) -> NDArray[Any]:
+    def from_env(self, actions: NDArray[Any]) -> NDArray[Any]:
         """Numbers of the space `[N, columns]` as a policy's row has them."""
 
 
 @dataclass(frozen=True, eq=False)
-class Choices(Part):
+class DiscretePart(ActionPart):
     """Of Discrete, MultiDiscrete or MultiBinary: a column for each choice, counted from 0."""
 
     start: NDArray[np.int64]  # [columns], the environment's number for choice 0
 
     def values(self, rows: NDArray[Any]) -> NDArray[Any]:
         """The environment's numbers of the choices."""
-        moved = rows.astype(np.int64, copy=False) + self.start  # a new array, also from 0
-        return moved.astype(self.space.dtype, copy=False)
+        shifted = rows.astype(np.int64, copy=False) + self.start  # a new array, also from 0
+        return shifted.astype(self.space.dtype, copy=False)
 
-    def of_env(self, actions: NDArray[Any]) -> NDArray[Any]:
+    def from_env(self, actions: NDArray[Any]) -> NDArray[Any]:
         """Choices from 0, int64; `ShapeError` for numbers that are not whole or no choice."""
         if (np.asarray(actions, np.int64) != actions).any():
             raise ShapeError(f"actions {actions} are not whole numbers, as {self.space} needs")
-        chosen = actions.astype(np.int64) - self.start
-        counts = counts_of(self.space)
+        choices = actions.astype(np.int64) - self.start
+        counts = choice_counts(self.space)
         assert counts is not None
-        if (outside := (chosen < 0) | (chosen >= counts.reshape(-1))).any():
+        if (outside := (choices < 0) | (choices >= counts.reshape(-1))).any():
             raise ShapeError(f"action {actions[outside][0]} is no choice of {self.space}")
-        return chosen
+        return choices
 
 
 @dataclass(frozen=True, eq=False)
-class Numbers(Part):
+class BoxPart(ActionPart):
     """Of a Box: its numbers, cut to the bounds `[columns]`; of whole ones the nearest, half to even."""
 
     low: NDArray[Any]
     high: NDArray[Any]
 
     @classmethod
-    def of(cls, space: spaces.Box, name: str, columns: slice) -> Numbers:
+    def of(cls, space: spaces.Box, name: str, columns: slice) -> BoxPart:
         """The part for `space`; where there is no bound, the dtype's own."""
         assert space.dtype is not None
         limit: Any = np.finfo(space.dtype) if space.dtype.kind == "f" else np.iinfo(space.dtype)
@@ -84,21 +92,19 @@ class Numbers(Part):
     def values(self, rows: NDArray[Any]) -> NDArray[Any]:
         """Numbers within the bounds."""
         if self.low.dtype.kind == "f":
-            cut: NDArray[Any] = np.clip(rows, self.low, self.high).astype(
-                self.low.dtype, copy=False
-            )
-            return cut
-        near = np.rint(rows, dtype=np.float64)
+            clipped: NDArray[Any] = np.clip(rows, self.low, self.high).astype(self.low.dtype, copy=False)
+            return clipped
+        rounded = np.rint(rows, dtype=np.float64)
         with np.errstate(invalid="ignore"):  # of those outside, which take the bounds
-            whole = near.astype(self.low.dtype)
-        return np.where(near <= self.low, self.low, np.where(near >= self.high, self.high, whole))
+            integers = rounded.astype(self.low.dtype)
+        return np.where(rounded <= self.low, self.low, np.where(rounded >= self.high, self.high, integers))
 
-    def of_env(self, actions: NDArray[Any]) -> NDArray[Any]:
+    def from_env(self, actions: NDArray[Any]) -> NDArray[Any]:
         """The same numbers, float32."""
         return actions.astype(np.float32)
 
 
-def counts_of(space: Space) -> NDArray[np.int64] | None:
+def choice_counts(space: Space) -> NDArray[np.int64] | None:
     """Among how many numbers each choice of a part is, `[...]`; `None` where it is no choice."""
     if isinstance(space, spaces.Discrete):
         return np.array([space.n], np.int64)
@@ -109,57 +115,64 @@ def counts_of(space: Space) -> NDArray[np.int64] | None:
     return None
 
 
-def leaves(space: Space, name: str = "") -> Iterator[tuple[str, Space]]:
+def leaf_spaces(space: Space, name: str = "") -> Iterator[tuple[str, Space]]:
     """The parts of Dicts and Tuples that have none, with their names, in the order of the space."""
-    for key, part in _inner(space, name):
+    for key, part in _child_spaces(space, name):
         if isinstance(part, spaces.Dict | spaces.Tuple) and part.spaces:
-            yield from leaves(part, key)
+            yield from leaf_spaces(part, key)
         else:
             yield key, part
 
 
-def nested(space: Space, values: Iterator[Any]) -> Any:
-    """A value for each of the `leaves` in the form of the space: dicts, tuples, or the only value."""
+def to_nested(space: Space, values: Iterator[Any]) -> Any:
+    """A value for each of the `leaf_spaces` in the form of the space: dicts, tuples, or the only value."""
     if isinstance(space, spaces.Dict):
-        return {key: nested(part, values) for key, part in space.spaces.items()}
+        return {key: to_nested(part, values) for key, part in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
-        return tuple(nested(part, values) for part in space.spaces)
+        return tuple(to_nested(part, values) for part in space.spaces)
     return next(values)
 
 
-def taken_apart(space: Space, given: Any, said: str) -> Iterator[tuple[str, Space, Any]]:
-    """The reverse of `nested`: name, space and value of each of the `leaves`; `None` for an absent one.
+def leaf_values(space: Space, nested_value: Any, label: str) -> Iterator[tuple[str, Space, Any]]:
+    """The reverse of `to_nested`: name, space and value of each of the `leaf_spaces`; `None` for an absent
+    one.
 
-    `ShapeError` for other forms than that of the space, and for parts that it has not. `said` is what
+    `ShapeError` for other forms than that of the space, and for parts that it has not. `label` is what
     is given, for messages.
     """
-    yield from _apart(space, given, said, "")
+    yield from _leaf_values(space, nested_value, label, "")
 
 
-def _apart(space: Space, given: Any, said: str, name: str) -> Iterator[tuple[str, Space, Any]]:
-    where = f"{said} {name}".strip()
+def _leaf_values(space: Space, nested_value: Any, label: str, name: str) -> Iterator[tuple[str, Space, Any]]:
+    part_label = f"{label} {name}".strip()
     if isinstance(space, spaces.Dict):
-        if not isinstance(given, Mapping) or (odd := given.keys() - space.spaces.keys()):
-            there = sorted(map(str, odd)) if isinstance(given, Mapping) else type(given).__name__
-            raise ShapeError(f"{where}: {there}, expected a dict with {list(space.spaces)}")
-        values = [given.get(key) for key in space.spaces]
-    elif isinstance(space, spaces.Tuple):
-        if not isinstance(given, tuple | list) or len(given) != len(space.spaces):
-            raise ShapeError(
-                f"{where}: {type(given).__name__}, expected a tuple of {len(space.spaces)} parts"
+        if not isinstance(nested_value, Mapping) or (
+            unknown_keys := nested_value.keys() - space.spaces.keys()
+        ):
+            actual = (
+                sorted(map(str, unknown_keys))
+                if isinstance(nested_value, Mapping)
+                else type(nested_value).__name__
             )
-        values = list(given)
+            raise ShapeError(f"{part_label}: {actual}, expected a dict with {list(space.spaces)}")
+        values = [nested_value.get(key) for key in space.spaces]
+    elif isinstance(space, spaces.Tuple):
+        if not isinstance(nested_value, tuple | list) or len(nested_value) != len(space.spaces):
+            raise ShapeError(
+                f"{part_label}: {type(nested_value).__name__}, expected a tuple of {len(space.spaces)} parts"
+            )
+        values = list(nested_value)
     else:
-        yield name, space, given
+        yield name, space, nested_value
         return
-    for (key, part), value in zip(_inner(space, name), values, strict=True):
+    for (key, part), value in zip(_child_spaces(space, name), values, strict=True):
         if value is None:
-            yield from ((leaf, inner, None) for leaf, inner in leaves(part, key))
+            yield from ((leaf, inner, None) for leaf, inner in leaf_spaces(part, key))
         else:
-            yield from _apart(part, value, said, key)
+            yield from _leaf_values(part, value, label, key)
 
 
-def _inner(space: Space, name: str) -> Iterator[tuple[str, Space]]:
+def _child_spaces(space: Space, name: str) -> Iterator[tuple[str, Space]]:
     """The parts of a Dict or a Tuple with their names; of another space itself."""
     if isinstance(space, spaces.Dict):
         yield from ((f"{name}.{k}" if name else str(k), p) for k, p in space.spaces.items())

@@ -20,101 +20,104 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from rlox.envs.action_parts import (
-    Choices,
-    Numbers,
-    Part,
-    counts_of,
-    leaves,
-    nested,
-    taken_apart,
+    ActionPart,
+    BoxPart,
+    DiscretePart,
+    choice_counts,
+    leaf_spaces,
+    leaf_values,
+    to_nested,
 )
-from rlox.envs.space_limits import require_choices, require_width
-from rlox.envs.spaces import short
+from rlox.envs.space_limits import require_choices_fit, require_width
+from rlox.envs.spaces import format_space
 from rlox.errors import ConfigError, ShapeError, UnsupportedSpaceError
-from rlox.masked import MASKED, is_masked
+from rlox.masked_arrays import MASKED_MESSAGE, is_masked
 
 __all__ = ["TOLERANCE", "ActionCodec", "UnitCodec"]
 
 TOLERANCE = 1e-5  # of its width: how far beyond a bound rounding may have taken an action
-EXACT = 1 << 24  # float32 has all whole numbers until here
+MAX_EXACT_FLOAT32 = 1 << 24  # float32 has all whole numbers until here
 
 
 @dataclass(frozen=True, eq=False)
 class ActionCodec:
     """What a policy's actions look like and how they reach the environment.
 
-    A row has a column for each of `choices`, which says among how many it is, and then `vector` numbers.
+    A row has a column for each of `choices`, which says among how many it is, and then `box_dim` numbers.
     """
 
     space: gym.Space[Any]
-    parts: tuple[Part, ...]
+    parts: tuple[ActionPart, ...]
     choices: tuple[int, ...]
-    vector: int
+    box_dim: int
 
     @classmethod
     def of(cls, space: gym.Space[Any], name: str = "the environment") -> ActionCodec:
         """The codec for `space`, or `UnsupportedSpaceError` naming the part that does not fit."""
-        found = list(leaves(space))
-        kinds = [_counts(name, part, inner) for part, inner in found]
+        leaf_pairs = list(leaf_spaces(space))
+        kinds = [_counts(name, part, inner) for part, inner in leaf_pairs]
         choices = tuple(int(n) for kind in kinds if kind is not None for n in kind.flat)
-        parts: list[Part] = []
-        chosen, vector = 0, 0
-        for part, inner in found:
+        parts: list[ActionPart] = []
+        choice_offset, box_offset = 0, 0
+        for part, inner in leaf_pairs:
             size = int(np.prod(inner.shape or (), dtype=np.int64))
             if isinstance(inner, spaces.Box):
-                first = len(choices) + vector
-                parts.append(Numbers.of(inner, part, slice(first, first + size)))
-                vector += size
+                first = len(choices) + box_offset
+                parts.append(BoxPart.of(inner, part, slice(first, first + size)))
+                box_offset += size
             else:
-                parts.append(Choices(inner, part, slice(chosen, chosen + size), _start(inner)))
-                chosen += size
-        if not choices and not vector:
+                parts.append(
+                    DiscretePart(inner, part, slice(choice_offset, choice_offset + size), _start(inner))
+                )
+                choice_offset += size
+        if not choices and not box_offset:
             raise UnsupportedSpaceError(
-                f"{name} has action space {short(space)}, which has nothing to choose, expected one number "
-                "or choice at least; wrap it with gymnasium.wrappers.TransformAction"
+                f"{name} has action space {format_space(space)}, which has nothing to choose, expected one "
+                "number or choice at least; wrap it with gymnasium.wrappers.TransformAction"
             )
-        require_width("action", space, sum(choices) + vector, name)
-        if vector and max(choices, default=0) > EXACT:
+        require_width("action", space, sum(choices) + box_offset, name)
+        if box_offset and max(choices, default=0) > MAX_EXACT_FLOAT32:
             raise UnsupportedSpaceError(
-                f"{name} has action space {short(space)} with {max(choices)} choices beside a Box, expected "
-                f"{EXACT} at most, which float32 has exactly; wrap it with gymnasium.wrappers.TransformAction"
+                f"{name} has action space {format_space(space)} with {max(choices)} choices beside a Box, "
+                f"expected {MAX_EXACT_FLOAT32} at most, which float32 has exactly; wrap it with "
+                "gymnasium.wrappers.TransformAction"
             )
-        return cls(space, tuple(parts), choices, vector)
+        return cls(space, tuple(parts), choices, box_offset)
 
     @property
-    def discrete(self) -> bool:
+    def is_discrete(self) -> bool:
         """Whether an action is one choice: a number, not a row of numbers."""
         return isinstance(self.space, spaces.Discrete)
 
     @property
     def kind(self) -> str:
         """`Discrete`; `Box`, also of several; `factored`: choices, and perhaps numbers beside them."""
-        return "Discrete" if self.discrete else "factored" if self.choices else "Box"
+        return "Discrete" if self.is_discrete else "factored" if self.choices else "Box"
 
     @property
     def size(self) -> int:
         """What a network says of an action: a number for each choice's every value, and of a vector."""
-        return sum(self.choices) + self.vector
+        return sum(self.choices) + self.box_dim
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Of one action of a policy."""
-        return () if self.discrete else (len(self.choices) + self.vector,)
+        return () if self.is_discrete else (len(self.choices) + self.box_dim,)
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """Of a policy's actions."""
-        return np.dtype(np.float32 if self.vector else np.int64)
+        return np.dtype(np.float32 if self.box_dim else np.int64)
 
     @property
     def row_bytes(self) -> int:
         """Memory of one action of a policy."""
-        return self.dtype.itemsize * (len(self.choices) + self.vector)
+        return self.dtype.itemsize * (len(self.choices) + self.box_dim)
 
     @property
-    def scored(self) -> int:
+    def scoring_width(self) -> int:
         """Numbers that scoring an action takes: every choice as many as the largest has."""
-        return len(self.choices) * max(self.choices, default=0) + self.vector
+        return len(self.choices) * max(self.choices, default=0) + self.box_dim
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -122,7 +125,7 @@ class ActionCodec:
         return tuple(
             f"{part.name}{list(at) if at else ''}"
             for part in self.parts
-            if isinstance(part, Choices)
+            if isinstance(part, DiscretePart)
             for at in np.ndindex(part.space.shape or ())
         )
 
@@ -130,44 +133,44 @@ class ActionCodec:
         """Policy actions `[N, *shape]` as the environment takes them, cut to its bounds.
 
         In the space's form and dtypes with an axis more, as vector environments of Gymnasium have it:
-        `[N, *shape]`, of a Dict a dict of these, of a Tuple a tuple. `each` has them one by one.
+        `[N, *shape]`, of a Dict a dict of these, of a Tuple a tuple. `unbatch` has them one by one.
         """
-        rows = actions.reshape(len(actions), len(self.choices) + self.vector)  # also of none
-        return nested(self.space, (part.to_env(rows[:, part.columns]) for part in self.parts))
+        rows = actions.reshape(len(actions), len(self.choices) + self.box_dim)  # also of none
+        return to_nested(self.space, (part.to_env(rows[:, part.columns]) for part in self.parts))
 
-    def each(self, actions: Any) -> Sequence[Any]:
+    def unbatch(self, actions: Any) -> Sequence[Any]:
         """What `to_env` gave, one environment after the other: something to index."""
-        return _each(self.space, actions)
+        return _unbatch(self.space, actions)
 
-    def of_env(self, actions: Any, n: int) -> NDArray[Any]:
+    def from_env(self, actions: Any, n: int) -> NDArray[Any]:
         """`n` actions in the form of `to_env` as a policy's, `[n, *shape]`; `ShapeError` for other ones.
 
         Bounds are not looked at.
         """
-        rows = np.empty((n, len(self.choices) + self.vector), self.dtype)
-        given = taken_apart(self.space, actions, "actions")
-        for part, (name, _, values) in zip(self.parts, given, strict=True):
+        rows = np.empty((n, len(self.choices) + self.box_dim), self.dtype)
+        leaves = leaf_values(self.space, actions, "actions")
+        for part, (name, _, values) in zip(self.parts, leaves, strict=True):
             array = _numbers(name, values, (n, *(part.space.shape or ())))
-            rows[:, part.columns] = part.of_env(array.reshape(n, -1))
+            rows[:, part.columns] = part.from_env(array.reshape(n, -1))
         return rows.reshape(n, *self.shape)
 
-    def unit(self, name: str, algo: str) -> UnitCodec:
+    def unit_codec(self, name: str, algo: str) -> UnitCodec:
         """Of Boxes the codec of policies that act in [-1, 1]; `UnsupportedSpaceError` without bounds."""
         assert not self.choices
         low, high = _bounds(self.space)
         if not (np.isfinite(low).all() and np.isfinite(high).all()):
             raise UnsupportedSpaceError(
-                f"{algo} needs Box actions with finite bounds, {name} has {short(self.space)}; wrap it "
-                "with gymnasium.wrappers.TransformAction"
+                f"{algo} needs Box actions with finite bounds, {name} has {format_space(self.space)}; wrap "
+                "it with gymnasium.wrappers.TransformAction"
             )
         with np.errstate(over="ignore"):
             narrow = np.isfinite(high - low).all()
         if not narrow:
             raise UnsupportedSpaceError(
-                f"{algo} stretches [-1, 1] over the Box of actions, {name} has {short(self.space)}, whose "
-                f"width is not finite in {low.dtype}; wrap it with gymnasium.wrappers.RescaleAction"
+                f"{algo} stretches [-1, 1] over the Box of actions, {name} has {format_space(self.space)}, "
+                f"whose width is not finite in {low.dtype}; wrap it with gymnasium.wrappers.RescaleAction"
             )
-        return UnitCodec(self.space, self.parts, self.choices, self.vector, low, high)
+        return UnitCodec(self.space, self.parts, self.choices, self.box_dim, low, high)
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,73 +182,76 @@ class UnitCodec(ActionCodec):
 
     def require_bounds(self, low: Any, high: Any) -> None:
         """`ConfigError` unless these are the bounds, `[size]` each, up to rounding."""
-        there = np.array([np.ravel(low), np.ravel(high)], np.float64)
-        here, room = np.stack([self.low, self.high]), TOLERANCE * (self.high - self.low)
-        if there.shape != here.shape or not (np.abs(there - here) <= room).all():
+        trained_bounds = np.array([np.ravel(low), np.ravel(high)], np.float64)
+        env_bounds, tolerance = np.stack([self.low, self.high]), TOLERANCE * (self.high - self.low)
+        if (
+            trained_bounds.shape != env_bounds.shape
+            or not (np.abs(trained_bounds - env_bounds) <= tolerance).all()
+        ):
             raise ConfigError(
-                f"its policy learned to act {_reach(*there)}, actions here are {self.reach} and would be "
-                "others; take an environment with its bounds, or train it with these (env=..., or "
-                "algo.act_high where there is none)"
+                f"its policy learned to act {_bounds_text(*trained_bounds)}, actions here are "
+                f"{self.bounds_text} and would be others; take an environment with its bounds, or train it "
+                "with these (env=..., or algo.act_high where there is none)"
             )
 
     @property
-    def reach(self) -> str:
+    def bounds_text(self) -> str:
         """The bounds in words."""
-        return _reach(self.low, self.high)
+        return _bounds_text(self.low, self.high)
 
-    def stretched(self, actions: NDArray[Any]) -> NDArray[Any]:
+    def to_bounds(self, actions: NDArray[Any]) -> NDArray[Any]:
         """Actions `[N, size]` in [-1, 1] as an environment's rows `[N, size]`, within its bounds."""
         rows = self.low + 0.5 * (actions + 1.0) * (self.high - self.low)
-        within: NDArray[Any] = np.clip(rows, self.low, self.high)
-        return within
+        clipped: NDArray[Any] = np.clip(rows, self.low, self.high)
+        return clipped
 
-    def shrunk(self, rows: NDArray[Any]) -> NDArray[np.float32]:
-        """An environment's rows `[..., size]` within its bounds as actions in [-1, 1]: `stretched` back.
+    def to_unit(self, rows: NDArray[Any]) -> NDArray[np.float32]:
+        """An environment's rows `[..., size]` within its bounds as actions in [-1, 1]: `to_bounds` back.
 
         Of a bound that is the other one too, 0.
         """
         width = self.high - self.low
         narrow = width == 0
-        found = 2.0 * (rows - self.low) / np.where(narrow, 1.0, width) - ~narrow
-        within: NDArray[np.float32] = np.clip(found, -1.0, 1.0).astype(np.float32)
-        return within
+        scaled = 2.0 * (rows - self.low) / np.where(narrow, 1.0, width) - ~narrow
+        clipped: NDArray[np.float32] = np.clip(scaled, -1.0, 1.0).astype(np.float32)
+        return clipped
 
     def to_env(self, actions: NDArray[Any]) -> Any:
         """Actions `[N, size]` in [-1, 1] as the environment takes them."""
-        return super().to_env(self.stretched(actions))
+        return super().to_env(self.to_bounds(actions))
 
 
 def _counts(name: str, part: str, space: gym.Space[Any]) -> NDArray[np.int64] | None:
     """Among how many its choices are; `None` for a Box; `UnsupportedSpaceError` for what is neither."""
-    where = f"{name}, part {part}," if part else name
+    label = f"{name}, part {part}," if part else name
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
-        require_choices("action", space, where)
+        require_choices_fit("action", space, label)
     elif isinstance(space, spaces.MultiBinary):
-        require_width("action", space, prod(space.shape), where)
-    counts = counts_of(space)
+        require_width("action", space, prod(space.shape), label)
+    counts = choice_counts(space)
     if counts is not None:
         return counts
     if isinstance(space, spaces.Box) and space.dtype.kind in "fiu":
         return None
     raise UnsupportedSpaceError(
-        f"{where} has action space {short(space)}, expected Discrete, MultiDiscrete, MultiBinary, a Box of "
-        "numbers, or a Dict or Tuple of them; wrap it with gymnasium.wrappers.TransformAction"
+        f"{label} has action space {format_space(space)}, expected Discrete, MultiDiscrete, MultiBinary, a "
+        "Box of numbers, or a Dict or Tuple of them; wrap it with gymnasium.wrappers.TransformAction"
     )
 
 
 def _numbers(name: str, values: Any, shape: tuple[int, ...]) -> NDArray[Any]:
     """The actions of a part as an array of that many numbers; `ShapeError` for anything else."""
-    where = f"actions {name}".strip()
+    label = f"actions {name}".strip()
     if values is None:
-        raise ShapeError(f"{where} are missing, expected {shape}")
+        raise ShapeError(f"{label} are missing, expected {shape}")
     if is_masked(values):
-        raise ShapeError(f"{where}: {MASKED}")
+        raise ShapeError(f"{label}: {MASKED_MESSAGE}")
     try:
         array = np.asarray(values)
     except ValueError as error:
-        raise ShapeError(f"{where} are of unequal lengths, expected {shape}") from error
+        raise ShapeError(f"{label} are of unequal lengths, expected {shape}") from error
     if array.dtype.kind not in "biuf" or array.size != np.prod(shape):
-        raise ShapeError(f"{where} have shape {array.shape}, {array.dtype}, expected {shape}")
+        raise ShapeError(f"{label} have shape {array.shape}, {array.dtype}, expected {shape}")
     return array
 
 
@@ -259,27 +265,27 @@ def _start(space: gym.Space[Any]) -> NDArray[np.int64]:
 def _bounds(space: gym.Space[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """The bounds of all Boxes, `[size]` each, as floating-point numbers."""
 
-    def joined(ends: Iterator[NDArray[Any]]) -> NDArray[Any]:
+    def concat_bounds(ends: Iterator[NDArray[Any]]) -> NDArray[Any]:
         flat = [end.reshape(-1) for end in ends]
         kinds = [end if end.dtype.kind == "f" else end.astype(np.float64) for end in flat]
         return np.concatenate(kinds)
 
-    boxes = [box for _, box in leaves(space) if isinstance(box, spaces.Box)]
-    return joined(box.low for box in boxes), joined(box.high for box in boxes)
+    boxes = [box for _, box in leaf_spaces(space) if isinstance(box, spaces.Box)]
+    return concat_bounds(box.low for box in boxes), concat_bounds(box.high for box in boxes)
 
 
-def _reach(*ends: NDArray[Any]) -> str:
+def _bounds_text(*ends: NDArray[Any]) -> str:
     """Bounds in words, `[size]` each; one number where all are alike."""
     low, high = (f"{end[0]:g}" if np.ptp(end) == 0 else str(end.tolist()) for end in ends)
     return f"from {low} to {high}"
 
 
-def _each(space: gym.Space[Any], actions: Any) -> Sequence[Any]:
+def _unbatch(space: gym.Space[Any], actions: Any) -> Sequence[Any]:
     if isinstance(space, spaces.Dict):
-        columns = [_each(part, actions[key]) for key, part in space.spaces.items()]
+        columns = [_unbatch(part, actions[key]) for key, part in space.spaces.items()]
         return [dict(zip(space.spaces, row, strict=True)) for row in zip(*columns, strict=True)]
     if isinstance(space, spaces.Tuple):
-        columns = [_each(part, actions[i]) for i, part in enumerate(space.spaces)]
+        columns = [_unbatch(part, actions[i]) for i, part in enumerate(space.spaces)]
         return list(zip(*columns, strict=True))
     if isinstance(space, spaces.Box) and not space.shape:
         return [actions[i, ...] for i in range(len(actions))]  # arrays without an axis

@@ -9,65 +9,63 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from rlox.envs.base import FIVE_VALUES, TWO_VALUES, WrongKindError
+from rlox.envs.base import RESET_CONTRACT, STEP_CONTRACT, WrongTypeError
 from rlox.envs.spaces import ObservationCodec, shape_of
 from rlox.errors import EnvError
-from rlox.importing import wording
+from rlox.importing import one_line_message
 
-__all__ = ["CHECK", "Closes", "close_or_warn", "encoded", "raised"]
+__all__ = ["CHECK_HINT", "Closable", "close_or_warn", "encode_checked", "env_error_message"]
 
 log = logging.getLogger("rlox.envs")
 
-CHECK = "rlox check says all that is wrong with an environment"
+CHECK_HINT = "rlox check says all that is wrong with an environment"
 
 # What Python says where a result is taken apart that has not as many parts.
-_OTHER_LENGTH = re.compile(
-    r"(?:not enough|too many) values to unpack|cannot unpack non-iterable .* object"
-)
-_RETURNS = {"step": FIVE_VALUES, "reset": TWO_VALUES}
+_OTHER_LENGTH = re.compile(r"(?:not enough|too many) values to unpack|cannot unpack non-iterable .* object")
+_RETURNS = {"step": STEP_CONTRACT, "reset": RESET_CONTRACT}
 
 
-class Closes(Protocol):
+class Closable(Protocol):
     """What holds processes, ports, windows or memory."""
 
     def close(self) -> None:
         """Release them."""
 
 
-def close_or_warn(env: Closes, who: str) -> None:
+def close_or_warn(env: Closable, label: str) -> None:
     """Close an environment whose work is done: that it raises then costs no result, and is a warning."""
     try:
         env.close()
     except (Exception, SystemExit) as error:
-        log.warning("%s", raised(who, "close", error))
+        log.warning("%s", env_error_message(label, "close", error))
 
 
-def raised(who: str, call: str, error: BaseException) -> str:
+def env_error_message(label: str, call: str, error: BaseException) -> str:
     """One line: which environment raised what, in which call of it, and the remedy where it is known.
 
-    Of a `WrongKindError`, which is rlox's word on a value, what the call returned.
+    Of a `WrongTypeError`, which is rlox's word on a value, what the call returned.
     """
-    if isinstance(error, WrongKindError):
-        return f"{who}: {call} returned {error}; {CHECK}"
-    said = f"{who} raised {type(error).__name__} in {call}: {wording(error)}"
+    if isinstance(error, WrongTypeError):
+        return f"{label}: {call} returned {error}; {CHECK_HINT}"
+    message = f"{label} raised {type(error).__name__} in {call}: {one_line_message(error)}"
     name = call.partition("(")[0]
-    if name in _RETURNS and _OTHER_LENGTH.match(str(error)) and _calls(error, name):
-        return f"{said}; {_RETURNS[name]}; {CHECK}"
-    return said
+    if name in _RETURNS and _OTHER_LENGTH.match(str(error)) and _is_unpack_error(error, name):
+        return f"{message}; {_RETURNS[name]}; {CHECK_HINT}"
+    return message
 
 
-def encoded(codec: ObservationCodec, observation: Any, row: NDArray[Any], who: str) -> None:
-    """Into `row` what `who` observed; `EnvError` where it has not the form of its space."""
+def encode_checked(codec: ObservationCodec, observation: Any, row: NDArray[Any], label: str) -> None:
+    """Into `row` what `label` observed; `EnvError` where it has not the form of its space."""
     try:
         codec.encode_into(observation, row)
     except (ValueError, TypeError, IndexError, RuntimeError) as error:  # RuntimeError: a tensor's
         raise EnvError(
-            f"{who} gave an observation of shape {shape_of(observation)}, expected {codec.space}: {error}; "
-            f"{CHECK}"
+            f"{label} gave an observation of shape {shape_of(observation)}, expected {codec.space}: {error}; "
+            f"{CHECK_HINT}"
         ) from error
 
 
-def _calls(error: BaseException, name: str) -> bool:
+def _is_unpack_error(error: BaseException, name: str) -> bool:
     """Whether what failed took apart what a call of that name returned, not something inside of it."""
     frames = traceback.extract_tb(error.__traceback__)
     return bool(frames) and f".{name}(" in (frames[-1].line or "")

@@ -12,23 +12,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlox.envs.actions import ActionCodec
-from rlox.envs.base import Finals, copied, reset_of, step_of
-from rlox.envs.columns import apart, joined
-from rlox.envs.failures import close_or_warn, encoded, raised
-from rlox.envs.identity import require_apart
+from rlox.envs.base import EpisodeEnds, copy_info, unpack_reset, unpack_step
+from rlox.envs.env_ownership import EnvOwner
+from rlox.envs.failures import close_or_warn, encode_checked, env_error_message
+from rlox.envs.frame_stacks import stacked_frames
+from rlox.envs.identity import require_distinct_envs
 from rlox.envs.seeding import KEYED, Seeding, seeded_reset
 from rlox.envs.snapshot import can_save, restore_env, save_env
 from rlox.envs.spaces import ObservationCodec
-from rlox.envs.stacks import frames_in
-from rlox.envs.turns import Turns
+from rlox.envs.state_columns import stack_states, unstack_states
 from rlox.errors import EnvError, RloxError
 
-__all__ = ["EnvFactory", "SyncGymVecEnv", "close_all", "opened"]
+__all__ = ["EnvFactory", "SyncGymVecEnv", "close_all", "make_all"]
 
 EnvFactory = Callable[[], gym.Env[Any, Any]]
 
 
-def opened(factories: Sequence[EnvFactory]) -> list[gym.Env[Any, Any]]:
+def make_all(factories: Sequence[EnvFactory]) -> list[gym.Env[Any, Any]]:
     """An environment of each factory; where one cannot be made, those before it are closed."""
     envs: list[gym.Env[Any, Any]] = []
     try:
@@ -49,7 +49,7 @@ def close_all(envs: Sequence[gym.Env[Any, Any]], name: str) -> None:
         close_or_warn(env, f"{name} (copy {i})")
 
 
-class SyncGymVecEnv(Turns):
+class SyncGymVecEnv(EnvOwner):
     """Gymnasium environments stepped one after the other in this process.
 
     Each environment is seeded once, by the rule `seeding` (`rlox.envs.seeding`); later resets draw on from
@@ -72,16 +72,16 @@ class SyncGymVecEnv(Turns):
         self.n_envs = len(factories)
         self.seeding = Seeding(seed, self.n_envs, seeding)
         self.starts = 0
-        self._lent = False  # to an evaluation, which left the environments where it ended
-        self.envs = opened(factories)
-        require_apart(self.envs, name)
+        self._is_lent = False  # to an evaluation, which left the environments where it ended
+        self.envs = make_all(factories)
+        require_distinct_envs(self.envs, name)
         try:
             first = self.envs[0]
             self.resume_grade = "exact" if can_save(first) else "episode_start"
             self.observation_space = first.observation_space
             self.action_space = first.action_space
             codec = ObservationCodec.of(first.observation_space, name)
-            self.observations = replace(codec, frames=frames_in(first))
+            self.observations = replace(codec, n_frames=stacked_frames(first))
             self.actions = ActionCodec.of(first.action_space, name)
         except BaseException:
             self.close()
@@ -89,13 +89,13 @@ class SyncGymVecEnv(Turns):
 
     def reset_into(self, obs: NDArray[Any]) -> None:
         """Start every environment's first episode; writes `[n_envs, obs_dim]`."""
-        self.take(self.envs)
-        self._lent = False
+        self.claim(self.envs)
+        self._is_lent = False
         seeds = [self.seeding.start_seed(i, self.starts) for i in range(self.n_envs)]
         self.starts += 1
-        infos = [self._restart(i, env, obs[i], seeds[i]) for i, env in enumerate(self.envs)]
+        infos = [self._reset_env(i, env, obs[i], seeds[i]) for i, env in enumerate(self.envs)]
         if self.keep_infos:
-            self.infos = list(map(copied, infos))
+            self.infos = list(map(copy_info, infos))
 
     def step_into(
         self,
@@ -104,59 +104,59 @@ class SyncGymVecEnv(Turns):
         rewards: NDArray[np.float64],
         terminated: NDArray[np.bool_],
         truncated: NDArray[np.bool_],
-    ) -> Finals | None:
+    ) -> EpisodeEnds | None:
         """Step every environment in turn, resetting in place those whose episode ended."""
-        self.require_turn()
-        if self._lent:
-            return self._begin_anew(obs, rewards, terminated, truncated)
-        given = self.actions.each(self.actions.to_env(actions))
+        self.require_ownership()
+        if self._is_lent:
+            return self._restart_all(obs, rewards, terminated, truncated)
+        env_actions = self.actions.unbatch(self.actions.to_env(actions))
         index: list[int] = []
-        last: list[NDArray[Any]] = []
+        last_obs: list[NDArray[Any]] = []
         infos: list[Mapping[str, Any]] = []
         final_infos: list[Mapping[str, Any]] = []
         for i, env in enumerate(self.envs):
             try:
-                seen, rewards[i], term, trunc, info = step_of(env.step(given[i]))
+                observation, rewards[i], term, trunc, info = unpack_step(env.step(env_actions[i]))
             except (Exception, SystemExit) as error:
-                raise _raised(self.name, i, "step", error) from error
+                raise _env_error(self.name, i, "step", error) from error
             terminated[i], truncated[i] = term, trunc
-            self._encode(i, seen, obs[i])
+            self._encode(i, observation, obs[i])
             if term or trunc:
                 index.append(i)
-                last.append(obs[i].copy())
-                final_infos.append(copied(info))  # which the reset may write over
-                info = self._restart(i, env, obs[i])
+                last_obs.append(obs[i].copy())
+                final_infos.append(copy_info(info))  # which the reset may write over
+                info = self._reset_env(i, env, obs[i])
             if self.keep_infos:
-                infos.append(copied(info))
+                infos.append(copy_info(info))
         if self.keep_infos:
             self.infos = infos
-        return Finals(np.asarray(index, np.int64), np.stack(last), final_infos) if index else None
+        return EpisodeEnds(np.asarray(index, np.int64), np.stack(last_obs), final_infos) if index else None
 
     def state(self) -> dict[str, Any]:
         """How often it was started, and the environments' own state where it can be saved."""
         exact = self.resume_grade == "exact" and self.starts > 0
         return {
             "starts": self.starts,
-            "envs": joined(list(map(self._saved, range(self.n_envs)))) if exact else [],
+            "envs": stack_states(list(map(self._env_state, range(self.n_envs)))) if exact else [],
             **self.seeding.state(),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on in mid-episode, or from the start of new ones than the run began with."""
-        self.take(self.envs)
+        self.claim(self.envs)
         self.starts = int(state["starts"])
         self.seeding.restore(state)
         trees = state["envs"]  # a list in checkpoints of before
-        trees = trees if isinstance(trees, list) else apart(trees, self.n_envs)
+        trees = trees if isinstance(trees, list) else unstack_states(trees, self.n_envs)
         for i, (env, saved) in enumerate(zip(self.envs, trees, strict=False)):
             try:
                 restore_env(env, saved)
             except RloxError:
                 raise
             except (Exception, SystemExit) as error:
-                raise _raised(self.name, i, "load_state", error) from error
+                raise _env_error(self.name, i, "load_state", error) from error
 
-    def take_back(self, state: Mapping[str, Any]) -> None:
+    def restore_after_loan(self, state: Mapping[str, Any]) -> None:
         """Go on from `state()` after somebody else has stepped the environments.
 
         Those that cannot be saved lose the episodes under way and begin others in the next step.
@@ -164,20 +164,20 @@ class SyncGymVecEnv(Turns):
         if self.resume_grade == "exact":
             self.restore(state)
         else:
-            self._lent = self.starts > 0
+            self._is_lent = self.starts > 0
 
-    def _begin_anew(
+    def _restart_all(
         self,
         obs: NDArray[Any],
         rewards: NDArray[np.float64],
         terminated: NDArray[np.bool_],
         truncated: NDArray[np.bool_],
-    ) -> Finals:
+    ) -> EpisodeEnds:
         """A step in which every environment begins another episode."""
         self.reset_into(obs)
         rewards[:], terminated[:], truncated[:] = 0.0, False, True
-        everyone = np.arange(self.n_envs)
-        return Finals(everyone[:0], obs[:0].copy(), lost=everyone, restarts=1)
+        all_envs = np.arange(self.n_envs)
+        return EpisodeEnds(all_envs[:0], obs[:0].copy(), lost_envs=all_envs, restarts=1)
 
     def close(self) -> None:
         """Close every environment, once."""
@@ -185,25 +185,25 @@ class SyncGymVecEnv(Turns):
             self.closed = True
             close_all(self.envs, self.name)
 
-    def _saved(self, i: int) -> dict[str, Any]:
+    def _env_state(self, i: int) -> dict[str, Any]:
         try:
             return save_env(self.envs[i])
         except (Exception, SystemExit) as error:
-            raise _raised(self.name, i, "save_state", error) from error
+            raise _env_error(self.name, i, "save_state", error) from error
 
-    def _restart(
+    def _reset_env(
         self, i: int, env: gym.Env[Any, Any], row: NDArray[Any], seed: int | None = None
     ) -> Mapping[str, Any]:
         try:
-            first, info = reset_of(seeded_reset(env, seed))
+            observation, info = unpack_reset(seeded_reset(env, seed))
         except (Exception, SystemExit) as error:
-            raise _raised(self.name, i, "reset", error) from error
-        self._encode(i, first, row)
+            raise _env_error(self.name, i, "reset", error) from error
+        self._encode(i, observation, row)
         return info
 
     def _encode(self, i: int, observation: Any, row: NDArray[Any]) -> None:
-        encoded(self.observations, observation, row, f"{self.name} (copy {i})")
+        encode_checked(self.observations, observation, row, f"{self.name} (copy {i})")
 
 
-def _raised(name: str, i: int, call: str, error: BaseException) -> EnvError:
-    return EnvError(raised(f"{name} (copy {i})", call, error))
+def _env_error(name: str, i: int, call: str, error: BaseException) -> EnvError:
+    return EnvError(env_error_message(f"{name} (copy {i})", call, error))

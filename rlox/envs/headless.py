@@ -27,11 +27,11 @@ def choose_mujoco_gl(entry_point: Any) -> None:
     if not (isinstance(entry_point, str) and entry_point.startswith("gymnasium.envs.mujoco")):
         return
     _load_triton()
-    windows = not sys.platform.startswith("linux") or any(map(os.environ.get, DISPLAYS))
-    if windows or os.environ.get("MUJOCO_GL"):
+    has_display = not sys.platform.startswith("linux") or any(map(os.environ.get, DISPLAYS))
+    if has_display or os.environ.get("MUJOCO_GL"):
         return
     for name, libraries in _OFFSCREEN.items():
-        if any(map(_loads, libraries)):
+        if any(map(_can_load, libraries)):
             os.environ["MUJOCO_GL"] = name
             return
     raise MissingExtraError(
@@ -50,7 +50,7 @@ def _load_triton() -> None:
         importlib.import_module("triton._C.libtriton")
 
 
-def _loads(library: str) -> bool:
+def _can_load(library: str) -> bool:
     try:
         ctypes.CDLL(library)
     except OSError:

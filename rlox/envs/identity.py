@@ -8,40 +8,41 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.vector import SyncVectorEnv
 
-from rlox.envs.engines.single import Single
+from rlox.envs.engines.single import SingleEngineEnv
 from rlox.errors import EnvError
 
-__all__ = ["beneath", "require_apart"]
+__all__ = ["list_unwrapped", "require_distinct_envs"]
 
 Env = gym.Env[Any, Any] | gym.vector.VectorEnv[Any, Any, Any]
 
-REMEDY = (
+SHARED_ENV_REMEDY = (
     "make a new one in each call (lambda: MyEnv()), or pass the environment itself, which is copied"
 )
 
 
-def beneath(env: Env) -> list[object]:
+def list_unwrapped(env: Env) -> list[object]:
     """The objects beneath all wrappers: the environment, or an engine and those that it steps one by one."""
-    inner: object = env.unwrapped
-    if isinstance(inner, Single):
-        return beneath(inner.engine)
-    stepped = inner.envs if isinstance(inner, SyncVectorEnv) else ()
-    return [inner, *(each for one in stepped for each in beneath(one))]
+    unwrapped: object = env.unwrapped
+    if isinstance(unwrapped, SingleEngineEnv):
+        return list_unwrapped(unwrapped.engine)
+    sub_envs = unwrapped.envs if isinstance(unwrapped, SyncVectorEnv) else ()
+    return [unwrapped, *(unwrapped_env for sub_env in sub_envs for unwrapped_env in list_unwrapped(sub_env))]
 
 
-def require_apart(envs: Sequence[Env], name: str, training: Iterable[object] = ()) -> None:
-    """`EnvError` where two of the environments are one object, or one of them is among `training`.
+def require_distinct_envs(envs: Sequence[Env], name: str, training_objects: Iterable[object] = ()) -> None:
+    """`EnvError` where two of the environments are one object, or one of them is among `training_objects`.
 
-    `training` are the objects `beneath` what training steps. Nothing is closed: an object that its
-    factory gives again is somebody else's too.
+    `training_objects` are the objects beneath what training steps (`list_unwrapped`). Nothing is closed: an
+    object that its factory gives again is somebody else's too.
     """
-    ours = [id(each) for env in envs for each in beneath(env)]
-    if not set(map(id, training)).isdisjoint(ours):
+    object_ids = [id(unwrapped_env) for env in envs for unwrapped_env in list_unwrapped(env)]
+    if not set(map(id, training_objects)).isdisjoint(object_ids):
         raise EnvError(
-            f"{name}: what makes it gave the very object that training steps, expected another one; {REMEDY}"
+            f"{name}: what makes it gave the very object that training steps, expected another one; "
+            f"{SHARED_ENV_REMEDY}"
         )
-    if len(set(ours)) < len(ours):
+    if len(set(object_ids)) < len(object_ids):
         raise EnvError(
             f"{name}: what makes it gave one object for several environments, which would share its state, "
-            f"expected one for each; {REMEDY}"
+            f"expected one for each; {SHARED_ENV_REMEDY}"
         )

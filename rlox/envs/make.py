@@ -16,46 +16,46 @@ from gymnasium import spaces
 from rlox._core import native_env_ids
 from rlox.configs import EnvConfig
 from rlox.configs.atari import is_ale
-from rlox.configs.secrets import revealed
+from rlox.configs.secrets import unwrap
 from rlox.envs.base import VectorEnv
 from rlox.envs.engines.atari import ale_arguments
-from rlox.envs.engines.makers import VectorSource, building, engine_for, maker_of
-from rlox.envs.engines.single import Single
-from rlox.envs.films import FilmedEpisodes, require_video
-from rlox.envs.gym_vec import EnvFactory, SyncGymVecEnv, opened
+from rlox.envs.engines.factories import VectorEnvLike, close_on_error, engine_factory_for, make_engine
+from rlox.envs.engines.single import SingleEngineEnv
+from rlox.envs.eval_envs import EvalEnvs, LocalEvalEnvs
+from rlox.envs.gym_vec import EnvFactory, SyncGymVecEnv, make_all
 from rlox.envs.headless import choose_mujoco_gl
-from rlox.envs.identity import require_apart
+from rlox.envs.identity import require_distinct_envs
 from rlox.envs.ids import find_spec
-from rlox.envs.masks import masking
-from rlox.envs.native import NativeVecEnv, native_engine
+from rlox.envs.masks import mask_wrapper
+from rlox.envs.mujoco_log import log_mujoco_warnings
+from rlox.envs.native import NativeVecEnv, native_env_class
 from rlox.envs.native_gym import NativeGymEnv
-from rlox.envs.simulators import mujoco_warnings_logged
 from rlox.envs.spaces import ObservationCodec
-from rlox.envs.stages import LocalStage, Stage
-from rlox.envs.workers.crew import share
-from rlox.envs.workers.pool import SupervisedVecEnv
-from rlox.envs.workers.registered import without_script
-from rlox.envs.workers.stage import SupervisedStage
-from rlox.envs.wrapping import limited, wrapping
+from rlox.envs.videos import EpisodeVideoRecorder, require_video
+from rlox.envs.workers.eval_envs import SupervisedEvalEnvs
+from rlox.envs.workers.registry import with_class_object
+from rlox.envs.workers.vec_env import SupervisedVecEnv
+from rlox.envs.workers.worker_pool import envs_per_worker
+from rlox.envs.wrappers import make_wrapper, with_time_limit
 from rlox.errors import ConfigError, EnvError, MissingExtraError, RloxError
-from rlox.extras import install
-from rlox.importing import failure
+from rlox.extras import install_command
+from rlox.importing import describe_error
 
 __all__ = [
-    "EnvSource",
-    "Stages",
-    "as_given",
-    "bare_factory",
-    "factory_of",
-    "is_no_environment",
+    "EnvLike",
+    "EvalEnvFactory",
+    "copy_env_source",
+    "is_not_gym_env_error",
     "make_vec",
     "require_native",
-    "single_factory",
+    "source_factory",
+    "unwrapped_factory",
     "uses_native",
+    "wrapped_factory",
 ]
 
 # What a user may hand over in place of an id.
-EnvSource = str | gym.Env[Any, Any] | EnvFactory | VectorSource
+EnvLike = str | gym.Env[Any, Any] | EnvFactory | VectorEnvLike
 
 # The extra to install when the import that an id needs is missing, by a word of that error.
 _EXTRAS = {"box2d": "box2d", "minigrid": "minigrid", "mujoco": "mujoco", "pygame": "video"}
@@ -66,11 +66,11 @@ def uses_native(config: EnvConfig) -> bool:
 
     Whatever is put around an environment, or changes how it is made, is there in Gymnasium only.
     """
-    around = " and ".join(config.put_around)
-    native = not around and native_engine(config.id) is not None
+    gymnasium_only = " and ".join(config.gymnasium_only)
+    native = not gymnasium_only and native_env_class(config.id) is not None
     if config.backend == "native" and not native:
         raise ConfigError(
-            f"env.backend=native cannot run {config.id}{around and f' with {around}'}"
+            f"env.backend=native cannot run {config.id}{gymnasium_only and f' with {gymnasium_only}'}"
             f"; native ids are {', '.join(native_env_ids())}; use env.backend=auto"
         )
     native &= config.backend in ("auto", "native")
@@ -82,13 +82,13 @@ def uses_native(config: EnvConfig) -> bool:
     if config.precision != "f64" and not native:
         raise ConfigError(
             f"env.precision={config.precision} needs a native environment; {config.id} runs in "
-            f"Gymnasium here{around and f' ({around})'}"
+            f"Gymnasium here{gymnasium_only and f' ({gymnasium_only})'}"
             f"; native ids are {', '.join(native_env_ids())}; use env.precision=f64"
         )
     return native
 
 
-def require_native(config: EnvConfig, algo: str, source: EnvSource | None = None) -> None:
+def require_native(config: EnvConfig, algo: str, source: EnvLike | None = None) -> None:
     """Raise `ConfigError` for an environment that Python steps, where `algo` needs one that runs in Rust."""
     if source is not None or not uses_native(config):
         raise ConfigError(
@@ -97,42 +97,42 @@ def require_native(config: EnvConfig, algo: str, source: EnvSource | None = None
         )
 
 
-def bare_factory(
-    config: EnvConfig, source: EnvSource | None = None, render_mode: str | None = None
+def unwrapped_factory(
+    config: EnvConfig, source: EnvLike | None = None, render_mode: str | None = None
 ) -> EnvFactory:
     """A callable that makes one fresh environment with the configured arguments and time limit.
 
     A native one (`NativeGymEnv`) keeps its own limit besides, so no longer one can be asked of it.
     """
-    maker = maker_of(config, source)
-    if maker is not None:
+    engine_factory = engine_factory_for(config, source)
+    if engine_factory is not None:
         if render_mode is not None:
             raise ConfigError(
                 f"{config.id} is stepped by an engine (env.backend={config.backend}) that draws nothing"
             )
-        return lambda: Single(lambda n_envs: maker(n_envs, False), config.id)
-    options = _arguments(config) if source is None else dict(config.kwargs)
-    make = factory_of(config.id if source is None else source, options, render_mode)
+        return lambda: SingleEngineEnv(lambda n_envs: engine_factory(n_envs, False), config.id)
+    options = _make_arguments(config) if source is None else dict(config.kwargs)
+    make = source_factory(config.id if source is None else source, options, render_mode)
     limit = config.max_episode_steps
     if limit is None:
         return make
-    return lambda: _around(make(), lambda env: _within(env, config.id, limit))
+    return lambda: _wrap_or_close(make(), lambda env: _with_time_limit(env, config.id, limit))
 
 
-def _arguments(config: EnvConfig) -> dict[str, Any]:
+def _make_arguments(config: EnvConfig) -> dict[str, Any]:
     """What `gymnasium.make` is told."""
-    given = dict(config.kwargs)
+    arguments = dict(config.kwargs)
     for key in ("max_episode_steps", "repeat_action_probability"):
-        if key in given and getattr(config, key) is not None:
+        if key in arguments and getattr(config, key) is not None:
             raise ConfigError(f"env.{key} and env.kwargs.{key} say the same; leave one of them out")
     if config.max_episode_steps is not None:
-        given["max_episode_steps"] = config.max_episode_steps
-    return given | ale_arguments(config) if is_ale(config.id) else given
+        arguments["max_episode_steps"] = config.max_episode_steps
+    return arguments | ale_arguments(config) if is_ale(config.id) else arguments
 
 
-def single_factory(
+def wrapped_factory(
     config: EnvConfig,
-    source: EnvSource | None = None,
+    source: EnvLike | None = None,
     render_mode: str | None = None,
     training: bool = False,
 ) -> EnvFactory:
@@ -140,92 +140,94 @@ def single_factory(
 
     `training` decides whether what changes rewards is around it.
     """
-    make = bare_factory(config, source, render_mode)
-    masked = masking(config)
-    if maker_of(config, source) is not None:
-        return lambda: _around(make(), masked)  # an engine has nothing else
-    wrapped = wrapping(config, training)
-    return lambda: _around(make(), lambda env: masked(wrapped(_with_spaces(env, config.id))))
+    make = unwrapped_factory(config, source, render_mode)
+    add_masks = mask_wrapper(config)
+    if engine_factory_for(config, source) is not None:
+        return lambda: _wrap_or_close(make(), add_masks)  # an engine has nothing else
+    add_wrappers = make_wrapper(config, training)
+    return lambda: _wrap_or_close(
+        make(), lambda env: add_masks(add_wrappers(_require_spaces(env, config.id)))
+    )
 
 
-def _around(
+def _wrap_or_close(
     env: gym.Env[Any, Any], wrap: Callable[[gym.Env[Any, Any]], gym.Env[Any, Any]]
 ) -> gym.Env[Any, Any]:
     """The environment with what is put around it; closed where that cannot be."""
-    with building(env, None):
+    with close_on_error(env, None):
         return wrap(env)
 
 
 @dataclass(frozen=True)
-class Stages:
+class EvalEnvFactory:
     """Fresh environments to evaluate in, wrapped as configured.
 
-    `EnvError` where what makes them gives one object twice in this process, or one of `training`: the
-    objects that training steps, `beneath` their wrappers.
+    `EnvError` where what makes them gives one object twice in this process, or one of `training_objects`: the
+    objects that training steps, beneath their wrappers (`list_unwrapped`).
     """
 
     config: EnvConfig
-    source: EnvSource | None = None
+    source: EnvLike | None = None
 
-    def shown(
-        self, render_mode: str, observations: ObservationCodec, training: Collection[object] = ()
-    ) -> LocalStage:
+    def open_rendering(
+        self, render_mode: str, observations: ObservationCodec, training_objects: Collection[object] = ()
+    ) -> LocalEvalEnvs:
         """One environment that draws pictures, which it can in this process only."""
-        return self._local(1, render_mode, observations, training)
+        return self._open_local(1, render_mode, observations, training_objects)
 
     def open(
         self,
-        places: int,
+        n_slots: int,
         seed: int,
         observations: ObservationCodec,
-        training: Collection[object] = (),
-    ) -> Stage:
+        training_objects: Collection[object] = (),
+    ) -> EvalEnvs:
         """That many environments, in supervised processes where training has such.
 
         There are four processes a CPU, as all episodes of one are played again where one of them fails.
         """
         config = self.config
         if config.workers != "subprocess":
-            return self._local(places, None, observations, training)
-        many = config.worker_envs or share(-(-places // 4))
-        limits = (config.step_timeout, config.max_restarts, many)
-        factories = [single_factory(config, self.source)] * places
-        return SupervisedStage(factories, seed, config.id, observations, *limits)
+            return self._open_local(n_slots, None, observations, training_objects)
+        per_worker = config.worker_envs or envs_per_worker(-(-n_slots // 4))
+        limits = (config.step_timeout, config.max_restarts, per_worker)
+        factories = [wrapped_factory(config, self.source)] * n_slots
+        return SupervisedEvalEnvs(factories, seed, config.id, observations, *limits)
 
-    def _local(
+    def _open_local(
         self,
-        places: int,
+        n_slots: int,
         render_mode: str | None,
         observations: ObservationCodec,
-        training: Collection[object],
-    ) -> LocalStage:
+        training_objects: Collection[object],
+    ) -> LocalEvalEnvs:
         config = self.config
-        envs = opened([single_factory(config, self.source, render_mode)] * places)
-        require_apart(envs, config.id, training)
-        return LocalStage(envs, observations, config.id)
+        envs = make_all([wrapped_factory(config, self.source, render_mode)] * n_slots)
+        require_distinct_envs(envs, config.id, training_objects)
+        return LocalEvalEnvs(envs, observations, config.id)
 
 
-def as_given(source: EnvSource | None) -> EnvSource | None:
+def copy_env_source(source: EnvLike | None) -> EnvLike | None:
     """What an algorithm makes environments of from now on: of an object a copy, of an id nothing.
 
     What the user does with the object meanwhile is not in evaluations then.
     """
     if isinstance(source, gym.Env):
-        return _copies_of(source, {})()
+        return _copy_factory(source, {})()
     return None if isinstance(source, str) else source
 
 
 def make_vec(
-    config: EnvConfig, seed: int, source: EnvSource | None = None, keep_infos: bool = False
+    config: EnvConfig, seed: int, source: EnvLike | None = None, keep_infos: bool = False
 ) -> VectorEnv:
     """The vectorised training environment; `keep_infos` for a source that reads its `infos`."""
-    maker = maker_of(config, source)
-    if maker is not None:
-        return engine_for(config, maker, seed, keep_infos, source)
-    engine = native_engine(config.id) if source is None and uses_native(config) else None
-    if engine is not None:
+    engine_factory = engine_factory_for(config, source)
+    if engine_factory is not None:
+        return make_engine(config, engine_factory, seed, keep_infos, source)
+    native_class = native_env_class(config.id) if source is None and uses_native(config) else None
+    if native_class is not None:
         name = config.id.rpartition(":")[2]
-        return NativeVecEnv(name, config.n_envs, seed, config.precision, engine)
+        return NativeVecEnv(name, config.n_envs, seed, config.precision, native_class)
     if config.backend not in ("auto", "gymnasium"):
         raise ConfigError(
             f"env.backend={config.backend} needs an environment id, got an environment object; use auto"
@@ -235,9 +237,9 @@ def make_vec(
             f"env.precision={config.precision} needs a native environment id, got an environment "
             "object; use f64"
         )
-    factories = [single_factory(config, source, training=True)] * config.n_envs
+    factories = [wrapped_factory(config, source, training=True)] * config.n_envs
     if config.record_every:
-        factories[0] = _filmed(config, source)
+        factories[0] = _recording_factory(config, source)
     if config.workers == "subprocess":
         return SupervisedVecEnv(
             factories,
@@ -252,71 +254,71 @@ def make_vec(
     return SyncGymVecEnv(factories, seed, config.id, keep_infos, config.seeding)
 
 
-def factory_of(
-    source: EnvSource, kwargs: Mapping[str, Any] | None = None, render_mode: str | None = None
+def source_factory(
+    source: EnvLike, kwargs: Mapping[str, Any] | None = None, render_mode: str | None = None
 ) -> EnvFactory:
     """A callable making fresh environments from an id, an environment, or a callable."""
-    drawn = {"render_mode": render_mode} if render_mode else {}
+    render_options = {"render_mode": render_mode} if render_mode else {}
     if isinstance(source, str):
-        spec = without_script(find_spec(source))
+        spec = with_class_object(find_spec(source))
 
-        def registered() -> gym.Env[Any, Any]:
+        def make_registered() -> gym.Env[Any, Any]:
             if render_mode == "rgb_array":
                 choose_mujoco_gl(spec.entry_point)
             # of its own each time: an environment may write into a list or a dict that it is given
-            options = revealed(kwargs or {}) | drawn
+            options = unwrap(kwargs or {}) | render_options
             return gym.make(spec, disable_env_checker=True, **options)
 
-        return lambda: _call(source, registered)
+        return lambda: _make_or_raise(source, make_registered)
     if kwargs:
         raise ConfigError(
             f"env.kwargs={dict(kwargs)} need an environment id; give them to the environment where "
             "you make it"
         )
     if isinstance(source, gym.Env):
-        return _copies_of(source, drawn)
+        return _copy_factory(source, render_options)
     if isinstance(source, gym.vector.VectorEnv) or not callable(source):
         raise ConfigError(
             f"{source!r} is not an environment: expected an id, a gymnasium.Env or a callable making one"
         )
     _require_no_arguments(source)
-    return lambda: _checked(cast(EnvFactory, source))
+    return lambda: _make_checked(cast(EnvFactory, source))
 
 
-def is_no_environment(error: BaseException) -> bool:
+def is_not_gym_env_error(error: BaseException) -> bool:
     """Whether it is Gymnasium's word on something that an id makes and that is no `gymnasium.Env`."""
     return isinstance(error, TypeError) and str(error).startswith(
         ("The environment must inherit from", "Gym is incompatible with Gymnasium")
     )
 
 
-def _filmed(config: EnvConfig, source: EnvSource | None) -> EnvFactory:
+def _recording_factory(config: EnvConfig, source: EnvLike | None) -> EnvFactory:
     """A training environment that draws pictures, of which some episodes are filmed."""
     require_video()
-    make = single_factory(config, source, "rgb_array", training=True)
-    return lambda: FilmedEpisodes(make(), config.record_every)
+    make = wrapped_factory(config, source, "rgb_array", training=True)
+    return lambda: EpisodeVideoRecorder(make(), config.record_every)
 
 
-def _within(env: gym.Env[Any, Any], name: str, limit: int) -> gym.Env[Any, Any]:
+def _with_time_limit(env: gym.Env[Any, Any], name: str, limit: int) -> gym.Env[Any, Any]:
     """The environment with a time limit, which a native one can only have below its own."""
-    own = env.unwrapped
-    if isinstance(own, NativeGymEnv) and own.core.max_episode_steps < limit:
+    unwrapped = env.unwrapped
+    if isinstance(unwrapped, NativeGymEnv) and unwrapped.core.max_episode_steps < limit:
         raise ConfigError(
             f"env.max_episode_steps={limit}: {name} is a native environment whose own limit is "
-            f"{own.core.max_episode_steps}; expected no more than that"
+            f"{unwrapped.core.max_episode_steps}; expected no more than that"
         )
-    return limited(env, limit)
+    return with_time_limit(env, limit)
 
 
-def _call(name: str, make: Callable[[], gym.Env[Any, Any]]) -> gym.Env[Any, Any]:
+def _make_or_raise(name: str, make: Callable[[], gym.Env[Any, Any]]) -> gym.Env[Any, Any]:
     try:
-        with mujoco_warnings_logged():
+        with log_mujoco_warnings():
             return make()
     except (gym.error.DependencyNotInstalled, ImportError) as error:
         # What names an engine without missing it, as Gymnasium's word on -v3 of MuJoCo, says all itself.
-        absent = isinstance(error, (gym.error.DependencyNotInstalled, ModuleNotFoundError))
-        extras = (v for k, v in _EXTRAS.items() if absent and k in str(error).lower())
-        hints = map(install, extras)
+        is_missing = isinstance(error, (gym.error.DependencyNotInstalled, ModuleNotFoundError))
+        extras = (v for k, v in _EXTRAS.items() if is_missing and k in str(error).lower())
+        hints = map(install_command, extras)
         hint = next(hints, None)
         raise MissingExtraError(
             f"env={name} needs a package that is not installed: {hint or error}"
@@ -327,23 +329,23 @@ def _call(name: str, make: Callable[[], gym.Env[Any, Any]]) -> gym.Env[Any, Any]
         raise
     except (Exception, SystemExit) as error:
         if not isinstance(error, TypeError):
-            raise EnvError(f"env={name} fails when it is made: {failure(error)}") from error
-        told = error.__cause__ or error  # Gymnasium's own text has the values of all arguments
-        if is_no_environment(error):
-            what = re.search(r"actual class: <class '(.*?)'>", str(error))
+            raise EnvError(f"env={name} fails when it is made: {describe_error(error)}") from error
+        cause = error.__cause__ or error  # Gymnasium's own text has the values of all arguments
+        if is_not_gym_env_error(error):
+            match = re.search(r"actual class: <class '(.*?)'>", str(error))
             raise EnvError(
-                f"env={name} makes {what[1] if what else 'an environment of Gym'}, expected a "
+                f"env={name} makes {match[1] if match else 'an environment of Gym'}, expected a "
                 "gymnasium.Env; derive its class from gymnasium.Env"
             ) from error
-        raise ConfigError(f"env={name}: env.kwargs do not fit: {told}") from error
+        raise ConfigError(f"env={name}: env.kwargs do not fit: {cause}") from error
 
 
-def _copies_of(env: gym.Env[Any, Any], options: Mapping[str, Any]) -> EnvFactory:
+def _copy_factory(env: gym.Env[Any, Any], options: Mapping[str, Any]) -> EnvFactory:
     """Fresh copies of an instance: deep ones, which keep what was changed on it; else from its spec."""
 
     def duplicate() -> gym.Env[Any, Any]:
         try:
-            with mujoco_warnings_logged():
+            with log_mujoco_warnings():
                 if options and env.spec is not None:  # to be made anew with a render_mode
                     return gym.make(env.spec, **options)
                 return copy.deepcopy(env)
@@ -356,41 +358,39 @@ def _copies_of(env: gym.Env[Any, Any], options: Mapping[str, Any]) -> EnvFactory
     return duplicate
 
 
-def _require_no_arguments(make: Callable[..., Any]) -> None:
-    """`ConfigError` for a factory that cannot be called as `make()`."""
+def _require_no_arguments(factory: Callable[..., Any]) -> None:
+    """`ConfigError` for a factory that cannot be called as `factory()`."""
     try:
-        signature = inspect.signature(make)
+        signature = inspect.signature(factory)
     except (TypeError, ValueError):  # of one that does not say so
         return
     try:
         signature.bind()
     except TypeError as error:
         raise ConfigError(
-            f"the environment factory {getattr(make, '__name__', make)!r:.60} is called without arguments: "
-            f"{error}; give one that needs none, lambda: MyEnv(...)"
+            f"the environment factory {getattr(factory, '__name__', factory)!r:.60} is called without "
+            f"arguments: {error}; give one that needs none, lambda: MyEnv(...)"
         ) from error
 
 
-def _checked(make: EnvFactory) -> gym.Env[Any, Any]:
-    with mujoco_warnings_logged():
+def _make_checked(make: EnvFactory) -> gym.Env[Any, Any]:
+    with log_mujoco_warnings():
         env = make()
     if not isinstance(env, gym.Env):
-        raise EnvError(
-            f"the environment factory returned {type(env).__name__}, expected gymnasium.Env"
-        )
+        raise EnvError(f"the environment factory returned {type(env).__name__}, expected gymnasium.Env")
     return env
 
 
-def _with_spaces(env: gym.Env[Any, Any], name: str) -> gym.Env[Any, Any]:
+def _require_spaces(env: gym.Env[Any, Any], name: str) -> gym.Env[Any, Any]:
     """The environment, whose class only has the names of its spaces until it sets them."""
     for space in ("observation_space", "action_space"):
-        found = None
+        value = None
         with suppress(AttributeError):
-            found = getattr(env, space)
-        if not isinstance(found, spaces.Space):
-            is_there = "no" if found is None else f"{type(found).__name__} for its"
+            value = getattr(env, space)
+        if not isinstance(value, spaces.Space):
+            actual = "no" if value is None else f"{type(value).__name__} for its"
             raise EnvError(
-                f"{name} has {is_there} {space}, expected a space of gymnasium.spaces; set self.{space} in "
+                f"{name} has {actual} {space}, expected a space of gymnasium.spaces; set self.{space} in "
                 "its __init__"
             )
     return env

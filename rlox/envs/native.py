@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 from rlox import _core
 from rlox._core import VecEnv
 from rlox.envs.actions import ActionCodec
-from rlox.envs.base import Finals
-from rlox.envs.ids import plugged
+from rlox.envs.base import EpisodeEnds
+from rlox.envs.ids import plugin_module
 from rlox.envs.native_gym import native_ids, space_of_actions, space_of_observations
 from rlox.envs.spaces import ObservationCodec
 from rlox.importing import import_module
 
-__all__ = ["NativeVecEnv", "native_engine"]
+__all__ = ["NativeVecEnv", "native_env_class"]
 
 
-def native_engine(env_id: str) -> type[VecEnv] | None:
+def native_env_class(env_id: str) -> type[VecEnv] | None:
     """The class that steps `env_id` in Rust: rlox's own, or that of the module in `module:Id-v0`, or
     that of a plugin.
 
@@ -30,11 +30,11 @@ def native_engine(env_id: str) -> type[VecEnv] | None:
     path, _, name = env_id.rpartition(":")
     module = import_module(f"env={env_id}", path) if path else _core
     if not path and name not in native_ids(module):
-        module = plugged(name) or module
+        module = plugin_module(name) or module
     if name not in native_ids(module):
         return None
-    engine: type[VecEnv] = vars(module)["VecEnv"]
-    return engine
+    env_class: type[VecEnv] = vars(module)["VecEnv"]
+    return env_class
 
 
 class NativeVecEnv:
@@ -49,9 +49,9 @@ class NativeVecEnv:
         n_envs: int,
         seed: int,
         precision: str = "f64",
-        engine: type[VecEnv] = VecEnv,
+        env_class: type[VecEnv] = VecEnv,
     ) -> None:
-        self.core = engine(n_envs, seed, env_id, precision=precision)
+        self.core = env_class(n_envs, seed, env_id, precision=precision)
         self.n_envs = n_envs
         self.observation_space = space_of_observations(self.core)
         self.action_space = space_of_actions(self.core)
@@ -69,10 +69,10 @@ class NativeVecEnv:
         rewards: NDArray[np.float64],
         terminated: NDArray[np.bool_],
         truncated: NDArray[np.bool_],
-    ) -> Finals | None:
+    ) -> EpisodeEnds | None:
         """Step every environment; the bounds of Box actions are applied inside."""
-        ended = self.core.step_into(actions, obs, rewards, terminated, truncated)
-        return None if ended is None else Finals(*ended)
+        ends = self.core.step_into(actions, obs, rewards, terminated, truncated)
+        return None if ends is None else EpisodeEnds(*ends)
 
     def state(self) -> dict[str, Any]:
         """The whole simulation: states, elapsed steps, stream positions."""

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from rlox.envs.spaces import ObservationCodec, short
+from rlox.envs.spaces import ObservationCodec, format_space
 from rlox.errors import ConfigError
 
 __all__ = [
@@ -42,8 +42,8 @@ __all__ = [
 RELATIVE, SB3 = "relative", "sb3"
 CLIP = 10.0
 EPSILON = 1e-8  # of `sb3`
-PRECISION = 2.0**-23  # of float32, relative
-LEAST_STD = 1e-6  # as `OfflineDatasetBuffer` has it
+FLOAT32_PRECISION = 2.0**-23  # of float32, relative
+MIN_STD = 1e-6  # as `OfflineDatasetBuffer` has it
 
 
 class Normalizer(Protocol):
@@ -72,11 +72,11 @@ class RunningMoments:
         self.var = np.ones(shape, np.float64)
 
     @property
-    def deviation(self) -> NDArray[np.float64]:
+    def std(self) -> NDArray[np.float64]:
         """What numbers are divided by, of a row's shape."""
         if self.rule == SB3:
             return np.sqrt(self.var + EPSILON)
-        varies = self.var > np.square(PRECISION * self.mean)
+        varies = self.var > np.square(FLOAT32_PRECISION * self.mean)
         return np.sqrt(np.where(varies, self.var, 1.0))
 
     def update(self, batch: NDArray[Any]) -> None:
@@ -86,9 +86,7 @@ class RunningMoments:
         mean = np.add.reduce(batch, axis=0, dtype=np.float64) / n
         var = np.add.reduce(np.square(batch - mean), axis=0) / n
         delta, total = mean - self.mean, self.count + n
-        self.var = (
-            self.var * self.count + var * n + np.square(delta) * self.count * n / total
-        ) / total
+        self.var = (self.var * self.count + var * n + np.square(delta) * self.count * n / total) / total
         self.mean = self.mean + delta * n / total
         self.count = total
 
@@ -112,16 +110,16 @@ class ObservationNormalizer:
         self.moments = RunningMoments((dim,), rule)
         self.clips = True  # not of a policy that learned from a dataset, which saw them whole
 
-    def learn(self, obs: NDArray[np.float32]) -> None:
+    def update(self, obs: NDArray[np.float32]) -> None:
         """Take raw rows `[n, dim]` into the moments."""
         self.moments.update(obs)
 
     def apply(self, obs: NDArray[np.float32]) -> None:
         """Standardise rows `[n, dim]` in place with the present moments."""
-        scaled = (obs - self.moments.mean) / self.moments.deviation
+        standardized = (obs - self.moments.mean) / self.moments.std
         if self.clips:
-            np.clip(scaled, -CLIP, CLIP, out=scaled)
-        obs[:] = scaled
+            np.clip(standardized, -CLIP, CLIP, out=standardized)
+        obs[:] = standardized
 
     def state(self) -> dict[str, Any]:
         """The moments, and whether nothing is clipped."""
@@ -137,27 +135,27 @@ class PartialNormalizer(ObservationNormalizer):
     """Standardises the numbers of a row; images, and a mask of actions behind them, stay as they are."""
 
     def __init__(self, codec: ObservationCodec, rule: str = RELATIVE) -> None:
-        super().__init__(codec.numbers, rule)
-        self._numbers_of = codec.numbers_of
+        super().__init__(codec.numeric_dim, rule)
+        self._numeric_view = codec.numeric_view
 
-    def learn(self, obs: NDArray[Any]) -> None:
+    def update(self, obs: NDArray[Any]) -> None:
         """Take the numbers of raw rows `[n, dim]` into the moments."""
-        super().learn(self._numbers_of(obs))
+        super().update(self._numeric_view(obs))
 
     def apply(self, obs: NDArray[Any]) -> None:
         """Standardise the numbers of rows `[n, dim]` in place with the present moments."""
-        super().apply(self._numbers_of(obs))
+        super().apply(self._numeric_view(obs))
 
 
 def observation_normalizer(codec: ObservationCodec, rule: str = RELATIVE) -> ObservationNormalizer:
     """One for the rows of `codec`, at its start; `ConfigError` where there are images and no numbers."""
-    if not codec.numbers:
+    if not codec.numeric_dim:
         raise ConfigError(
-            f"env.normalize_obs=true: these observations are images alone, {short(codec.space)}, which "
-            "networks divide by what their space allows; leave env.normalize_obs out"
+            f"env.normalize_obs=true: these observations are images alone, {format_space(codec.space)}, "
+            "which networks divide by what their space allows; leave env.normalize_obs out"
         )
-    whole = codec.numbers == codec.dim
-    return ObservationNormalizer(codec.dim, rule) if whole else PartialNormalizer(codec, rule)
+    is_numeric = codec.numeric_dim == codec.dim
+    return ObservationNormalizer(codec.dim, rule) if is_numeric else PartialNormalizer(codec, rule)
 
 
 class FixedNormalizer:
@@ -170,7 +168,7 @@ class FixedNormalizer:
     def __init__(self) -> None:
         self.moments: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
 
-    def fix(self, mean: Any, std: Any) -> None:
+    def set_moments(self, mean: Any, std: Any) -> None:
         """Take the mean and the deviation of each number of an observation, `[dim]` in all."""
         self.moments = np.array(mean, np.float64).ravel(), np.array(std, np.float64).ravel()
 
@@ -185,8 +183,8 @@ class FixedNormalizer:
         """What numbers are divided by, `[dim]`, once there are moments."""
         assert self.moments is not None
         _, std = self.moments
-        found: NDArray[np.float64] = np.where(std < LEAST_STD, 1.0, std)
-        return found
+        scale: NDArray[np.float64] = np.where(std < MIN_STD, 1.0, std)
+        return scale
 
     def state(self) -> dict[str, Any]:
         """The moments, or nothing where there are none."""
@@ -199,7 +197,7 @@ class FixedNormalizer:
         """Continue from a state that has what `state()` gave, perhaps among others."""
         self.moments = None
         if "obs_mean" in state:
-            self.fix(state["obs_mean"], state["obs_std"])
+            self.set_moments(state["obs_mean"], state["obs_std"])
 
 
 class RewardNormalizer:
@@ -210,31 +208,35 @@ class RewardNormalizer:
 
     def __init__(self, n_envs: int, gamma: float, n_step: int = 1, rule: str = RELATIVE) -> None:
         self.gamma = gamma
-        self.most = CLIP * sum(gamma**k for k in range(n_step))  # of rewards that are clipped each
+        self.limit = CLIP * sum(gamma**k for k in range(n_step))  # of rewards that are clipped each
         self.returns = np.zeros(n_envs, np.float64)
         self.moments = RunningMoments((), rule)
 
     def scale(
         self,
         rewards: NDArray[np.float64],
-        ended: NDArray[np.bool_],
-        lost: NDArray[np.int64] | None = None,
+        dones: NDArray[np.bool_],
+        invalid_envs: NDArray[np.int64] | None = None,
     ) -> NDArray[np.float64]:
-        """Take raw rewards `[n]` into the moments and return them scaled; `ended` restarts a return.
+        """Take raw rewards `[n]` into the moments and return them scaled; `dones` restarts a return.
 
-        Those of the environments `lost` are none.
+        Those of the environments `invalid_envs` are none.
         """
         self.returns = self.returns * self.gamma + rewards
-        told = self.returns if lost is None or not len(lost) else np.delete(self.returns, lost)
-        if len(told):
-            self.moments.update(told)
-        scaled = np.clip(rewards / self.moments.deviation, -CLIP, CLIP)
-        self.returns[ended] = 0.0
+        valid_returns = (
+            self.returns
+            if invalid_envs is None or not len(invalid_envs)
+            else np.delete(self.returns, invalid_envs)
+        )
+        if len(valid_returns):
+            self.moments.update(valid_returns)
+        scaled = np.clip(rewards / self.moments.std, -CLIP, CLIP)
+        self.returns[dones] = 0.0
         return scaled
 
     def apply(self, rewards: NDArray[np.float32]) -> None:
         """Scale raw sums in place with the present moments, which stay as they are."""
-        np.clip(rewards / self.moments.deviation, -self.most, self.most, out=rewards)
+        np.clip(rewards / self.moments.std, -self.limit, self.limit, out=rewards)
 
     def state(self) -> dict[str, Any]:
         """The moments and the running returns."""

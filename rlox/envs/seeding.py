@@ -9,12 +9,12 @@ from typing import Any
 import gymnasium as gym
 
 from rlox._core import stream_seed
-from rlox.configs.env import KEYED, LONG
+from rlox.configs.env import KEYED, LEGACY
 from rlox.errors import ConfigError
 
-__all__ = ["KEYED", "SEEDS", "Seeding", "seeded_reset"]
+__all__ = ["KEYED", "SEED_LIMIT", "Seeding", "seeded_reset"]
 
-SEEDS = 1 << 31  # NumPy's RandomState and engines in C++ take seeds below it
+SEED_LIMIT = 1 << 31  # NumPy's RandomState and engines in C++ take seeds below it
 
 
 @dataclass
@@ -40,50 +40,50 @@ class Seeding:
     def start_seed(self, i: int, starts: int, failures: int = 0) -> int:
         """Of copy i where all start, after `starts` of all and `failures` of its own."""
         if starts == 0 and self.rule != KEYED:
-            return self._offset() + i
-        if self.rule == LONG:
+            return self._first_seed() + i
+        if self.rule == LEGACY:
             return stream_seed(self.seed, f"restart-{starts}", i)
         return self._keyed(i, starts + failures)
 
     def restart_seed(self, i: int, starts: int, failures: int) -> int:
         """Of copy i where it starts alone after its failure number `failures`, and `starts` of all."""
-        if self.rule == LONG:
+        if self.rule == LEGACY:
             return stream_seed(self.seed, f"begun-anew-{failures}", i)
         return self._keyed(i, starts - 1 + failures)
 
     def engine_seed(self, starts: int) -> int:
         """Of an engine that gives copy i this number plus i, below 2^31, after `starts` of it."""
         if starts == 0 and self.rule != KEYED:
-            return self._offset() % SEEDS
-        if self.rule == LONG:
-            return stream_seed(self.seed, f"restart-{starts}", 0) % SEEDS
-        return (self._drawn(0) + starts * self.n_envs) % (SEEDS - self.n_envs)
+            return self._first_seed() % SEED_LIMIT
+        if self.rule == LEGACY:
+            return stream_seed(self.seed, f"restart-{starts}", 0) % SEED_LIMIT
+        return (self._stream_value(0) + starts * self.n_envs) % (SEED_LIMIT - self.n_envs)
 
     def state(self) -> dict[str, Any]:
         """The rule, which a resumed run keeps; checkpoints from before there were rules have none."""
-        return {} if self.rule == LONG else {"seeding": self.rule}
+        return {} if self.rule == LEGACY else {"seeding": self.rule}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on with the rule of a state that has what `state()` gave among others."""
-        self.rule = str(state.get("seeding", LONG))
+        self.rule = str(state.get("seeding", LEGACY))
 
-    def _offset(self) -> int:
+    def _first_seed(self) -> int:
         """The seed of copy 0 at the first start, where copy i has the one i above it."""
-        last = self.seed + self.n_envs - 1
-        if self.rule != LONG and last >= SEEDS:
+        last_seed = self.seed + self.n_envs - 1
+        if self.rule != LEGACY and last_seed >= SEED_LIMIT:
             raise ConfigError(
                 f"env.seeding={self.rule} with seed={self.seed}: the last of {self.n_envs} environments "
-                f"would be reset with {last}, expected at most {SEEDS - 1}; take a smaller seed, or "
-                "env.seeding=keyed"
+                f"would be reset with {last_seed}, expected at most {SEED_LIMIT - 1}; take a smaller seed, "
+                "or env.seeding=keyed"
             )
         return self.seed
 
     def _keyed(self, i: int, start: int) -> int:
-        step = self._drawn(1) | 1  # odd: no number comes twice before all 2^31 did
-        return (self._drawn(0) + (start * self.n_envs + i) * step) % SEEDS
+        step = self._stream_value(1) | 1  # odd: no number comes twice before all 2^31 did
+        return (self._stream_value(0) + (start * self.n_envs + i) * step) % SEED_LIMIT
 
-    def _drawn(self, number: int) -> int:
-        return stream_seed(self.seed, "environment-starts", number) % SEEDS
+    def _stream_value(self, number: int) -> int:
+        return stream_seed(self.seed, "environment-starts", number) % SEED_LIMIT
 
 
 def seeded_reset(env: gym.Env[Any, Any], seed: int | None) -> Any:
@@ -94,6 +94,6 @@ def seeded_reset(env: gym.Env[Any, Any], seed: int | None) -> Any:
     try:
         return env.reset(seed=seed)
     except Exception:
-        if seed is None or seed < SEEDS:
+        if seed is None or seed < SEED_LIMIT:
             raise
-    return env.reset(seed=seed % SEEDS)
+    return env.reset(seed=seed % SEED_LIMIT)

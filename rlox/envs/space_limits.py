@@ -8,32 +8,33 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from rlox.envs.spaces import short
+from rlox.envs.spaces import format_space
 from rlox.errors import UnsupportedSpaceError
 
-__all__ = ["require_choices", "require_width"]
+__all__ = ["require_choices_fit", "require_width"]
 
-WIDEST = 1 << 28  # numbers of a row: a gigabyte of float32
+MAX_WIDTH = 1 << 28  # numbers of a row: a gigabyte of float32
 
 
 def require_width(kind: str, space: gym.Space[Any], width: int, name: str) -> None:
     """`UnsupportedSpaceError` where a row of the `kind` (observation or action) takes too many numbers."""
-    if width > WIDEST:
+    if width > MAX_WIDTH:
         raise UnsupportedSpaceError(
-            f"{name} has {kind} space {short(space)}, which takes {width:,} numbers a row, expected "
-            f"{WIDEST:,} at most; wrap it with gymnasium.wrappers.Transform{kind.title()}"
+            f"{name} has {kind} space {format_space(space)}, which takes {width:,} numbers a row, expected "
+            f"{MAX_WIDTH:,} at most; wrap it with gymnasium.wrappers.Transform{kind.title()}"
         )
 
 
-def require_choices(
-    kind: str, space: spaces.Discrete[Any] | spaces.MultiDiscrete, name: str
-) -> None:
+def require_choices_fit(kind: str, space: spaces.Discrete[Any] | spaces.MultiDiscrete, name: str) -> None:
     """`UnsupportedSpaceError` where the last choice is beyond the space's dtype, and another one in it."""
-    counts = space.n if isinstance(space, spaces.Discrete) else space.nvec
-    first, count = (np.asarray(numbers).astype(object) for numbers in (space.start, counts))
-    last, most = np.max(first + count - 1), min(np.iinfo(t).max for t in (space.dtype, np.int64))
-    if last > most:
+    n_choices = space.n if isinstance(space, spaces.Discrete) else space.nvec
+    first_choice, count = (np.asarray(values).astype(object) for values in (space.start, n_choices))
+    last_choice, max_choice = (
+        np.max(first_choice + count - 1),
+        min(np.iinfo(dtype).max for dtype in (space.dtype, np.int64)),
+    )
+    if last_choice > max_choice:
         raise UnsupportedSpaceError(
-            f"{name} has {kind} space {short(space)}, whose last choice is {last:,}, expected {most:,} "
-            f"at most, which {space.dtype} and int64 hold; count from a smaller start"
+            f"{name} has {kind} space {format_space(space)}, whose last choice is {last_choice:,}, expected "
+            f"{max_choice:,} at most, which {space.dtype} and int64 hold; count from a smaller start"
         )

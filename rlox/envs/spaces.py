@@ -22,35 +22,35 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from rlox.errors import ConfigError, ShapeError, UnsupportedSpaceError
-from rlox.masked import MASKED, is_masked
+from rlox.masked_arrays import MASKED_MESSAGE, is_masked
 
 __all__ = [
-    "ADDRESS",
+    "ADDRESS_PATTERN",
     "BYTE",
     "FLOAT",
-    "NUMBERS",
-    "TRANSFORM",
+    "NUMERIC_KINDS",
+    "TRANSFORM_WRAPPER",
     "BinaryCodec",
     "ChoiceCodec",
-    "CodedSpace",
     "Image",
     "ImageCodec",
     "ObservationCodec",
+    "SpaceWithCodec",
+    "format_space",
+    "infinity_note",
     "shape_of",
-    "short",
-    "what_came",
 ]
 
-Rows = TypeVar("Rows")  # arrays or tensors
+RowsT = TypeVar("RowsT")  # arrays or tensors
 
 FLOAT = np.dtype(np.float32)
 BYTE = np.dtype(np.uint8)
-NUMBERS = "biuf"  # the kinds of dtypes that are real numbers
-ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # in memory, which says nothing to anybody
-TRANSFORM = "gymnasium.wrappers.TransformObservation"
+NUMERIC_KINDS = "biuf"  # the kinds of dtypes that are real numbers
+ADDRESS_PATTERN = re.compile(r" at 0x[0-9a-fA-F]+")  # in memory, which says nothing to anybody
+TRANSFORM_WRAPPER = "gymnasium.wrappers.TransformObservation"
 
 
-class CodedSpace(spaces.Dict):
+class SpaceWithCodec(spaces.Dict):
     """A Dict that rlox puts around observations, with a codec of its own."""
 
     @abstractmethod
@@ -70,18 +70,18 @@ class Image(NamedTuple):
         """Its bytes."""
         return prod(self.shape)
 
-    def channels_first(self, frames: int = 1) -> bool | None:
+    def channels_first(self, n_frames: int = 1) -> bool | None:
         """Whether its channels are the first dimension of a frame: the shorter one; `None`: it may be either.
 
-        Of a stack of `frames` gray frames they are what is stacked.
+        Of a stack of `n_frames` gray frames they are what is stacked.
         """
         if len(self.shape) == 2:
             return False
-        if len(self.shape) == 3 and frames > 1:
+        if len(self.shape) == 3 and n_frames > 1:
             return True
-        one, height, last = self.shape[-3:]
-        first = one < min(height, last)
-        return first if first != (last < min(one, height)) else None
+        first_dim, height, last_dim = self.shape[-3:]
+        is_first = first_dim < min(height, last_dim)
+        return is_first if is_first != (last_dim < min(first_dim, height)) else None
 
 
 @dataclass(frozen=True)
@@ -94,29 +94,29 @@ class ObservationCodec:
     space: gym.Space[Any]
     dim: int
     parts: Mapping[str, slice] = field(default_factory=dict)  # of a Dict or Tuple, in its numbers
-    masked: int = 0  # columns at the end of a row that are a mask of actions (`rlox.envs.masks`)
+    mask_dim: int = 0  # columns at the end of a row that are a mask of actions (`rlox.envs.masks`)
     images: tuple[Image, ...] = ()  # in the order of their bytes
-    frames: int = 1  # that an observation is a stack of, oldest first (`rlox.envs.stacks`)
+    n_frames: int = 1  # that an observation is a stack of, oldest first (`rlox.envs.frame_stacks`)
 
     @classmethod
     def of(cls, space: gym.Space[Any], name: str = "the environment") -> ObservationCodec:
         """The codec for `space`, or `UnsupportedSpaceError` saying what to wrap."""
-        if isinstance(space, CodedSpace):
+        if isinstance(space, SpaceWithCodec):
             return space.codec(name)
-        from rlox.envs.parts import codec_of  # which is made of these here
+        from rlox.envs.parts_codec import make_codec  # which is made of these here
 
-        codec = codec_of(space, name)
+        codec = make_codec(space, name)
         if not codec.dim:
             raise UnsupportedSpaceError(
                 f"{name} has an empty {type(space).__name__} of observations, expected at least one number; "
-                f"wrap it with {TRANSFORM}"
+                f"wrap it with {TRANSFORM_WRAPPER}"
             )
         return codec
 
     @property
-    def seen(self) -> int:
+    def input_dim(self) -> int:
         """The columns that networks see: all but those of a mask."""
-        return self.dim - self.masked
+        return self.dim - self.mask_dim
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -129,14 +129,14 @@ class ObservationCodec:
         return self.dim * self.dtype.itemsize
 
     @cached_property  # asked for at every step
-    def numbers(self) -> int:
+    def numeric_dim(self) -> int:
         """How many numbers a row has, apart from images and a mask."""
         if not self.images:
-            return self.seen
-        return (self.seen - sum(image.size for image in self.images)) // FLOAT.itemsize
+            return self.input_dim
+        return (self.input_dim - sum(image.size for image in self.images)) // FLOAT.itemsize
 
     @property
-    def integers(self) -> Sequence[tuple[int, int]]:
+    def one_hot_columns(self) -> Sequence[tuple[int, int]]:
         """Of each integer that is one-hot, its first column in a row's numbers and how many values it has."""
         return ()
 
@@ -149,11 +149,11 @@ class ObservationCodec:
         """Rows `[*shape, dim]` of zeros."""
         return np.zeros((*shape, self.dim), self.dtype)
 
-    def numbers_of(self, rows: NDArray[Any]) -> NDArray[np.float32]:
+    def numeric_view(self, rows: NDArray[Any]) -> NDArray[np.float32]:
         """A view of the numbers `[..., numbers]` in rows `[..., dim]`."""
         if not self.images:
-            return rows[..., : self.seen] if self.masked else rows
-        return rows[..., : FLOAT.itemsize * self.numbers].view(FLOAT)
+            return rows[..., : self.input_dim] if self.mask_dim else rows
+        return rows[..., : FLOAT.itemsize * self.numeric_dim].view(FLOAT)
 
     def with_masks(self, observation: Any, masks: Any) -> Any:
         """What a user gives, one observation or a batch, in the form that is encoded.
@@ -170,7 +170,7 @@ class ObservationCodec:
     def encode_into(self, observation: Any, row: NDArray[Any]) -> None:
         """Write one observation into `row` `[dim]`."""
         if self.images:
-            self.write(observation, self.numbers_of(row), self.pixels_of(row))
+            self.write(observation, self.numeric_view(row), self.pixel_view(row))
         else:
             self.write(observation, row, row[:0])
 
@@ -183,17 +183,15 @@ class ObservationCodec:
     def encode_batch(self, observations: Any) -> NDArray[Any]:
         """Several observations `[N, ...]` as rows `[N, dim]`."""
         rows = self.rows(self.count(observations))
-        pixels = self.pixels_of(rows) if self.images else rows[:, :0]
-        self.write_batch(observations, self.numbers_of(rows), pixels)
+        pixels = self.pixel_view(rows) if self.images else rows[:, :0]
+        self.write_batch(observations, self.numeric_view(rows), pixels)
         return rows
 
     def count(self, observations: Any) -> int:
         """N of a batch."""
         return len(observations)
 
-    def write(
-        self, observation: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]
-    ) -> None:
+    def write(self, observation: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]) -> None:
         """Write one observation into what a row has of `[numbers]`, and of bytes of images."""
         array = observation
         if type(array) is not np.ndarray or array.dtype is not FLOAT:  # most are, at every step
@@ -203,17 +201,15 @@ class ObservationCodec:
             _require_shape(shape, self.space)
         numbers[:] = array if len(shape) == 1 else array.reshape(-1)
 
-    def write_batch(
-        self, observations: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]
-    ) -> None:
+    def write_batch(self, observations: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]) -> None:
         """The same of several, `[N, ...]` into `[N, numbers]` and `[N, bytes]`."""
-        numbers[:] = _each(_numeric(observations), numbers.shape, self.space)
+        numbers[:] = _flatten_batch(_numeric(observations), numbers.shape, self.space)
 
     def is_single(self, observation: Any) -> bool:
         """Whether `observation` is one observation rather than a batch of them."""
         return np.ndim(observation) == len(self.space.shape or ())
 
-    def split(self, rows: Rows) -> dict[str, Rows]:
+    def split(self, rows: RowsT) -> dict[str, RowsT]:
         """The parts of rows `[..., dim]`, an array or a tensor, by name: views `[..., part's dim]`.
 
         Integers stay one-hot. Of rows with images a part is float32, bytes of an image, or again a row of
@@ -223,7 +219,7 @@ class ObservationCodec:
         columns: Any = rows
         if not self.parts or columns.shape[-1:] != (self.dim,):
             raise ShapeError(
-                f"rows of shape {tuple(columns.shape)} of {short(self.space)} cannot be split, "
+                f"rows of shape {tuple(columns.shape)} of {format_space(self.space)} cannot be split, "
                 f"expected [..., {self.dim}] of a Dict or Tuple"
             )
         return {name: columns[..., part] for name, part in self.parts.items()}
@@ -234,67 +230,59 @@ class ObservationCodec:
         `ShapeError` where names or lengths are not those of the space.
         """
         raise ShapeError(
-            f"parts of shapes {shape_of(parts)} cannot be joined: {short(self.space)} has none"
+            f"parts of shapes {shape_of(parts)} cannot be joined: {format_space(self.space)} has none"
         )
 
-    def pixels_of(self, rows: NDArray[Any]) -> NDArray[np.uint8]:
+    def pixel_view(self, rows: NDArray[Any]) -> NDArray[np.uint8]:
         """A view of the images' bytes in rows `[..., dim]` of bytes."""
-        return rows[..., FLOAT.itemsize * self.numbers : self.seen]
+        return rows[..., FLOAT.itemsize * self.numeric_dim : self.input_dim]
 
 
 class ChoiceCodec(ObservationCodec):
     """`Discrete` and `MultiDiscrete`: one-hot, integer after integer, each from the space's start."""
 
-    def write(
-        self, observation: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]
-    ) -> None:
+    def write(self, observation: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]) -> None:
         """A 1 for each integer."""
-        self.write_batch(_array(observation)[None], numbers[None], pixels)
+        self.write_batch(_as_unmasked_array(observation)[None], numbers[None], pixels)
 
-    def write_batch(
-        self, observations: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]
-    ) -> None:
+    def write_batch(self, observations: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]) -> None:
         """A 1 for each integer of each."""
-        given, (sizes, starts) = _numeric(observations), self._sizes
-        flat = _each(given, (len(numbers), len(sizes)), self.space)
+        array, (sizes, starts) = _numeric(observations), self._sizes_and_starts
+        flat = _flatten_batch(array, (len(numbers), len(sizes)), self.space)
         index = flat.astype(np.int64) - starts
         if (index != flat - starts).any() or not ((index >= 0) & (index < sizes)).all():
-            raise ValueError(f"{given} is not in {self.space}")
+            raise ValueError(f"{array} is not in {self.space}")
         numbers[:] = 0.0
-        numbers[np.arange(len(numbers))[:, None], self._firsts + index] = 1.0
+        numbers[np.arange(len(numbers))[:, None], self._first_columns + index] = 1.0
 
     @property
-    def integers(self) -> Sequence[tuple[int, int]]:
+    def one_hot_columns(self) -> Sequence[tuple[int, int]]:
         """Of each integer its first column and how many values it has."""
-        return list(zip(self._firsts.tolist(), self._sizes[0].tolist(), strict=True))
+        return list(zip(self._first_columns.tolist(), self._sizes_and_starts[0].tolist(), strict=True))
 
     @cached_property
-    def _firsts(self) -> NDArray[np.int64]:
+    def _first_columns(self) -> NDArray[np.int64]:
         """The column of each integer's lowest value."""
-        sizes = self._sizes[0]
+        sizes = self._sizes_and_starts[0]
         return np.cumsum(sizes) - sizes
 
     @cached_property
-    def _sizes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _sizes_and_starts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """How many values each integer has, and its lowest."""
         space: Any = self.space
         sizes = space.n if isinstance(space, spaces.Discrete) else space.nvec
-        both = (np.asarray(numbers, np.int64).reshape(-1) for numbers in (sizes, space.start))
-        return next(both), next(both)
+        pairs = (np.asarray(numbers, np.int64).reshape(-1) for numbers in (sizes, space.start))
+        return next(pairs), next(pairs)
 
 
 class BinaryCodec(ObservationCodec):
     """`MultiBinary`, flattened: nothing but 0 and 1."""
 
-    def write(
-        self, observation: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]
-    ) -> None:
+    def write(self, observation: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]) -> None:
         """The numbers of one."""
         super().write(_binary(observation), numbers, pixels)
 
-    def write_batch(
-        self, observations: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]
-    ) -> None:
+    def write_batch(self, observations: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]) -> None:
         """The numbers of each."""
         super().write_batch(_binary(observations), numbers, pixels)
 
@@ -302,56 +290,52 @@ class BinaryCodec(ObservationCodec):
 class ImageCodec(ObservationCodec):
     """A `Box` of uint8 that is an image: its bytes, as they lie."""
 
-    def write(
-        self, observation: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]
-    ) -> None:
+    def write(self, observation: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]) -> None:
         """The bytes of one."""
-        pixels[:] = self._checked(observation, self.space.shape or ()).reshape(-1)
+        pixels[:] = self._require_shape(observation, self.space.shape or ()).reshape(-1)
 
-    def write_batch(
-        self, observations: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]
-    ) -> None:
+    def write_batch(self, observations: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]) -> None:
         """The bytes of each."""
         shape = (len(pixels), *(self.space.shape or ()))
-        pixels[:] = self._checked(observations, shape).reshape(pixels.shape)
+        pixels[:] = self._require_shape(observations, shape).reshape(pixels.shape)
 
-    def _checked(self, given: Any, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    def _require_shape(self, value: Any, shape: tuple[int, ...]) -> NDArray[np.uint8]:
         """Bytes of this very shape: with its channels elsewhere an image has as many."""
-        pixels = _as_bytes(given)
+        pixels = _as_bytes(value)
         if pixels.shape != shape:
             raise ValueError(f"an image of shape {pixels.shape}, expected {shape}")
         return pixels
 
 
-def _numeric(given: Any) -> NDArray[Any]:
+def _numeric(value: Any) -> NDArray[Any]:
     """An array of numbers; `ValueError` for text, complex numbers and objects, of which a cast makes some."""
-    array = _array(given)
-    if array.dtype.kind not in NUMBERS:
+    array = _as_unmasked_array(value)
+    if array.dtype.kind not in NUMERIC_KINDS:
         raise ValueError(f"it is of {array.dtype}, expected real numbers")
     return array
 
 
-def _array(given: Any) -> NDArray[Any]:
+def _as_unmasked_array(value: Any) -> NDArray[Any]:
     """As an array; `ValueError` where some of it is masked, which an array would show as numbers."""
-    if type(given) is not np.ndarray and is_masked(given):
-        raise ValueError(MASKED)
-    return np.asarray(given)
+    if type(value) is not np.ndarray and is_masked(value):
+        raise ValueError(MASKED_MESSAGE)
+    return np.asarray(value)
 
 
-def _binary(given: Any) -> NDArray[Any]:
+def _binary(value: Any) -> NDArray[Any]:
     """An array of 0 and 1; `ValueError` for others."""
-    array = _numeric(given)
+    array = _numeric(value)
     if not ((array == 0) | (array == 1)).all():
         raise ValueError("not all of it is 0 or 1")
     return array
 
 
-def _each(given: NDArray[Any], shape: tuple[int, ...], space: gym.Space[Any]) -> NDArray[Any]:
+def _flatten_batch(value: NDArray[Any], shape: tuple[int, ...], space: gym.Space[Any]) -> NDArray[Any]:
     """A batch `[N, ...]` of `space` as `shape` `[N, size]`; `ValueError` where it has another N or shape."""
-    if len(given) != shape[0]:
-        raise ValueError(f"{len(given)} of them, expected {shape[0]}")
-    _require_shape(given.shape[1:], space)
-    return given.reshape(shape)
+    if len(value) != shape[0]:
+        raise ValueError(f"{len(value)} of them, expected {shape[0]}")
+    _require_shape(value.shape[1:], space)
+    return value.reshape(shape)
 
 
 def _require_shape(shape: tuple[int, ...], space: gym.Space[Any]) -> None:
@@ -361,9 +345,9 @@ def _require_shape(shape: tuple[int, ...], space: gym.Space[Any]) -> None:
         raise ValueError(f"it has the shape {shape}, expected {expected}")
 
 
-def _as_bytes(given: Any) -> NDArray[np.uint8]:
+def _as_bytes(value: Any) -> NDArray[np.uint8]:
     """Whole numbers from 0 to 255; `ValueError` for others, which a cast would make into some."""
-    array = _array(given)
+    array = _as_unmasked_array(value)
     if array.dtype == BYTE:
         return array
     if array.dtype.kind not in "iub" or not ((array >= 0) & (array <= 255)).all():
@@ -371,9 +355,9 @@ def _as_bytes(given: Any) -> NDArray[np.uint8]:
     return array.astype(BYTE)
 
 
-def what_came(stored: Any) -> str:
+def infinity_note(values: Any) -> str:
     """Of numbers as they are stored what infinity among them may have been, for messages."""
-    return " (inf: infinity, or a number beyond float32, 3.4e38)" if np.isinf(stored).any() else ""
+    return " (inf: infinity, or a number beyond float32, 3.4e38)" if np.isinf(values).any() else ""
 
 
 def shape_of(observation: Any) -> Any:
@@ -388,7 +372,7 @@ def shape_of(observation: Any) -> Any:
         return "of lists of unequal lengths"
 
 
-def short(space: gym.Space[Any]) -> str:
+def format_space(space: gym.Space[Any]) -> str:
     """The text of a space for messages, one line of 120 letters at most."""
-    text = ADDRESS.sub("", " ".join(str(space).split()))
+    text = ADDRESS_PATTERN.sub("", " ".join(str(space).split()))
     return text if len(text) <= 120 else text[:117] + "..."

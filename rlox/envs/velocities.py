@@ -38,13 +38,13 @@ class HideVelocities(gym.ObservationWrapper[Any, Any, Any]):
                 f"env.wrappers: hide_velocities knows the velocities of {', '.join(POSITIONS)}, not of "
                 f"{'this environment' if env.spec is None else env.spec.id}; name a wrapper of your own"
             )
-        self._kept = list(POSITIONS[name])
+        self._position_indices = list(POSITIONS[name])
         space = env.observation_space
         assert isinstance(space, spaces.Box)
         self.observation_space = spaces.Box(
-            space.low[self._kept], space.high[self._kept], dtype=np.float32
+            space.low[self._position_indices], space.high[self._position_indices], dtype=np.float32
         )
 
     def observation(self, observation: NDArray[np.float32]) -> NDArray[np.float32]:
         """The positions of what was seen."""
-        return observation[self._kept]
+        return observation[self._position_indices]

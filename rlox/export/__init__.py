@@ -6,17 +6,17 @@ what the policy itself says of golden observations (docs/export.md).
 
 from __future__ import annotations
 
-from rlox.export.exported import Exported, exported
+from rlox.export.exported_policy import ExportedPolicy, build_exported_policy
+from rlox.export.files import FORMATS, export_policy
 from rlox.export.onnx_file import check_onnx, onnx_bytes, require_onnx
 from rlox.export.safetensors_file import safetensors_bytes
-from rlox.export.writing import FORMATS, export_policy
 
 __all__ = [
     "FORMATS",
-    "Exported",
+    "ExportedPolicy",
+    "build_exported_policy",
     "check_onnx",
     "export_policy",
-    "exported",
     "onnx_bytes",
     "require_onnx",
     "safetensors_bytes",

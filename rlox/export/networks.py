@@ -22,29 +22,29 @@ from rlox.networks.squashed import SDE_MEAN_LIMIT
 from rlox.policies import ContinuousPolicy, DiscretePolicy, SDEPolicy
 from rlox.policies.actors import CategoricalActor, GaussianActor
 from rlox.policies.deterministic import DeterministicPolicy
-from rlox.policies.implicit import ImplicitPolicy
-from rlox.policies.q import QPolicy
-from rlox.policies.returns import Expectation
-from rlox.policies.soft import CategoricalSoftPolicy, SquashedPolicy
+from rlox.policies.implicit import IQLPolicy
+from rlox.policies.q_policy import QPolicy
+from rlox.policies.soft import CategoricalSACPolicy, SquashedSACPolicy
+from rlox.policies.value_distribution import ScalarValue
 
-__all__ = ["Layers", "Network", "network_of", "refused"]
+__all__ = ["LinearLayers", "Network", "extract_network", "unsupported_export"]
 
 # What refuses a policy is what makes it of its class.
-WHY = {
+UNSUPPORTED_REASONS = {
     "UserPolicy": "methods of your own",
     "RecurrentActorCritic": "a memory",
-    "Conditioned": "a memory, and is asked for a return",
+    "DecisionTransformerPolicy": "a memory, and is asked for a return",
     "FactoredPolicy": "actions of several parts",
     "FactoredActor": "actions of several parts",
     "MaskedDiscretePolicy": "masks of actions",
     "MaskedFactoredPolicy": "masks of actions",
     "MaskedQPolicy": "masks of actions",
-    "LowestQPolicy": "several networks, of which the lowest counts",
+    "MinQPolicy": "several networks, of which the lowest counts",
 }
 
 
 @dataclass(frozen=True)
-class Layers:
+class LinearLayers:
     """Linear layers under one name, each a weight `[outputs, inputs]` and a bias `[outputs]`, float32."""
 
     name: str
@@ -69,24 +69,24 @@ class Network:
     activation : between the layers, and behind what is shared
     head : `categorical` and `q` (the greatest output acts), `gaussian` (the outputs, cut to the bounds),
         `squashed` and `deterministic` (tanh of them, stretched over the bounds)
-    says : the outputs `[B, outputs]` of what the network sees `[B, inputs]`, by torch
+    torch_forward : the outputs `[B, outputs]` of what the network sees `[B, inputs]`, by torch
     mean_limit : what the outputs of a squashed policy are cut off at before the tanh, on both sides
     """
 
-    parts: tuple[Layers, ...]
+    parts: tuple[LinearLayers, ...]
     sizes: tuple[int, ...]
     activation: str
     head: str
-    says: Callable[[Tensor], Tensor]
+    torch_forward: Callable[[Tensor], Tensor]
     mean_limit: float | None = None
 
     @property
-    def dueling(self) -> bool:
+    def is_dueling(self) -> bool:
         """Whether value and advantage have streams of their own."""
         return len(self.parts) == 3
 
     @property
-    def chooses(self) -> bool:
+    def is_discrete(self) -> bool:
         """Whether an action is a choice."""
         return self.head in ("categorical", "q")
 
@@ -95,103 +95,111 @@ class Network:
         return dict(named for part in self.parts for named in part.tensors())
 
 
-def network_of(policy: Any) -> Network:
+def extract_network(policy: Any) -> Network:
     """The network by which a built-in policy of vectors acts when it is evaluated.
 
     Raises ConfigError, naming what it is, for any other policy: subclasses may do anything.
     """
     kind = type(policy)
     if kind is QPolicy:
-        return _action_values(policy)
-    if kind is SquashedPolicy:
-        return _squashed(policy.actor)
-    if kind is CategoricalSoftPolicy:
-        return network_of(policy.actor)
+        return _q_network(policy)
+    if kind is SquashedSACPolicy:
+        return _squashed_network(policy.actor)
+    if kind is CategoricalSACPolicy:
+        return extract_network(policy.actor)
     if kind in (DiscretePolicy, ContinuousPolicy, SDEPolicy):
-        return _plain(policy.actor, "categorical" if kind is DiscretePolicy else "gaussian")
+        return _mlp_network(policy.actor, "categorical" if kind is DiscretePolicy else "gaussian")
     if kind in (CategoricalActor, GaussianActor):
-        return _plain(policy.net, "categorical" if kind is CategoricalActor else "gaussian")
+        return _mlp_network(policy.net, "categorical" if kind is CategoricalActor else "gaussian")
     if kind is DeterministicPolicy:
-        return _plain(policy.actor, "deterministic")
-    if kind is ImplicitPolicy and type(policy.actor) is BoundedGaussianPolicy:
-        return _plain(policy.actor.net, "deterministic")
-    raise refused(WHY.get(kind.__name__, f"a {kind.__name__}, not a built-in policy of vectors"))
+        return _mlp_network(policy.actor, "deterministic")
+    if kind is IQLPolicy and type(policy.actor) is BoundedGaussianPolicy:
+        return _mlp_network(policy.actor.net, "deterministic")
+    raise unsupported_export(
+        UNSUPPORTED_REASONS.get(kind.__name__, f"a {kind.__name__}, not a built-in policy of vectors")
+    )
 
 
-def refused(what: str) -> ConfigError:
+def unsupported_export(description: str) -> ConfigError:
     """An error that says what the policy has that no file can hold."""
     return ConfigError(
-        f"the policy has {what}, expected one network of linear layers over the numbers of an "
+        f"the policy has {description}, expected one network of linear layers over the numbers of an "
         "observation, and one choice or one Box as action; play it from Python: from_checkpoint(path)"
     )
 
 
-def _plain(net: Any, head: str) -> Network:
+def _mlp_network(net: Any, head: str) -> Network:
     layers, activation = _layers(net, "q" if head == "q" else "actor")
-    return Network((layers,), _sizes(layers), activation or "tanh", head, net)
+    return Network((layers,), _layer_widths(layers), activation or "tanh", head, net)
 
 
-def _squashed(actor: Any) -> Network:
+def _squashed_network(actor: Any) -> Network:
     """Of a squashed Gaussian: means alone, without the deviations that its last layer gives too."""
     if type(actor) not in (SquashedGaussianPolicy, SquashedSDEPolicy):
-        raise refused(f"a {type(actor).__name__}, not a built-in actor")
+        raise unsupported_export(f"a {type(actor).__name__}, not a built-in actor")
     layers, activation = _layers(actor.net, "actor")
-    limit = SDE_MEAN_LIMIT if type(actor) is SquashedSDEPolicy else None
+    mean_limit = SDE_MEAN_LIMIT if type(actor) is SquashedSDEPolicy else None
     *hidden, last = layers.weights
-    *before, bias = layers.biases
+    *hidden_biases, bias = layers.biases
     n = actor.act_dim
-    layers = Layers("actor", (*hidden, last[:n].copy()), (*before, bias[:n].copy()))
+    layers = LinearLayers("actor", (*hidden, last[:n].copy()), (*hidden_biases, bias[:n].copy()))
 
-    def says(seen: Tensor) -> Tensor:
-        outputs: Tensor = actor.net(seen)
+    def says(obs: Tensor) -> Tensor:
+        outputs: Tensor = actor.net(obs)
         return outputs[..., :n]
 
-    return Network((layers,), _sizes(layers), activation or "tanh", "squashed", says, limit)
+    return Network((layers,), _layer_widths(layers), activation or "tanh", "squashed", says, mean_limit)
 
 
-def _action_values(policy: QPolicy) -> Network:
+def _q_network(policy: QPolicy) -> Network:
     if policy.noise_size:
-        raise refused("noisy layers")
-    if type(policy.returns) is not Expectation:
-        raise refused("distributions of returns")
+        raise unsupported_export("noisy layers")
+    if type(policy.value_distribution) is not ScalarValue:
+        raise unsupported_export("distributions of returns")
     net: Any = policy.q
     if type(net) is not DuelingMLP:
-        return _plain(net, "q")
-    named = (("shared", net.shared), ("value", net.value), ("advantage", net.advantage))
-    told = [_layers(part, f"q.{name}", ends=name == "shared") for name, part in named]
-    shared, value, advantage = (layers for layers, _ in told)
-    sizes = (*_sizes(shared)[:-1], *_sizes(advantage))
-    activations = {activation for _, activation in told if activation}
+        return _mlp_network(net, "q")
+    streams = (("shared", net.shared), ("value", net.value), ("advantage", net.advantage))
+    extracted_layers = [_layers(part, f"q.{name}", activated_last=name == "shared") for name, part in streams]
+    shared, value, advantage = (layers for layers, _ in extracted_layers)
+    sizes = (*_layer_widths(shared)[:-1], *_layer_widths(advantage))
+    activations = {activation for _, activation in extracted_layers if activation}
     if len(activations) > 1:
-        raise refused(f"layers with {' and '.join(sorted(activations))} between them")
+        raise unsupported_export(f"layers with {' and '.join(sorted(activations))} between them")
     return Network((shared, value, advantage), sizes, activations.pop(), "q", net)
 
 
-def _layers(net: Any, name: str, ends: bool = False) -> tuple[Layers, str | None]:
-    """The layers of a net as `mlp` makes it, with an activation behind the last if it `ends`; the activation.
+def _layers(net: Any, name: str, activated_last: bool = False) -> tuple[LinearLayers, str | None]:
+    """The layers of a net as `mlp` makes it, with an activation behind the last if `activated_last`; the
+    activation.
 
     Raises ConfigError for other layers.
     """
     if type(net) is not nn.Sequential:
-        raise refused(f"a {type(net).__name__}, not a network of vectors")
+        raise unsupported_export(f"a {type(net).__name__}, not a network of vectors")
     linear: list[Any] = list(net)[::2]
-    between = list(net)[1::2]
-    kinds = {_activation(layer) for layer in between}
-    whole = all(type(layer) is nn.Linear and layer.bias is not None for layer in linear)
-    if not whole or None in kinds or len(kinds) > 1 or len(between) != len(linear) - (not ends):
-        raise refused(f"other layers than linear ones with one activation between them: {name}")
+    activations = list(net)[1::2]
+    kinds = {_activation(layer) for layer in activations}
+    is_linear = all(type(layer) is nn.Linear and layer.bias is not None for layer in linear)
+    if (
+        not is_linear
+        or None in kinds
+        or len(kinds) > 1
+        or len(activations) != len(linear) - (not activated_last)
+    ):
+        raise unsupported_export(f"other layers than linear ones with one activation between them: {name}")
     weights = tuple(layer.weight.detach().cpu().numpy().copy() for layer in linear)
     biases = tuple(layer.bias.detach().cpu().numpy().copy() for layer in linear)
-    return Layers(name, weights, biases), kinds.pop() if kinds else None
+    return LinearLayers(name, weights, biases), kinds.pop() if kinds else None
 
 
 def _activation(layer: nn.Module) -> str | None:
     """The activation that this is, with torch's own settings."""
-    found = (name for name, made in ACTIVATIONS.items() if type(layer) is made)
-    return next(found, None) if getattr(layer, "alpha", 1.0) == 1.0 else None
+    names = (name for name, activation_class in ACTIVATIONS.items() if type(layer) is activation_class)
+    return next(names, None) if getattr(layer, "alpha", 1.0) == 1.0 else None
 
 
-def _sizes(layers: Layers) -> tuple[int, ...]:
+def _layer_widths(layers: LinearLayers) -> tuple[int, ...]:
     """Inputs, widths and outputs; nothing where there are no layers."""
     widths = [len(weight) for weight in layers.weights]
     return (layers.weights[0].shape[1], *widths) if widths else ()

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlox.errors import MissingExtraError, RloxError
-from rlox.export.arithmetic import Bounds, Moments, difference
-from rlox.export.exported import TOLERANCE, Exported
-from rlox.export.networks import Layers, Network
-from rlox.extras import install
+from rlox.export.exported_policy import TOLERANCE, ExportedPolicy
+from rlox.export.networks import LinearLayers, Network
+from rlox.export.numpy_policy import ActionBounds, Moments, relative_difference
+from rlox.extras import install_command
 
 __all__ = ["check_onnx", "onnx_bytes", "require_onnx"]
 
@@ -28,7 +28,7 @@ def require_onnx() -> None:
         import onnxruntime
     except ImportError as error:
         raise MissingExtraError(
-            f"format=onnx needs onnx and onnxruntime: {install('onnx')} ({error})"
+            f"format=onnx needs onnx and onnxruntime: {install_command('onnx')} ({error})"
         ) from error
     assert onnx and onnxruntime
 
@@ -40,11 +40,11 @@ class _Graph:
     nodes: list[Any] = field(default_factory=list)
     constants: dict[str, NDArray[Any]] = field(default_factory=dict)
 
-    def add(self, kind: str, *inputs: str, named: str | None = None, **attributes: Any) -> str:
+    def add(self, kind: str, *inputs: str, name: str | None = None, **attributes: Any) -> str:
         """A node that gives one value; its name."""
         from onnx import helper
 
-        output = named or f"{kind.lower()}_{len(self.nodes)}"
+        output = name or f"{kind.lower()}_{len(self.nodes)}"
         self.nodes.append(helper.make_node(kind, inputs, [output], **attributes))
         return output
 
@@ -58,7 +58,7 @@ class _Graph:
         return name
 
 
-def onnx_bytes(policy: Exported) -> bytes:
+def onnx_bytes(policy: ExportedPolicy) -> bytes:
     """A model from `obs` float32 `[N, dim]` to `action` (int64 `[N]` or float32 `[N, size]`) and `outputs`.
 
     The description is in its metadata, under `rlox`.
@@ -66,20 +66,20 @@ def onnx_bytes(policy: Exported) -> bytes:
     from onnx import TensorProto, checker, helper, numpy_helper
 
     graph = _Graph()
-    seen = "obs" if policy.moments is None else _seen(graph, policy.moments)
-    outputs = graph.add("Identity", _network(graph, policy.network, seen), named="outputs")
+    network_input = "obs" if policy.moments is None else _add_normalizer(graph, policy.moments)
+    outputs = graph.add("Identity", _add_network(graph, policy.network, network_input), name="outputs")
     if policy.bounds is None:
-        _choice(graph, outputs, policy.start)
+        _add_choice(graph, outputs, policy.first_choice)
         action = helper.make_tensor_value_info("action", TensorProto.INT64, ["N"])
     else:
-        _vector(graph, outputs, policy.network, policy.bounds)
+        _add_vector(graph, outputs, policy.network, policy.bounds)
         size = policy.network.sizes[-1]
         action = helper.make_tensor_value_info("action", TensorProto.FLOAT, ["N", size])
 
     def floats(name: str, width: int) -> Any:
         return helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", width])
 
-    made = helper.make_graph(
+    onnx_graph = helper.make_graph(
         graph.nodes,
         "policy",
         [floats("obs", policy.network.sizes[0])],
@@ -87,16 +87,14 @@ def onnx_bytes(policy: Exported) -> bytes:
         [numpy_helper.from_array(value, name) for name, value in graph.constants.items()],
     )
     opset = helper.make_opsetid("", OPSET)
-    model = helper.make_model(
-        made, opset_imports=[opset], ir_version=IR_VERSION, producer_name="rlox"
-    )
+    model = helper.make_model(onnx_graph, opset_imports=[opset], ir_version=IR_VERSION, producer_name="rlox")
     helper.set_model_props(model, {"rlox": json.dumps(policy.description())})
     checker.check_model(model, full_check=True)
-    written: bytes = model.SerializeToString()
-    return written
+    data: bytes = model.SerializeToString()
+    return data
 
 
-def check_onnx(policy: Exported, model: bytes) -> float:
+def check_onnx(policy: ExportedPolicy, model: bytes) -> float:
     """How far onnxruntime is from what the policy says of its golden observations, as a part of its size.
 
     Raises RloxError where that is more than 1e-5, of outputs or of vectors.
@@ -107,23 +105,23 @@ def check_onnx(policy: Exported, model: bytes) -> float:
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     actions, outputs = session.run(["action", "outputs"], {"obs": policy.golden.obs})
-    apart = [difference(outputs, policy.golden.outputs)]
+    differences = [relative_difference(outputs, policy.golden.outputs)]
     if policy.bounds is not None:
-        apart.append(difference(actions, policy.golden.actions))
-    if not max(apart) <= TOLERANCE:
+        differences.append(relative_difference(actions, policy.golden.actions))
+    if not max(differences) <= TOLERANCE:
         raise RloxError(
-            f"onnxruntime {onnxruntime.__version__} differs from the policy by {max(apart):.1e} of its size, "
-            f"expected {TOLERANCE:.0e} at most; format=safetensors does without it"
+            f"onnxruntime {onnxruntime.__version__} differs from the policy by {max(differences):.1e} of its "
+            f"size, expected {TOLERANCE:.0e} at most; format=safetensors does without it"
         )
-    return max(apart)
+    return max(differences)
 
 
-def _seen(graph: _Graph, moments: Moments) -> str:
+def _add_normalizer(graph: _Graph, moments: Moments) -> str:
     """Observations as the network sees them, standardised in float64."""
     from onnx import TensorProto
 
     mean = graph.constant("normalizer.mean", moments.mean.astype(np.float64))
-    deviation = graph.constant("normalizer.deviation", moments.deviation.astype(np.float64))
+    deviation = graph.constant("normalizer.deviation", moments.std.astype(np.float64))
     x = graph.cast("obs", TensorProto.DOUBLE)
     x = graph.add("Div", graph.add("Sub", x, mean), deviation)
     if moments.clip is not None:
@@ -133,56 +131,56 @@ def _seen(graph: _Graph, moments: Moments) -> str:
     return graph.cast(x, TensorProto.FLOAT)
 
 
-def _network(graph: _Graph, network: Network, x: str) -> str:
-    if not network.dueling:
-        return _through(graph, network.parts[0], x, network.activation)
+def _add_network(graph: _Graph, network: Network, x: str) -> str:
+    if not network.is_dueling:
+        return _add_layers(graph, network.parts[0], x, network.activation)
     shared, value, advantage = network.parts
-    features = _through(graph, shared, x, network.activation, ends=True)
-    values = _through(graph, value, features, network.activation)
-    advantages = _through(graph, advantage, features, network.activation)
+    features = _add_layers(graph, shared, x, network.activation, activate_last=True)
+    values = _add_layers(graph, value, features, network.activation)
+    advantages = _add_layers(graph, advantage, features, network.activation)
     mean = graph.add("ReduceMean", advantages, axes=[1], keepdims=1)
     return graph.add("Sub", graph.add("Add", values, advantages), mean)
 
 
-def _through(graph: _Graph, layers: Layers, x: str, activation: str, ends: bool = False) -> str:
-    named = dict(layers.tensors())
+def _add_layers(
+    graph: _Graph, layers: LinearLayers, x: str, activation: str, activate_last: bool = False
+) -> str:
+    tensors = dict(layers.tensors())
     for i in range(len(layers.weights)):
-        names = (f"{layers.name}.{2 * i}.weight", f"{layers.name}.{2 * i}.bias")
-        weight, bias = (graph.constant(name, named[name]) for name in names)
+        tensor_names = (f"{layers.name}.{2 * i}.weight", f"{layers.name}.{2 * i}.bias")
+        weight, bias = (graph.constant(name, tensors[name]) for name in tensor_names)
         x = graph.add("Gemm", x, weight, bias, transB=1)
-        if ends or i + 1 < len(layers.weights):
-            x = _activated(graph, x, activation)
+        if activate_last or i + 1 < len(layers.weights):
+            x = _add_activation(graph, x, activation)
     return x
 
 
-def _activated(graph: _Graph, x: str, activation: str) -> str:
+def _add_activation(graph: _Graph, x: str, activation: str) -> str:
     if activation == "silu":
         return graph.add("Mul", x, graph.add("Sigmoid", x))
     return graph.add({"tanh": "Tanh", "relu": "Relu", "elu": "Elu"}[activation], x)
 
 
-def _choice(graph: _Graph, outputs: str, start: int) -> None:
-    best = graph.add("ArgMax", outputs, axis=1, keepdims=0)
-    graph.add(
-        "Add", best, graph.constant("action.start", np.array(start, np.int64)), named="action"
-    )
+def _add_choice(graph: _Graph, outputs: str, start: int) -> None:
+    argmax = graph.add("ArgMax", outputs, axis=1, keepdims=0)
+    graph.add("Add", argmax, graph.constant("action.start", np.array(start, np.int64)), name="action")
 
 
-def _vector(graph: _Graph, outputs: str, network: Network, bounds: Bounds) -> None:
+def _add_vector(graph: _Graph, outputs: str, network: Network, bounds: ActionBounds) -> None:
     x = outputs
     low = graph.constant("action.low", bounds.low)
     high = graph.constant("action.high", bounds.high)
     if network.head != "gaussian":
         if network.mean_limit is not None:
             limit = np.float32(network.mean_limit)
-            ends = (
+            mean_limits = (
                 graph.constant("mean.low", np.array(-limit)),
                 graph.constant("mean.high", np.array(limit)),
             )
-            x = graph.add("Clip", x, *ends)
+            x = graph.add("Clip", x, *mean_limits)
         half = graph.constant("half", np.array(0.5, np.float32))
         one = graph.constant("one", np.array(1.0, np.float32))
         width = graph.constant("action.width", bounds.high - bounds.low)
-        part = graph.add("Mul", graph.add("Add", graph.add("Tanh", x), one), half)
-        x = graph.add("Add", graph.add("Mul", part, width), low)
-    graph.add("Min", graph.add("Max", x, low), high, named="action")
+        unit_value = graph.add("Mul", graph.add("Add", graph.add("Tanh", x), one), half)
+        x = graph.add("Add", graph.add("Mul", unit_value, width), low)
+    graph.add("Min", graph.add("Max", x, low), high, name="action")

@@ -1,24 +1,24 @@
 """Language models: what they say, what they write, and what that is worth."""
 
-from rlox.llm.codecs import Characters
-from rlox.llm.decoding import Completed, Sampling, completions
+from rlox.llm.advantages import group_advantages, leave_one_out_advantages
+from rlox.llm.codecs import CharacterCodec
+from rlox.llm.decoding import GeneratedTokens, Sampling, generate_completions
 from rlox.llm.llama import Llama, LlamaSize
+from rlox.llm.llama_files import load_llama, save_llama
 from rlox.llm.models import TextModel
-from rlox.llm.rewards import group_advantages, leave_one_out_advantages
-from rlox.llm.saved import load_llama, save_llama
 from rlox.llm.tasks import TASKS, Example, Task, task_of
 
 __all__ = [
     "TASKS",
-    "Characters",
-    "Completed",
+    "CharacterCodec",
     "Example",
+    "GeneratedTokens",
     "Llama",
     "LlamaSize",
     "Sampling",
     "Task",
     "TextModel",
-    "completions",
+    "generate_completions",
     "group_advantages",
     "leave_one_out_advantages",
     "load_llama",

@@ -17,13 +17,13 @@ from torch import Tensor, nn
 
 from rlox.disk import replace_file
 from rlox.errors import ConfigError, MissingExtraError
-from rlox.extras import install
-from rlox.llm.layers import of_transformers
+from rlox.extras import install_command
+from rlox.llm.gradient_checkpointing import transformers_class
 from rlox.llm.llama import Llama
 
-__all__ = ["Learned", "add_adapters", "has_adapters", "save_adapters"]
+__all__ = ["TrainableWeights", "add_adapters", "has_adapters", "save_adapters"]
 
-BASE = "base_model.sha256"  # among the weights of adapters
+BASE_KEY = "base_model.sha256"  # among the weights of adapters
 
 
 def add_adapters(module: nn.Module, rank: int, alpha: float, targets: Sequence[str] = ()) -> None:
@@ -32,24 +32,26 @@ def add_adapters(module: nn.Module, rank: int, alpha: float, targets: Sequence[s
     A layer W becomes W + alpha / rank * B A, B 0 and A drawn. `targets` are last names of layers (`q_proj`);
     none: all linear layers but the one that makes logits.
     """
-    peft = _peft()
+    peft = _import_peft()
     if has_adapters(module):
         raise ConfigError(
             f"algo.lora_r={rank}: {type(module).__name__} has adapters already, which learn; leave it out"
         )
-    kinds = (nn.Linear, of_transformers("pytorch_utils", "Conv1D"))
-    linear = {
-        name.rpartition(".")[2] for name, part in module.named_modules() if isinstance(part, kinds)
+    layer_types = (nn.Linear, transformers_class("pytorch_utils", "Conv1D"))
+    linear_layers = {
+        name.rpartition(".")[2]
+        for name, module_part in module.named_modules()
+        if isinstance(module_part, layer_types)
     }
-    chosen = set(targets) or linear - {"lm_head", "embed_out", "score"}
-    if missing := sorted(chosen - linear):
+    matching_modules = set(targets) or linear_layers - {"lm_head", "embed_out", "score"}
+    if missing := sorted(matching_modules - linear_layers):
         raise ConfigError(
             f"algo.lora_target_modules: {type(module).__name__} has no linear layer {missing[0]}, expected "
-            f"some of {', '.join(sorted(linear)) or 'none'}"
+            f"some of {', '.join(sorted(linear_layers)) or 'none'}"
         )
-    if not chosen:
+    if not matching_modules:
         raise ConfigError(f"algo.lora_r: {type(module).__name__} has no linear layer for adapters")
-    if isinstance(module, Llama) and module.size.tie_word_embeddings and "lm_head" in chosen:
+    if isinstance(module, Llama) and module.size.tie_word_embeddings and "lm_head" in matching_modules:
         warnings.warn(
             "algo.lora_target_modules has lm_head, whose weights are the embedding's too "
             "(tie_word_embeddings): adapters change the logits alone, and merged they would change both; "
@@ -58,7 +60,7 @@ def add_adapters(module: nn.Module, rank: int, alpha: float, targets: Sequence[s
             stacklevel=2,
         )
     config = peft.LoraConfig(
-        r=rank, lora_alpha=alpha, target_modules=sorted(chosen), lora_dropout=0.0
+        r=rank, lora_alpha=alpha, target_modules=sorted(matching_modules), lora_dropout=0.0
     )
     with warnings.catch_warnings():  # which layers are stored the other way round, peft finds out
         warnings.filterwarnings("ignore", message="fan_in_fan_out")
@@ -70,7 +72,7 @@ def has_adapters(module: nn.Module) -> bool:
     return bool(getattr(module, "peft_config", None))
 
 
-class Learned:
+class TrainableWeights:
     """The weights of a module that a run has: all, or of one with adapters these.
 
     Parameters
@@ -79,87 +81,83 @@ class Learned:
     original : of the module that it is a copy of
     """
 
-    def __init__(self, module: nn.Module, original: Learned | None = None) -> None:
+    def __init__(self, module: nn.Module, original: TrainableWeights | None = None) -> None:
         self._module, self._original = module, original
         trained = [name for name, value in module.named_parameters() if value.requires_grad]
         self._names: list[str] = trained if original is None else original._names
-        self._adapted = has_adapters(module)
+        self._has_adapters = has_adapters(module)
 
     def weights(self) -> dict[str, Tensor]:
         """By name, as they are and go on being; beside adapters the SHA-256 of what they are in."""
-        if not self._adapted:
+        if not self._has_adapters:
             return dict(self._module.state_dict())
-        known = dict(self._module.named_parameters())
-        return {**{name: known[name].detach() for name in self._names}, BASE: self._base}
+        parameters = dict(self._module.named_parameters())
+        return {**{name: parameters[name].detach() for name in self._names}, BASE_KEY: self._base_digest}
 
-    def copied(self) -> dict[str, Tensor]:
+    def copies(self) -> dict[str, Tensor]:
         """The same, apart from what goes on."""
         return {name: value.detach().clone() for name, value in self.weights().items()}
 
     def load(self, weights: Mapping[str, Tensor]) -> None:
         """Take such weights; an error for other names or shapes, and for adapters of another model."""
-        if not self._adapted:
+        if not self._has_adapters:
             self._module.load_state_dict(dict(weights))
             return
-        there = self.weights()
-        if apart := sorted(there.keys() ^ weights.keys()):
-            raise ConfigError(f"{apart[0]} is on one side only: adapters of other layers")
-        if not torch.equal(there.pop(BASE), weights[BASE]):
+        own_weights = self.weights()
+        if unmatched := sorted(own_weights.keys() ^ weights.keys()):
+            raise ConfigError(f"{unmatched[0]} is on one side only: adapters of other layers")
+        if not torch.equal(own_weights.pop(BASE_KEY), weights[BASE_KEY]):
             raise ConfigError(
                 "its adapters are of another model than this one, or count otherwise there (SHA-256; "
                 "algo.lora_alpha): give it that"
             )
         with torch.no_grad():
-            for name, value in there.items():
+            for name, value in own_weights.items():
                 value.copy_(weights[name])
 
     @cached_property
-    def _base(self) -> Tensor:
+    def _base_digest(self) -> Tensor:
         """Of the parameters that adapters are in, uint8 `[32]`."""
         if self._original is not None:
-            return self._original._base
-        found, trained = hashlib.sha256(), set(self._names)
+            return self._original._base_digest
+        digest, trainable_names = hashlib.sha256(), set(self._names)
         for name, value in self._module.named_parameters():
-            if name not in trained:
-                found.update(f"{name} {value.dtype} {list(value.shape)}".encode())
-                found.update(
-                    value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data
-                )
+            if name not in trainable_names:
+                digest.update(f"{name} {value.dtype} {list(value.shape)}".encode())
+                digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
         for name, part in self._module.named_modules():
             if scaling := getattr(part, "scaling", None):  # alpha / rank, of a layer with adapters
-                found.update(f"{name} {scaling}".encode())
-        return torch.from_numpy(np.frombuffer(found.digest(), np.uint8).copy())
+                digest.update(f"{name} {scaling}".encode())
+        return torch.from_numpy(np.frombuffer(digest.digest(), np.uint8).copy())
 
 
 def save_adapters(module: nn.Module, folder: Path, base: str | None = None) -> None:
     """Write adapter_config.json and adapter_model.safetensors; `PeftModel` loads them into `base`."""
     folder.mkdir(parents=True, exist_ok=True)
-    held: Any = module
-    called = next(iter(held.peft_config))
-    found: dict[str, Tensor] = _peft().get_peft_model_state_dict(module, adapter_name=called)
-    named = {
-        f"base_model.model.{name.removeprefix('base_model.model.')}": value.detach()
-        .cpu()
-        .contiguous()
-        for name, value in found.items()
+    peft_model: Any = module
+    adapter_name = next(iter(peft_model.peft_config))
+    adapter_state: dict[str, Tensor] = _import_peft().get_peft_model_state_dict(
+        module, adapter_name=adapter_name
+    )
+    tensors = {
+        f"base_model.model.{name.removeprefix('base_model.model.')}": value.detach().cpu().contiguous()
+        for name, value in adapter_state.items()
     }
     settings = replace(
-        held.peft_config[called],
+        peft_model.peft_config[adapter_name],
         task_type="CAUSAL_LM",
         base_model_name_or_path=base,
         inference_mode=True,
     )
-    replace_file(
-        folder / "adapter_model.safetensors", safetensors.torch.save(named, {"format": "pt"})
-    )
+    replace_file(folder / "adapter_model.safetensors", safetensors.torch.save(tensors, {"format": "pt"}))
     settings.save_pretrained(str(folder))
 
 
-def _peft() -> Any:
+def _import_peft() -> Any:
     try:
         import peft
     except ImportError as error:
         raise MissingExtraError(
-            f"adapters (algo.lora_r) need the package peft: {install('llm')}"
+            f"adapters (algo.lora_r) need the package peft: {install_command('llm')}"
         ) from error
     return peft

@@ -16,24 +16,24 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from rlox.configs.tasks import looked_for_in
+from rlox.configs.tasks import search_note
 from rlox.errors import ConfigError, ShapeError
-from rlox.llm.pretrained import HERE, is_tokenizer, transformers_of
-from rlox.llm.saved import ends_in
+from rlox.llm.llama_files import read_eos_ids
+from rlox.llm.transformers_files import LOCAL_ONLY, import_transformers, is_tokenizer
 
-__all__ = ["Ask", "Bytes", "Characters", "Codec", "Messages", "Tokenizer", "tokens_of"]
+__all__ = ["ByteCodec", "CharacterCodec", "Codec", "Messages", "TokenizeRequest", "Tokenizer", "tokenize"]
 
 Ids = Sequence[int] | NDArray[np.int64]
-STRANGE = "\ufffd"  # a token that has no text
-CHANGING = re.compile(r"strftime_now|\brandom\b|\blipsum\b")  # another text each time
-PLACES = ("name_or_path", "tokenizer_file", "vocab_file", "merges_file")  # where a tokenizer was
+UNKNOWN_CHARACTER = "\ufffd"  # a token that has no text
+NONDETERMINISTIC_TEMPLATE = re.compile(r"strftime_now|\brandom\b|\blipsum\b")  # another text each time
+PATH_KEYS = ("name_or_path", "tokenizer_file", "vocab_file", "merges_file")  # where a tokenizer was
 Messages = list[dict[str, Any]]  # {"role": ..., "content": ...} each
 
 
 class Codec(Protocol):
     """Between texts and token ids."""
 
-    ends: tuple[int, ...]  # tokens that end a text
+    eos_ids: tuple[int, ...]  # tokens that end a text
     pad: int
 
     @property
@@ -43,20 +43,20 @@ class Codec(Protocol):
     def __len__(self) -> int:
         """Tokens that there are."""
 
-    def encode(self, text: str, end: bool = False) -> NDArray[np.int64]:
-        """Token ids of a text, with those that a text begins with; `end` puts the end behind it."""
+    def encode(self, text: str, with_eos: bool = False) -> NDArray[np.int64]:
+        """Token ids of a text, with those that a text begins with; `with_eos` puts the end behind it."""
 
-    def decode(self, ids: Ids, whole: bool = False) -> str:
-        """The text up to its end, or the `whole` of it, to be read."""
+    def decode(self, ids: Ids, keep_after_eos: bool = False) -> str:
+        """The text up to its end, or with `keep_after_eos` the whole of it, to be read."""
 
-    def right(self, prompt: Ids, tokens: Ids, answer: str) -> float:
+    def exact_match(self, prompt: Ids, tokens: Ids, answer: str) -> float:
         """1 of a completion that is the answer and its end, whatever is behind that; else 0."""
 
-    def close(self, prompt: Ids, tokens: Ids, answer: str) -> float:
+    def partial_match(self, prompt: Ids, tokens: Ids, answer: str) -> float:
         """The part of the answer, its end among it, that stands where it does there."""
 
-    def chat(
-        self, messages: Messages, begins: Literal["answer", "more", ""], template: Mapping[str, Any]
+    def encode_chat(
+        self, messages: Messages, continuation: Literal["answer", "more", ""], template: Mapping[str, Any]
     ) -> NDArray[np.int64]:
         """Token ids of a conversation: with what begins an `answer`, or its last message open for `more`.
 
@@ -64,31 +64,31 @@ class Codec(Protocol):
         """
 
 
-class _OwnCodec(ABC):
+class _BuiltinCodec(ABC):
     """0 pads, 1 ends a text: an answer is right token by token."""
 
     PAD, END = 0, 1
     pad: int = PAD
-    ends: tuple[int, ...] = (END,)
+    eos_ids: tuple[int, ...] = (END,)
 
     @abstractmethod
-    def encode(self, text: str, end: bool = False) -> NDArray[np.int64]:
+    def encode(self, text: str, with_eos: bool = False) -> NDArray[np.int64]:
         """As `Codec.encode`."""
 
-    def right(self, prompt: Ids, tokens: Ids, answer: str) -> float:
-        """As `Codec.right`, whatever the prompt."""
-        expected = self.encode(answer, end=True)
-        given = np.array(_whole(tokens)[: len(expected)], np.int64)
-        return float(np.array_equal(given, expected))
+    def exact_match(self, prompt: Ids, tokens: Ids, answer: str) -> float:
+        """As `Codec.exact_match`, whatever the prompt."""
+        expected = self.encode(answer, with_eos=True)
+        start_ids = np.array(_as_token_ids(tokens)[: len(expected)], np.int64)
+        return float(np.array_equal(start_ids, expected))
 
-    def close(self, prompt: Ids, tokens: Ids, answer: str) -> float:
-        """As `Codec.close`, of tokens."""
-        expected = self.encode(answer, end=True)
-        given = np.array(_whole(tokens)[: len(expected)], np.int64)
-        return float(np.equal(given, expected[: len(given)]).sum() / len(expected))
+    def partial_match(self, prompt: Ids, tokens: Ids, answer: str) -> float:
+        """As `Codec.partial_match`, of tokens."""
+        expected = self.encode(answer, with_eos=True)
+        start_ids = np.array(_as_token_ids(tokens)[: len(expected)], np.int64)
+        return float(np.equal(start_ids, expected[: len(start_ids)]).sum() / len(expected))
 
-    def chat(
-        self, messages: Messages, begins: Literal["answer", "more", ""], template: Mapping[str, Any]
+    def encode_chat(
+        self, messages: Messages, continuation: Literal["answer", "more", ""], template: Mapping[str, Any]
     ) -> NDArray[np.int64]:
         """None: `ConfigError`."""
         raise ConfigError(
@@ -97,33 +97,33 @@ class _OwnCodec(ABC):
         )
 
 
-class Characters(_OwnCodec):
+class CharacterCodec(_BuiltinCodec):
     """A token for each character: 0 pads, 1 ends a text, the others are `alphabet` in its order."""
 
     def __init__(self, alphabet: str) -> None:
         if not isinstance(alphabet, str) or len(set(alphabet)) != len(alphabet) or not alphabet:
             raise ConfigError(f"alphabet {alphabet!r}: expected characters, each once, in one text")
         self.alphabet = alphabet
-        self._of = {character: 2 + i for i, character in enumerate(alphabet)}
+        self._id_of_character = {character: 2 + i for i, character in enumerate(alphabet)}
 
     def __len__(self) -> int:
         return 2 + len(self.alphabet)
 
-    def encode(self, text: str, end: bool = False) -> NDArray[np.int64]:
-        """Token ids of a text; `end` puts the end behind it. `ConfigError` for a character that has none."""
+    def encode(self, text: str, with_eos: bool = False) -> NDArray[np.int64]:
+        """Token ids of a text, with its end `with_eos`; `ConfigError` for a character that has none."""
         if not isinstance(text, str):
             raise ConfigError(f"{text!r:.80} is a {type(text).__name__}, expected a text")
         missing = sorted(set(text) - set(self.alphabet))
         if missing:
             raise ConfigError(f"{missing[0]!r} in {text!r} is no character of {self.alphabet!r}")
-        ids = [self._of[character] for character in text] + [self.END] * end
+        ids = [self._id_of_character[character] for character in text] + [self.END] * with_eos
         return np.array(ids, np.int64)
 
-    def decode(self, ids: Ids, whole: bool = False) -> str:
+    def decode(self, ids: Ids, keep_after_eos: bool = False) -> str:
         """As `Codec.decode`: padding is nothing, so that it may look better than it is."""
-        found = _up_to(ids, () if whole else self.ends)
-        known = f"{self.alphabet}{STRANGE}"
-        return "".join(known[min(t - 2, len(known) - 1)] for t in found if t > self.END)
+        ids_before_eos = _until_end(ids, () if keep_after_eos else self.eos_ids)
+        alphabet = f"{self.alphabet}{UNKNOWN_CHARACTER}"
+        return "".join(alphabet[min(t - 2, len(alphabet) - 1)] for t in ids_before_eos if t > self.END)
 
     @property
     def digest(self) -> str:
@@ -131,21 +131,21 @@ class Characters(_OwnCodec):
         return f"characters {self.alphabet}"
 
 
-class Bytes(_OwnCodec):
+class ByteCodec(_BuiltinCodec):
     """A token for each byte of UTF-8: 0 pads, 1 ends a text, the others are the bytes and 2."""
 
     def __len__(self) -> int:
         return 2 + 256
 
-    def encode(self, text: str, end: bool = False) -> NDArray[np.int64]:
+    def encode(self, text: str, with_eos: bool = False) -> NDArray[np.int64]:
         """As `Codec.encode`."""
         ids = np.frombuffer(text.encode(), np.uint8).astype(np.int64) + 2
-        return np.append(ids, self.END) if end else ids
+        return np.append(ids, self.END) if with_eos else ids
 
-    def decode(self, ids: Ids, whole: bool = False) -> str:
+    def decode(self, ids: Ids, keep_after_eos: bool = False) -> str:
         """As `Codec.decode`; what is no UTF-8 is shown as such."""
-        found = _up_to(ids, () if whole else self.ends)
-        return bytes(min(t - 2, 255) for t in found if t > self.END).decode(errors="replace")
+        ids_before_eos = _until_end(ids, () if keep_after_eos else self.eos_ids)
+        return bytes(min(t - 2, 255) for t in ids_before_eos if t > self.END).decode(errors="replace")
 
     digest = "bytes"
 
@@ -153,164 +153,177 @@ class Bytes(_OwnCodec):
 class Tokenizer:
     """A tokenizer in a folder, as transformers loads it: no code of the folder's runs.
 
-    An answer is right by its text, in whatever tokens: `right` and `close` compare characters and the end.
+    An answer is right by its text, in whatever tokens: `exact_match` and `partial_match` compare characters
+    and the end.
     """
 
     def __init__(self, folder: Path) -> None:
         if not is_tokenizer(folder):
             raise ConfigError(
                 f"tokenizer={folder}: expected a folder with tokenizer.json, as save_pretrained writes one"
-                f"{looked_for_in(folder)}"
+                f"{search_note(folder)}"
             )
-        transformers = transformers_of(f"the tokenizer in {folder}")
+        transformers = import_transformers(f"the tokenizer in {folder}")
         self.folder = Path(folder)
         try:
-            self._of: Any = transformers.AutoTokenizer.from_pretrained(self.folder, **HERE)
-            beside = ends_in(self.folder)
+            self._tokenizer: Any = transformers.AutoTokenizer.from_pretrained(self.folder, **LOCAL_ONLY)
+            file_eos_ids = read_eos_ids(self.folder)
         except Exception as error:
             raise ConfigError(f"tokenizer={folder}: {error}") from error
-        own = self._of.eos_token_id
-        self.ends: tuple[int, ...] = () if own is None else (int(own),)
-        self.add_ends(beside)
-        pad = self._of.pad_token_id
-        self.pad = int(pad if pad is not None else next(iter(self.ends), 0))
+        eos_id = self._tokenizer.eos_token_id
+        self.eos_ids: tuple[int, ...] = () if eos_id is None else (int(eos_id),)
+        self.add_eos_ids(file_eos_ids)
+        pad = self._tokenizer.pad_token_id
+        self.pad = int(pad if pad is not None else next(iter(self.eos_ids), 0))
 
     def __len__(self) -> int:
-        return len(self._of)
+        return len(self._tokenizer)
 
-    def add_ends(self, tokens: Iterable[int]) -> None:
+    def add_eos_ids(self, tokens: Iterable[int]) -> None:
         """Further tokens end a text; what stands behind a text that is learned stays the first end."""
-        self.ends = tuple(dict.fromkeys([*self.ends, *tokens]))
+        self.eos_ids = tuple(dict.fromkeys([*self.eos_ids, *tokens]))
 
     def save(self, folder: Path) -> None:
         """Write it beside a model."""
-        self._of.save_pretrained(folder)
+        self._tokenizer.save_pretrained(folder)
 
     @property
     def digest(self) -> str:
         """The SHA-256 of what makes tokens, and of the chat template."""
-        said = (
-            self._of.backend_tokenizer.to_str() if self._of.is_fast else str(self._of.get_vocab())
+        vocabulary = (
+            self._tokenizer.backend_tokenizer.to_str()
+            if self._tokenizer.is_fast
+            else str(self._tokenizer.get_vocab())
         )
-        return hashlib.sha256(f"{said}{self._of.chat_template}".encode()).hexdigest()
+        return hashlib.sha256(f"{vocabulary}{self._tokenizer.chat_template}".encode()).hexdigest()
 
     @property
-    def about(self) -> str | None:
+    def fingerprint(self) -> str | None:
         """All that its tokens depend on, as text.
 
         None where that is not known: of a slow tokenizer, and where a chat template tells the date or draws.
         """
-        templates = repr(self._of.chat_template)
-        if not self._of.is_fast or CHANGING.search(templates):
+        templates = repr(self._tokenizer.chat_template)
+        if not self._tokenizer.is_fast or NONDETERMINISTIC_TEMPLATE.search(templates):
             return None
-        given = {k: repr(v) for k, v in self._of.init_kwargs.items() if k not in PLACES}
-        kind, special = type(self._of).__name__, repr(self._of.special_tokens_map)
-        said = [kind, special, templates, self.ends, given, self._of.backend_tokenizer.to_str()]
-        return json.dumps(said, sort_keys=True)
+        init_args = {k: repr(v) for k, v in self._tokenizer.init_kwargs.items() if k not in PATH_KEYS}
+        class_name, special = type(self._tokenizer).__name__, repr(self._tokenizer.special_tokens_map)
+        contents = [
+            class_name,
+            special,
+            templates,
+            self.eos_ids,
+            init_args,
+            self._tokenizer.backend_tokenizer.to_str(),
+        ]
+        return json.dumps(contents, sort_keys=True)
 
     @property
-    def begin(self) -> int | None:
+    def bos_id(self) -> int | None:
         """The token that a text begins with, where there is one."""
-        return None if self._of.bos_token_id is None else int(self._of.bos_token_id)
+        return None if self._tokenizer.bos_token_id is None else int(self._tokenizer.bos_token_id)
 
-    def encode(self, text: str, end: bool = False) -> NDArray[np.int64]:
+    def encode(self, text: str, with_eos: bool = False) -> NDArray[np.int64]:
         """As `Codec.encode`; what the tokenizer itself puts behind a text is not there."""
-        (found,) = self.encode_all([text], end)
-        return found
+        (ids,) = self.encode_all([text], with_eos)
+        return ids
 
-    def encode_all(self, texts: Sequence[str], end: bool = False) -> list[NDArray[np.int64]]:
+    def encode_all(self, texts: Sequence[str], with_eos: bool = False) -> list[NDArray[np.int64]]:
         """`encode` of each of several texts, which takes a fraction of the time."""
-        if end and not self.ends:
-            raise ConfigError(
-                f"tokenizer={self.folder} has no eos_token, by which a text would end"
-            )
-        bare = self._of(list(texts), add_special_tokens=False)["input_ids"]
-        return [self._encoded([*self._before, *ids], end) for ids in bare]
+        if with_eos and not self.eos_ids:
+            raise ConfigError(f"tokenizer={self.folder} has no eos_token, by which a text would end")
+        ids_by_text = self._tokenizer(list(texts), add_special_tokens=False)["input_ids"]
+        return [self._finish([*self._prefix_ids, *ids], with_eos) for ids in ids_by_text]
 
-    def _encoded(self, ids: list[int], end: bool) -> NDArray[np.int64]:
-        if end and ids[-1:] != list(self.ends[:1]):
-            ids.append(self.ends[0])
+    def _finish(self, ids: list[int], with_eos: bool) -> NDArray[np.int64]:
+        if with_eos and ids[-1:] != list(self.eos_ids[:1]):
+            ids.append(self.eos_ids[0])
         return np.array(ids, np.int64)
 
     @cached_property
-    def _before(self) -> list[int]:
+    def _prefix_ids(self) -> list[int]:
         """What the tokenizer puts before a text."""
-        bare, ids = (self._of("a", add_special_tokens=of)["input_ids"] for of in (False, True))
-        at = next((i for i in range(len(ids)) if ids[i : i + len(bare)] == bare), 0)
-        return list(ids[:at])
+        plain_ids, ids = (
+            self._tokenizer("a", add_special_tokens=with_special)["input_ids"]
+            for with_special in (False, True)
+        )
+        n_prefix = next((i for i in range(len(ids)) if ids[i : i + len(plain_ids)] == plain_ids), 0)
+        return list(ids[:n_prefix])
 
-    def decode(self, ids: Ids, whole: bool = False) -> str:
+    def decode(self, ids: Ids, keep_after_eos: bool = False) -> str:
         """As `Codec.decode`, without special tokens."""
-        return self._text(_up_to(ids, () if whole else self.ends), skip=True)
+        return self._decode(_until_end(ids, () if keep_after_eos else self.eos_ids), skip=True)
 
-    def right(self, prompt: Ids, tokens: Ids, answer: str) -> float:
-        """As `Codec.right`."""
-        return float(self._ended(tokens) and self._said(prompt, tokens) == self._expected(answer))
+    def exact_match(self, prompt: Ids, tokens: Ids, answer: str) -> float:
+        """As `Codec.exact_match`."""
+        return float(
+            self._has_ended(tokens) and self._completion_text(prompt, tokens) == self._answer_text(answer)
+        )
 
-    def close(self, prompt: Ids, tokens: Ids, answer: str) -> float:
-        """As `Codec.close`, of characters."""
-        said = [*self._said(prompt, tokens), *[None] * self._ended(tokens)]
-        expected = [*self._expected(answer), None]
-        pairs = zip_longest(said[: len(expected)], expected, fillvalue="")
+    def partial_match(self, prompt: Ids, tokens: Ids, answer: str) -> float:
+        """As `Codec.partial_match`, of characters."""
+        characters = [*self._completion_text(prompt, tokens), *[None] * self._has_ended(tokens)]
+        expected = [*self._answer_text(answer), None]
+        pairs = zip_longest(characters[: len(expected)], expected, fillvalue="")
         return float(np.mean([a == b for a, b in pairs]))
 
-    def _said(self, prompt: Ids, tokens: Ids) -> str:
+    def _completion_text(self, prompt: Ids, tokens: Ids) -> str:
         """What tokens add to the text of a prompt, special ones too, which are no part of an answer."""
-        before, said = (
-            self._text([*map(int, prompt), *more], skip=False)
-            for more in ([], _up_to(tokens, self.ends))
+        prompt_text, full_text = (
+            self._decode([*map(int, prompt), *extra_ids], skip=False)
+            for extra_ids in ([], _until_end(tokens, self.eos_ids))
         )
-        return said.removeprefix(before)
+        return full_text.removeprefix(prompt_text)
 
-    def _expected(self, answer: str) -> str:
+    def _answer_text(self, answer: str) -> str:
         """Without the ends that a text may have, and the space between and behind them."""
-        said = [re.escape(text) for end in self.ends if (text := self._text([end], skip=False))]
-        if not said:
+        patterns = [
+            re.escape(text) for eos_id in self.eos_ids if (text := self._decode([eos_id], skip=False))
+        ]
+        if not patterns:
             return answer
-        ends = "|".join(said)
-        return re.sub(rf"(?:{ends})(?:{ends}|\s)*\Z", "", answer)
+        ends_pattern = "|".join(patterns)
+        return re.sub(rf"(?:{ends_pattern})(?:{ends_pattern}|\s)*\Z", "", answer)
 
-    def _text(self, ids: list[int], skip: bool) -> str:
-        return str(
-            self._of.decode(ids, skip_special_tokens=skip, clean_up_tokenization_spaces=False)
-        )
+    def _decode(self, ids: list[int], skip: bool) -> str:
+        return str(self._tokenizer.decode(ids, skip_special_tokens=skip, clean_up_tokenization_spaces=False))
 
-    def _ended(self, tokens: Ids) -> bool:
-        return any(int(token) in self.ends for token in tokens)
+    def _has_ended(self, tokens: Ids) -> bool:
+        return any(int(token) in self.eos_ids for token in tokens)
 
-    def chat(
-        self, messages: Messages, begins: Literal["answer", "more", ""], template: Mapping[str, Any]
+    def encode_chat(
+        self, messages: Messages, continuation: Literal["answer", "more", ""], template: Mapping[str, Any]
     ) -> NDArray[np.int64]:
-        """As `Codec.chat`, by the chat template."""
-        (found,) = self.chat_all([messages], begins, template)
-        return found
+        """As `Codec.encode_chat`, by the chat template."""
+        (ids,) = self.encode_chats([messages], continuation, template)
+        return ids
 
-    def chat_all(
-        self, several: Sequence[Messages], begins: str, template: Mapping[str, Any]
+    def encode_chats(
+        self, conversations: Sequence[Messages], continuation: str, template: Mapping[str, Any]
     ) -> list[NDArray[np.int64]]:
-        """`chat` of each of several conversations."""
-        made = self._chatted(
-            several,
+        """`encode_chat` of each of several conversations."""
+        encoding = self._apply_chat_template(
+            conversations,
             template,
-            add_generation_prompt=begins == "answer",
-            continue_final_message=begins == "more",
+            add_generation_prompt=continuation == "answer",
+            continue_final_message=continuation == "more",
         )
-        return [np.array(ids, np.int64) for ids in made["input_ids"]]
+        return [np.array(ids, np.int64) for ids in encoding["input_ids"]]
 
-    def generated_all(
-        self, several: Sequence[Messages], template: Mapping[str, Any]
+    def assistant_masks(
+        self, conversations: Sequence[Messages], template: Mapping[str, Any]
     ) -> list[NDArray[np.int64]]:
-        """1 for each token of `chat` that the chat template marks by `{% generation %}`, else 0."""
-        made = self._chatted(several, template, return_assistant_tokens_mask=True)
-        return [np.array(mask, np.int64) for mask in made["assistant_masks"]]
+        """1 for each token of `encode_chat` that the chat template marks by `{% generation %}`, else 0."""
+        encoding = self._apply_chat_template(conversations, template, return_assistant_tokens_mask=True)
+        return [np.array(mask, np.int64) for mask in encoding["assistant_masks"]]
 
-    def _chatted(
-        self, several: Sequence[Messages], template: Mapping[str, Any], **how: bool
+    def _apply_chat_template(
+        self, conversations: Sequence[Messages], template: Mapping[str, Any], **options: bool
     ) -> Any:
         """What the chat template makes of conversations, with these arguments."""
         try:
-            return self._of.apply_chat_template(
-                list(several), tokenize=True, return_dict=True, **how, **template
+            return self._tokenizer.apply_chat_template(
+                list(conversations), tokenize=True, return_dict=True, **options, **template
             )
         # of jinja, transformers and templates that refuse a conversation
         except Exception as error:
@@ -319,66 +332,66 @@ class Tokenizer:
     def template_of(self, template: Mapping[str, Any]) -> str:
         """The chat template of conversations with these arguments."""
         try:
-            return str(self._of.get_chat_template(tools=template.get("tools")))
+            return str(self._tokenizer.get_chat_template(tools=template.get("tools")))
         except ValueError as error:
             raise ConfigError(f"tokenizer={self.folder}: {error}") from error
 
     def is_special(self, token: int) -> bool:
         """Whether a token is none of texts."""
-        return token in self._of.added_tokens_decoder
+        return token in self._tokenizer.added_tokens_decoder
 
     def name_of(self, token: int) -> str:
         """What messages call a token: its text and its number."""
-        return f"{self._text([token], skip=False)!r} (token {token})"
+        return f"{self._decode([token], skip=False)!r} (token {token})"
 
 
-class Ask(NamedTuple):
+class TokenizeRequest(NamedTuple):
     """A text, with its end or without, or a conversation, of which there are to be tokens."""
 
-    said: Any
-    how: Literal["text", "ended", "answer", "more", "", "generated"]
+    content: Any
+    mode: Literal["text", "ended", "answer", "more", "", "generated"]
     template: Mapping[str, Any]  # further arguments of the chat template
 
 
-def tokens_of(codec: Codec, asks: Sequence[Ask]) -> list[NDArray[np.int64]]:
-    """The tokens of each; `generated` are those of `Tokenizer.generated_all`.
+def tokenize(codec: Codec, requests: Sequence[TokenizeRequest]) -> list[NDArray[np.int64]]:
+    """The tokens of each; `generated` are those of `Tokenizer.assistant_masks`.
 
     A tokenizer is asked for all of a kind at once.
     """
     if not isinstance(codec, Tokenizer):
         return [
-            codec.encode(ask.said, end=ask.how == "ended")
-            if isinstance(ask.said, str)
-            else codec.chat(ask.said, "", ask.template)
-            for ask in asks
+            codec.encode(request.content, with_eos=request.mode == "ended")
+            if isinstance(request.content, str)
+            else codec.encode_chat(request.content, "", request.template)
+            for request in requests
         ]
-    kinds: dict[tuple[str, str], list[int]] = {}
-    for i, ask in enumerate(asks):
-        kinds.setdefault((ask.how, json.dumps(ask.template, sort_keys=True)), []).append(i)
-    found: dict[int, NDArray[np.int64]] = {}
-    for (how, _), at in kinds.items():
-        said, template = [asks[i].said for i in at], asks[at[0]].template
-        if how in ("text", "ended"):
-            made = codec.encode_all(said, how == "ended")
-        elif how == "generated":
-            made = codec.generated_all(said, template)
+    groups: dict[tuple[str, str], list[int]] = {}
+    for i, request in enumerate(requests):
+        groups.setdefault((request.mode, json.dumps(request.template, sort_keys=True)), []).append(i)
+    ids_by_request: dict[int, NDArray[np.int64]] = {}
+    for (mode, _), indices in groups.items():
+        contents, template = [requests[i].content for i in indices], requests[indices[0]].template
+        if mode in ("text", "ended"):
+            encoding = codec.encode_all(contents, mode == "ended")
+        elif mode == "generated":
+            encoding = codec.assistant_masks(contents, template)
         else:
-            made = codec.chat_all(said, how, template)
-        found |= dict(zip(at, made, strict=True))
-    return [found[i] for i in range(len(asks))]
+            encoding = codec.encode_chats(contents, mode, template)
+        ids_by_request |= dict(zip(indices, encoding, strict=True))
+    return [ids_by_request[i] for i in range(len(requests))]
 
 
-def _up_to(ids: Ids, ends: tuple[int, ...]) -> list[int]:
+def _until_end(ids: Ids, eos_ids: tuple[int, ...]) -> list[int]:
     """Those before the first end."""
-    found = []
-    for token in _whole(ids):
-        if token in ends:
+    ids_before_eos = []
+    for token in _as_token_ids(ids):
+        if token in eos_ids:
             break
-        found.append(token)
-    return found
+        ids_before_eos.append(token)
+    return ids_before_eos
 
 
-def _whole(ids: Ids) -> list[int]:
+def _as_token_ids(ids: Ids) -> list[int]:
     """Token ids; `ShapeError` for what is no sequence of whole numbers, such as a batch."""
     try:
         return [index(token) for token in ids]

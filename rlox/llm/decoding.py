@@ -12,14 +12,14 @@ from torch.nn.utils.rnn import pad_sequence
 
 from rlox.errors import ConfigError, RloxError, ShapeError
 from rlox.llm.llama import Llama
-from rlox.llm.models import TextModel, evaluating, require_finite_logits
-from rlox.llm.stepping import Stepper, steps_of
-from rlox.masked import MASKED, is_masked
-from rlox.stopping import check
+from rlox.llm.llama_stepper import LlamaStepper, make_stepper
+from rlox.llm.models import TextModel, eval_mode, require_finite_logits
+from rlox.masked_arrays import MASKED_MESSAGE, is_masked
+from rlox.stopping import raise_if_expired
 
-__all__ = ["Completed", "Sampling", "completions"]
+__all__ = ["GeneratedTokens", "Sampling", "generate_completions"]
 
-NO_IDS = (torch.bool, torch.complex64, torch.complex128)  # beside numbers with a point
+NON_ID_DTYPES = (torch.bool, torch.complex64, torch.complex128)  # beside numbers with a point
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,12 @@ class Sampling:
 
     def __post_init__(self) -> None:
         for name in ("max_new_tokens", "temperature", "top_k", "top_p", "min_p", "pad"):
-            value, whole = getattr(self, name), name in ("max_new_tokens", "top_k", "pad")
+            value, is_integer = getattr(self, name), name in ("max_new_tokens", "top_k", "pad")
             if value is None and name in ("top_k", "top_p", "min_p"):
                 continue
-            if isinstance(value, bool) or not isinstance(value, Integral if whole else Real):
-                kind = "a whole number" if whole else "a number"
-                raise ConfigError(f"{name}={value!r}, expected {kind}")
+            if isinstance(value, bool) or not isinstance(value, Integral if is_integer else Real):
+                expected = "a whole number" if is_integer else "a number"
+                raise ConfigError(f"{name}={value!r}, expected {expected}")
         checks = {
             "max_new_tokens": self.max_new_tokens >= 1,
             "temperature": self.temperature >= 0.0,
@@ -61,7 +61,7 @@ class Sampling:
             "min_p": self.min_p is None or 0.0 <= self.min_p <= 1.0,
             "pad": self.pad >= 0,
         }
-        within = {
+        ranges = {
             "max_new_tokens": ">= 1",
             "temperature": ">= 0",
             "top_k": ">= 1",
@@ -73,57 +73,53 @@ class Sampling:
             isinstance(t, bool) or not isinstance(t, int) or t < 0 for t in self.eos
         ):
             raise ConfigError(f"eos={self.eos}, expected a tuple of token ids")
-        for name, good in checks.items():
-            if not good:
-                raise ConfigError(f"{name}={getattr(self, name)}, expected a number {within[name]}")
+        for name, is_valid in checks.items():
+            if not is_valid:
+                raise ConfigError(f"{name}={getattr(self, name)}, expected a number {ranges[name]}")
 
 
 @dataclass(frozen=True)
-class Completed:
+class GeneratedTokens:
     """Completions `[B, T]`, T the length of the longest."""
 
     tokens: Tensor  # int64; `pad` behind an end
     mask: Tensor  # bool, of tokens that belong to it, the end among them
-    log_probs: (
-        Tensor  # float32, of each token among all, at the temperature (0: at 1); 0 behind an end
-    )
-    ended: Tensor  # bool [B], whether there is an end; else it was cut off
+    log_probs: Tensor  # float32, of each token among all, at the temperature (0: at 1); 0 behind an end
+    has_ended: Tensor  # bool [B], whether there is an end; else it was cut off
 
     def __post_init__(self) -> None:
-        told = [list(of.shape) for of in (self.tokens, self.mask, self.log_probs, self.ended)]
-        if self.tokens.dim() != 2 or told != [told[0]] * 3 + [told[0][:1]]:
-            raise ShapeError(
-                f"tokens, mask, log_probs and ended {told}: expected [B, T] of three, and [B]"
-            )
+        shapes = [list(tensor.shape) for tensor in (self.tokens, self.mask, self.log_probs, self.has_ended)]
+        if self.tokens.dim() != 2 or shapes != [shapes[0]] * 3 + [shapes[0][:1]]:
+            raise ShapeError(f"tokens, mask, log_probs and ended {shapes}: expected [B, T] of three, and [B]")
 
     @property
     def lengths(self) -> Tensor:
         """Tokens of each, int64 `[B]`."""
         return self.mask.sum(1)
 
-    def rows(self) -> list[Tensor]:
+    def token_rows(self) -> list[Tensor]:
         """The tokens of each, `[length]`, tensors of their own."""
-        return [row[there] for row, there in zip(self.tokens, self.mask.bool(), strict=True)]
+        return [row[row_mask] for row, row_mask in zip(self.tokens, self.mask.bool(), strict=True)]
 
-    def cpu(self) -> Completed:
+    def cpu(self) -> GeneratedTokens:
         """The same on the CPU."""
-        return Completed(self.tokens.cpu(), self.mask.cpu(), self.log_probs.cpu(), self.ended.cpu())
+        return GeneratedTokens(self.tokens.cpu(), self.mask.cpu(), self.log_probs.cpu(), self.has_ended.cpu())
 
 
-def completions(
+def generate_completions(
     model: TextModel,
     prompts: Tensor | Sequence[Tensor],
-    how: Sampling,
+    sampling: Sampling,
     uniforms: Tensor | None,
     attention_mask: Tensor | None = None,
-) -> Completed:
+) -> GeneratedTokens:
     """Complete prompts.
 
     Parameters
     ----------
     model : the one that is asked, in evaluation mode meanwhile
     prompts : int64 `[B, P]`, or B of different lengths, each at least one token
-    how : the way of drawing
+    sampling : the way of drawing
     uniforms : in [0, 1), `[B, max_new_tokens]`, by which the tokens are drawn, so that those of a completion
         depend on its row alone; not needed for the best tokens
     attention_mask : of prompts `[B, P]` as tokenizers pad them, 0 for padding before or behind each
@@ -134,37 +130,33 @@ def completions(
     and so are those that cannot be told of padding where prompts have different lengths.
     """
     if not isinstance(model, TextModel):
-        raise ConfigError(
-            f"model is a {type(model).__name__}, expected a TextModel: TextModel(module)"
-        )
-    if not isinstance(how, Sampling):
-        raise ConfigError(f"how is a {type(how).__name__}, expected a Sampling")
-    for name, given in (("prompts", prompts), ("attention_mask", attention_mask)):
-        if any(map(is_masked, given if isinstance(given, list | tuple) else (given,))):
-            raise ConfigError(f"{name}: {MASKED}")
-    rows = _rows(prompts, attention_mask)
-    drawn = how.temperature > 0.0
-    if drawn:
-        expected = [len(rows), how.max_new_tokens]
+        raise ConfigError(f"model is a {type(model).__name__}, expected a TextModel: TextModel(module)")
+    if not isinstance(sampling, Sampling):
+        raise ConfigError(f"how is a {type(sampling).__name__}, expected a Sampling")
+    for name, value in (("prompts", prompts), ("attention_mask", attention_mask)):
+        if any(map(is_masked, value if isinstance(value, list | tuple) else (value,))):
+            raise ConfigError(f"{name}: {MASKED_MESSAGE}")
+    rows = _parse_prompts(prompts, attention_mask)
+    is_sampled = sampling.temperature > 0.0
+    if is_sampled:
+        expected = [len(rows), sampling.max_new_tokens]
         if not isinstance(uniforms, Tensor) or list(uniforms.shape) != expected:
-            there = list(uniforms.shape) if isinstance(uniforms, Tensor) else uniforms
-            raise ShapeError(
-                f"uniforms {there}, expected {expected}: one for each token that is drawn"
-            )
+            shape = list(uniforms.shape) if isinstance(uniforms, Tensor) else uniforms
+            raise ShapeError(f"uniforms {shape}, expected {expected}: one for each token that is drawn")
         if not bool(((uniforms >= 0.0) & (uniforms < 1.0)).all()):
             raise ConfigError("uniforms: expected numbers in [0, 1)")
     # not in inference mode, whose tensors no gradient can be taken with afterwards
-    with torch.no_grad(), evaluating(model.module):
-        kind = _Cached if model.caches_for([len(row) for row in rows]) else _Again
-        text = kind(model, rows, how.max_new_tokens)
-        return _drawn(text, model, how, uniforms if drawn else None)
+    with torch.no_grad(), eval_mode(model.module):
+        decoder_class = _CachedDecoder if model.can_cache([len(row) for row in rows]) else _UncachedDecoder
+        decoder = decoder_class(model, rows, sampling.max_new_tokens)
+        return _decode(decoder, model, sampling, uniforms if is_sampled else None)
 
 
-def _rows(prompts: Tensor | Sequence[Tensor], mask: Tensor | None) -> list[Tensor]:
+def _parse_prompts(prompts: Tensor | Sequence[Tensor], mask: Tensor | None) -> list[Tensor]:
     """The tokens of each prompt."""
     try:
         if mask is not None:
-            prompts = _unpadded(torch.as_tensor(prompts), torch.as_tensor(mask))
+            prompts = _remove_padding(torch.as_tensor(prompts), torch.as_tensor(mask))
         rows = [torch.as_tensor(row) for row in prompts]
     except (TypeError, ValueError) as error:
         if isinstance(error, RloxError):
@@ -174,142 +166,154 @@ def _rows(prompts: Tensor | Sequence[Tensor], mask: Tensor | None) -> list[Tenso
         ) from error
     if not rows or any(row.dim() != 1 or not len(row) for row in rows):
         shapes = [list(row.shape) for row in rows[:3]]
-        raise ShapeError(
-            f"prompts {shapes}: expected at least one, each of token ids [P] with P >= 1"
-        )
-    if any(row.dtype.is_floating_point or row.dtype in NO_IDS for row in rows):
+        raise ShapeError(f"prompts {shapes}: expected at least one, each of token ids [P] with P >= 1")
+    if any(row.dtype.is_floating_point or row.dtype in NON_ID_DTYPES for row in rows):
         raise ShapeError(f"prompts of {rows[0].dtype}: expected at least one, each of token ids")
     return rows
 
 
-def _unpadded(prompts: Tensor, mask: Tensor) -> list[Tensor]:
+def _remove_padding(prompts: Tensor, mask: Tensor) -> list[Tensor]:
     """Each row of `[B, P]` without its padding, which is on one side of it."""
-    seen = mask.bool()
-    if seen.dim() != 2 or prompts.shape != seen.shape or bool((seen.diff(dim=1).sum(1) > 1).any()):
+    mask_bool = mask.bool()
+    if (
+        mask_bool.dim() != 2
+        or prompts.shape != mask_bool.shape
+        or bool((mask_bool.diff(dim=1).sum(1) > 1).any())
+    ):
         raise ShapeError(
             f"attention_mask {list(mask.shape)} of prompts {list(prompts.shape)}: expected [B, P] of both, "
             "with padding before or behind each prompt"
         )
-    if not bool((mask == seen).all()):
+    if not bool((mask == mask_bool).all()):
         raise ConfigError(
             "attention_mask: expected 1 for tokens and 0 for padding, not what is added to attention"
         )
-    return [row[there] for row, there in zip(prompts, seen, strict=True)]
+    return [row[row_mask] for row, row_mask in zip(prompts, mask_bool, strict=True)]
 
 
-class _Cached:
+class _CachedDecoder:
     """The logits behind prompts, and behind what is drawn, by a model that keeps keys and values."""
 
-    def __init__(self, model: TextModel, rows: list[Tensor], longest: int) -> None:
+    def __init__(self, model: TextModel, rows: list[Tensor], max_new_tokens: int) -> None:
         self._model = model
         ids = pad_sequence(rows, batch_first=True, padding_side="left")
         lengths = torch.tensor([len(row) for row in rows]).to(ids.device)
-        self._at = width = ids.shape[1]
+        self._last_columns = width = ids.shape[1]
         self._mask: Tensor | None = None
         if any(len(row) != width for row in rows):
-            self._mask = torch.ones(len(rows), width + longest, dtype=torch.bool, device=ids.device)
+            self._mask = torch.ones(len(rows), width + max_new_tokens, dtype=torch.bool, device=ids.device)
             columns = torch.arange(width, device=ids.device)
             self._mask[:, :width] = columns >= (width - lengths).unsqueeze(1)
-        self.logits, self._cache = model.prefill(ids, self._seen(), width + longest)
-        self._steps: Stepper | None = None
+        self.logits, self._cache = model.prefill(ids, self._attention_mask(), width + max_new_tokens)
+        self._stepper: LlamaStepper | None = None
         if isinstance(model.module, Llama) and not model.bf16:
-            self._steps = steps_of(model.module, self._cache, width - lengths)
+            self._stepper = make_stepper(model.module, self._cache, width - lengths)
 
-    def take(self, tokens: Tensor) -> None:
+    def append(self, tokens: Tensor) -> None:
         """One more token of each."""
-        if self._steps is not None:
-            self.logits = self._steps(tokens)
+        if self._stepper is not None:
+            self.logits = self._stepper(tokens)
             return
-        self._at += 1
-        self._model.require_room(self._at)
+        self._last_columns += 1
+        self._model.require_positions(self._last_columns)
         ids = tokens.unsqueeze(1)
-        self.logits, self._cache = self._model.decode_step(ids, self._seen(), self._cache)
+        self.logits, self._cache = self._model.decode_step(ids, self._attention_mask(), self._cache)
 
-    def _seen(self) -> Tensor | None:
-        return None if self._mask is None else self._mask[:, : self._at]
+    def _attention_mask(self) -> Tensor | None:
+        return None if self._mask is None else self._mask[:, : self._last_columns]
 
 
-class _Again:
+class _UncachedDecoder:
     """The same by a model that is asked for the whole again; padding is behind the text, unseen."""
 
-    def __init__(self, model: TextModel, rows: list[Tensor], longest: int) -> None:
+    def __init__(self, model: TextModel, rows: list[Tensor], max_new_tokens: int) -> None:
         self._model = model
         ids = pad_sequence(rows, batch_first=True)
-        self._ends = torch.tensor([len(row) for row in rows]).to(ids.device)
-        self._ids = torch.cat([ids, ids.new_zeros(len(rows), longest)], 1)
-        self._each = torch.arange(len(rows), device=ids.device)
-        self._ask()
+        self._lengths = torch.tensor([len(row) for row in rows]).to(ids.device)
+        self._ids = torch.cat([ids, ids.new_zeros(len(rows), max_new_tokens)], 1)
+        self._row_indices = torch.arange(len(rows), device=ids.device)
+        self._update_logits()
 
-    def take(self, tokens: Tensor) -> None:
+    def append(self, tokens: Tensor) -> None:
         """One more token of each."""
-        self._ids[self._each, self._ends] = tokens
-        self._ends += 1
-        self._ask()
+        self._ids[self._row_indices, self._lengths] = tokens
+        self._lengths += 1
+        self._update_logits()
 
-    def _ask(self) -> None:
-        said = self._model.whole(self._ids[:, : int(self._ends.max())])
-        self.logits = said[self._each, self._ends - 1]
+    def _update_logits(self) -> None:
+        logits = self._model.all_logits(self._ids[:, : int(self._lengths.max())])
+        self.logits = logits[self._row_indices, self._lengths - 1]
 
 
-def _drawn(
-    text: _Cached | _Again, model: TextModel, how: Sampling, uniforms: Tensor | None
-) -> Completed:
+def _decode(
+    decoder: _CachedDecoder | _UncachedDecoder, model: TextModel, sampling: Sampling, uniforms: Tensor | None
+) -> GeneratedTokens:
     """Token after token until all have ended."""
-    count, device = len(text.logits), text.logits.device
-    _require_known(how, text.logits.shape[-1], type(model.module).__name__)
-    ends = torch.tensor(how.eos).to(device)
-    going, columns = torch.ones(count, dtype=torch.bool, device=device), []
-    for at in range(how.max_new_tokens):
-        check()
-        require_finite_logits(text.logits, model.module)
-        tokens, said = _token(text.logits, how, None if uniforms is None else uniforms[:, at])
-        columns.append((torch.where(going, tokens, how.pad), going, torch.where(going, said, 0.0)))
-        going = going & ~torch.isin(tokens, ends)
-        if at == how.max_new_tokens - 1 or not bool(going.any()):
+    n_rows, device = len(decoder.logits), decoder.logits.device
+    _require_in_vocabulary(sampling, decoder.logits.shape[-1], type(model.module).__name__)
+    eos_ids = torch.tensor(sampling.eos).to(device)
+    is_active, columns = torch.ones(n_rows, dtype=torch.bool, device=device), []
+    for step in range(sampling.max_new_tokens):
+        raise_if_expired()
+        require_finite_logits(decoder.logits, model.module)
+        tokens, token_log_probs = _sample_token(
+            decoder.logits, sampling, None if uniforms is None else uniforms[:, step]
+        )
+        columns.append(
+            (
+                torch.where(is_active, tokens, sampling.pad),
+                is_active,
+                torch.where(is_active, token_log_probs, 0.0),
+            )
+        )
+        is_active = is_active & ~torch.isin(tokens, eos_ids)
+        if step == sampling.max_new_tokens - 1 or not bool(is_active.any()):
             break
-        text.take(columns[-1][0])
-    tokens, mask, log_probs = (torch.stack(of, 1) for of in zip(*columns, strict=True))
-    return Completed(tokens, mask, log_probs, ~going)
+        decoder.append(columns[-1][0])
+    tokens, mask, log_probs = (torch.stack(column, 1) for column in zip(*columns, strict=True))
+    return GeneratedTokens(tokens, mask, log_probs, ~is_active)
 
 
-def _require_known(how: Sampling, vocabulary: int, model: str) -> None:
+def _require_in_vocabulary(sampling: Sampling, vocabulary: int, model: str) -> None:
     """`ConfigError` for an end or padding that the model cannot say, or be shown."""
-    for name, token in (*(("eos", end) for end in how.eos), ("pad", how.pad)):
+    for name, token in (*(("eos", eos_id) for eos_id in sampling.eos), ("pad", sampling.pad)):
         if token >= vocabulary:
             raise ConfigError(f"{name}={token}: {model} has {vocabulary} tokens, expected less")
 
 
-def _token(logits: Tensor, how: Sampling, uniforms: Tensor | None) -> tuple[Tensor, Tensor]:
+def _sample_token(logits: Tensor, sampling: Sampling, uniforms: Tensor | None) -> tuple[Tensor, Tensor]:
     """One of each row of `[B, V]`, and its log-probability."""
     logits = logits.float()
     if uniforms is None:
-        best, where = logits.max(-1)
-        return where, best - logits.logsumexp(-1)
-    said = (logits / how.temperature).log_softmax(-1)
-    tokens = _inverse(_left(said, how).exp(), uniforms.to(said.device))
-    return tokens, said.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
+        max_logits, greedy = logits.max(-1)
+        return greedy, max_logits - logits.logsumexp(-1)
+    row_log_probs = (logits / sampling.temperature).log_softmax(-1)
+    tokens = _inverse_cdf(_filter_tokens(row_log_probs, sampling).exp(), uniforms.to(row_log_probs.device))
+    return tokens, row_log_probs.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
 
 
-def _inverse(weights: Tensor, uniforms: Tensor) -> Tensor:
+def _inverse_cdf(weights: Tensor, uniforms: Tensor) -> Tensor:
     """The token where the sum of the weights `[B, V]` up to it passes the part `uniforms` `[B]` of all."""
-    total = weights.cumsum(-1, dtype=torch.float64)
-    goal = uniforms.to(torch.float64).unsqueeze(1) * total[:, -1:]
-    found = torch.searchsorted(total, goal, right=True).squeeze(1)
+    cumulative = weights.cumsum(-1, dtype=torch.float64)
+    thresholds = uniforms.to(torch.float64).unsqueeze(1) * cumulative[:, -1:]
+    tokens = torch.searchsorted(cumulative, thresholds, right=True).squeeze(1)
     # a product that was rounded up to the sum of all would be behind the last token
-    last = (weights > 0).long().cumsum(-1).argmax(-1)
-    return torch.minimum(found, last)
+    last_possible = (weights > 0).long().cumsum(-1).argmax(-1)
+    return torch.minimum(tokens, last_possible)
 
 
-def _left(said: Tensor, how: Sampling) -> Tensor:
+def _filter_tokens(token_log_probs: Tensor, sampling: Sampling) -> Tensor:
     """Log-probabilities, -inf of the tokens that are not drawn."""
-    if how.top_k is not None and how.top_k < said.shape[-1]:
-        least = said.topk(how.top_k, -1).values[:, -1:]
-        said = said.masked_fill(said < least, -torch.inf)
-    if how.top_p is not None and how.top_p < 1.0:
-        ordered, order = said.softmax(-1).sort(-1, descending=True)
-        needless = ordered.cumsum(-1) - ordered >= how.top_p
-        said = said.masked_fill(needless.scatter(-1, order, needless), -torch.inf)
-    if how.min_p:
-        best = said.amax(-1, keepdim=True)
-        said = said.masked_fill(said < best + torch.tensor(how.min_p).log(), -torch.inf)
-    return said
+    if sampling.top_k is not None and sampling.top_k < token_log_probs.shape[-1]:
+        kth_best = token_log_probs.topk(sampling.top_k, -1).values[:, -1:]
+        token_log_probs = token_log_probs.masked_fill(token_log_probs < kth_best, -torch.inf)
+    if sampling.top_p is not None and sampling.top_p < 1.0:
+        sorted_probs, order = token_log_probs.softmax(-1).sort(-1, descending=True)
+        is_cut = sorted_probs.cumsum(-1) - sorted_probs >= sampling.top_p
+        token_log_probs = token_log_probs.masked_fill(is_cut.scatter(-1, order, is_cut), -torch.inf)
+    if sampling.min_p:
+        max_log_probs = token_log_probs.amax(-1, keepdim=True)
+        token_log_probs = token_log_probs.masked_fill(
+            token_log_probs < max_log_probs + torch.tensor(sampling.min_p).log(), -torch.inf
+        )
+    return token_log_probs

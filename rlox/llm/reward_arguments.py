@@ -10,32 +10,32 @@ from typing import Any
 
 from torch import nn
 
-from rlox.configs.names import nearest
+from rlox.configs.name_suggestions import nearest
 from rlox.errors import ConfigError
-from rlox.llm.rows import COLUMNS, TAKEN
+from rlox.llm.jsonl_rows import COLUMNS, RESERVED_COLUMNS
 
-__all__ = ["Arguments", "RewardFunction", "require_pairs", "with_arguments"]
+__all__ = ["RewardArguments", "RewardFunction", "bind_arguments", "require_takes_pairs"]
 
 # Returns a number, or None, for each completion.
 RewardFunction = Callable[..., Sequence[Any]]
-FORMS = (
+EXPECTED_FORMS = (
     "expected f(completions, prompts), f(completions, COLUMN), f(texts, COLUMN) or "
     "f(completions, **kwargs), where COLUMN is the name of a column of the dataset"
 )
-ONE = inspect.Parameter.POSITIONAL_ONLY
-MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-OPEN = inspect.Parameter.VAR_KEYWORD
+POSITIONAL_ONLY = inspect.Parameter.POSITIONAL_ONLY
+VARIADIC_KINDS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+VAR_KEYWORD = inspect.Parameter.VAR_KEYWORD
 # Names of a first parameter that is something else than completions, and words in such names: of the right
 # answer (`labels`, `gold_answers`, `y_true`) and of what is asked.
-OTHERS = {*TAKEN[:2], *COLUMNS, "p"}
-OTHER_WORDS = {
+RESERVED_NAMES = {*RESERVED_COLUMNS[:2], *COLUMNS, "p"}
+NON_COMPLETION_WORDS = {
     "answer", "context", "correct", "expected", "gold", "golden", "groundtruth", "gt", "ideal", "input",
     "instruction", "label", "problem", "prompt", "queries", "query", "question", "ref", "reference", "right",
     "solution", "source", "target", "true", "truth",
 }  # fmt: skip
 
 
-class Arguments:
+class RewardArguments:
     """The arguments of a reward function.
 
     A parameter gets what has its name. Two parameters whose names say nothing, as in `lambda c, p`, get
@@ -46,48 +46,62 @@ class Arguments:
     ----------
     label : the name of the function in messages
     function : the function, or an object with `__call__`
-    known : the names of what can be handed over: `completions`, `prompts`, `texts`, columns
+    available : the names of what can be handed over: `completions`, `prompts`, `texts`, columns
 
     Raises `ConfigError` for a parameter without a default that is none of these, and for a function that
     sees no completions.
     """
 
-    def __init__(self, label: str, function: RewardFunction, known: Collection[str]) -> None:
+    def __init__(self, label: str, function: RewardFunction, available: Collection[str]) -> None:
         parameters = _parameters(label, function)
-        fixed = set(function.keywords) if isinstance(function, partial) else set()
-        single = [of for of in parameters if of.kind not in MANY and of.name not in fixed]
-        needed = [of.name for of in single if of.default is inspect.Parameter.empty]
-        self._named = {of.name: of.name for of in single if of.name in known}
-        if missing := [name for name in needed if name not in known]:
-            if not _by_position(needed, known):
-                raise ConfigError(_asks_for(label, missing[0], known))
-            self._named |= dict(zip(needed, ("completions", "prompts"), strict=True))
-        self._in_order = [of.name for of in single if of.kind is ONE and of.name in self._named]
-        open_ = any(of.kind is OPEN for of in parameters)
-        rest = set(known) - set(self._named.values()) - fixed
-        self._rest = sorted(rest) if open_ else []
+        bound_names = set(function.keywords) if isinstance(function, partial) else set()
+        plain_parameters = [
+            parameter
+            for parameter in parameters
+            if parameter.kind not in VARIADIC_KINDS and parameter.name not in bound_names
+        ]
+        required_names = [
+            parameter.name for parameter in plain_parameters if parameter.default is inspect.Parameter.empty
+        ]
+        self._value_of_parameter = {
+            parameter.name: parameter.name for parameter in plain_parameters if parameter.name in available
+        }
+        if missing := [name for name in required_names if name not in available]:
+            if not _is_positional_pair(required_names, available):
+                raise ConfigError(_unknown_argument_message(label, missing[0], available))
+            self._value_of_parameter |= dict(zip(required_names, ("completions", "prompts"), strict=True))
+        self._positional = [
+            parameter.name
+            for parameter in plain_parameters
+            if parameter.kind is POSITIONAL_ONLY and parameter.name in self._value_of_parameter
+        ]
+        takes_kwargs = any(parameter.kind is VAR_KEYWORD for parameter in parameters)
+        extra_names = set(available) - set(self._value_of_parameter.values()) - bound_names
+        self._extra = sorted(extra_names) if takes_kwargs else []
         if not {"completions", "texts"} & self.names:
-            raise ConfigError(
-                f"reward {label} takes neither completions nor texts by name: {FORMS}"
-            )
+            raise ConfigError(f"reward {label} takes neither completions nor texts by name: {EXPECTED_FORMS}")
 
     @property
     def names(self) -> set[str]:
         """The names of what the function is handed."""
-        return {*self._named.values(), *self._rest}
+        return {*self._value_of_parameter.values(), *self._extra}
 
     def call(self, function: RewardFunction, values: Mapping[str, Any]) -> Any:
         """What the function returns for `values`, which has all of `names`."""
-        in_order = [values[self._named[name]] for name in self._in_order]
-        named = {n: values[of] for n, of in self._named.items() if n not in self._in_order}
-        return function(*in_order, **named, **{name: values[name] for name in self._rest})
+        positional_args = [values[self._value_of_parameter[name]] for name in self._positional]
+        keyword_args = {
+            n: values[value_name]
+            for n, value_name in self._value_of_parameter.items()
+            if n not in self._positional
+        }
+        return function(*positional_args, **keyword_args, **{name: values[name] for name in self._extra})
 
 
-def require_pairs(function: Callable[..., Any], label: str) -> None:
+def require_takes_pairs(function: Callable[..., Any], label: str) -> None:
     """`ConfigError` for a preference function that cannot be called with a list of pairs alone."""
-    asked = function.forward if isinstance(function, nn.Module) else function
+    callable_object = function.forward if isinstance(function, nn.Module) else function
     try:
-        signature = inspect.signature(asked)
+        signature = inspect.signature(callable_object)
     except (TypeError, ValueError):  # a builtin may not say
         return
     try:
@@ -99,72 +113,78 @@ def require_pairs(function: Callable[..., Any], label: str) -> None:
         ) from error
 
 
-def with_arguments(
-    label: str, function: RewardFunction, more: Mapping[str, Any], key: str
+def bind_arguments(
+    label: str, function: RewardFunction, arguments: Mapping[str, Any], key: str
 ) -> RewardFunction:
     """The function with the arguments that are configured for it.
 
     Raises `ConfigError` for one that it does not take, and for the name of what all functions are handed.
     """
-    if not more:
+    if not arguments:
         return function
     parameters = _parameters(label, function)
-    taken = [of.name for of in parameters if of.kind not in (*MANY, ONE)]
-    open_ = any(of.kind is OPEN for of in parameters)
-    for name in more:
-        if name in TAKEN:
+    accepted_names = [
+        parameter.name for parameter in parameters if parameter.kind not in (*VARIADIC_KINDS, POSITIONAL_ONLY)
+    ]
+    takes_kwargs = any(parameter.kind is VAR_KEYWORD for parameter in parameters)
+    for name in arguments:
+        if name in RESERVED_COLUMNS:
             raise ConfigError(
                 f"{key}={label}: {name} is what reward functions are handed, and no argument; call the "
                 "argument otherwise"
             )
-        if name not in taken and not open_:
+        if name not in accepted_names and not takes_kwargs:
             raise ConfigError(
-                f"{key}={label} takes no {name}, expected some of {', '.join(taken) or 'none'}"
+                f"{key}={label} takes no {name}, expected some of {', '.join(accepted_names) or 'none'}"
             )
-    return partial(function, **more)
+    return partial(function, **arguments)
 
 
 def _parameters(label: str, function: RewardFunction) -> Sequence[inspect.Parameter]:
     """The parameters of a function; of a decorated one those that its decorator hands on."""
     if inspect.isclass(function):
-        raise ConfigError(
-            f"reward {label} is a class, expected a function, or an object with __call__"
-        )
-    asked = function.forward if isinstance(function, nn.Module) else function
+        raise ConfigError(f"reward {label} is a class, expected a function, or an object with __call__")
+    callable_object = function.forward if isinstance(function, nn.Module) else function
     try:
         # a decorator that changes the parameters says so by its own
-        own = list(inspect.signature(asked, follow_wrapped=False).parameters.values())
-        if any(of.kind is OPEN for of in own):
-            own = list(inspect.signature(asked).parameters.values())
+        signature_parameters = list(
+            inspect.signature(callable_object, follow_wrapped=False).parameters.values()
+        )
+        if any(parameter.kind is VAR_KEYWORD for parameter in signature_parameters):
+            signature_parameters = list(inspect.signature(callable_object).parameters.values())
     except (TypeError, ValueError) as error:
         raise ConfigError(
-            f"reward {label} does not say its parameters ({error}): {FORMS}; write a function around it"
+            f"reward {label} does not say its parameters ({error}): {EXPECTED_FORMS}; write a function "
+            "around it"
         ) from error
-    return own
+    return signature_parameters
 
 
-def _by_position(needed: Sequence[str], known: Collection[str]) -> bool:
+def _is_positional_pair(required_names: Sequence[str], available: Collection[str]) -> bool:
     """Whether two names can be nothing else than completions and prompts, such as `c, p` and `rows, _`."""
-    if len(needed) != 2:
+    if len(required_names) != 2:
         return False
-    first, second = needed
-    if first in OTHERS or _words(first) & OTHER_WORDS:
+    first_name, second_name = required_names
+    if first_name in RESERVED_NAMES or _split_words(first_name) & NON_COMPLETION_WORDS:
         return False
-    if {first, second} & set(known) - {"completions", "prompts"}:
+    if {first_name, second_name} & set(available) - {"completions", "prompts"}:
         return False
-    return second in ("p", "prompts") or second.startswith("_")
+    return second_name in ("p", "prompts") or second_name.startswith("_")
 
 
-def _words(name: str) -> set[str]:
+def _split_words(name: str) -> set[str]:
     """The words in `gold_answers` or `goldAnswers`, in small letters, with and without a last s."""
     words = [word.lower() for word in re.findall("[A-Z]*[a-z]+|[A-Z]+", name)]
     return {*words, *(word.removesuffix("s") for word in words)}
 
 
-def _asks_for(label: str, name: str, known: Collection[str]) -> str:
-    there = [*(n for n in TAKEN[::-1] if n in known), *sorted(set(known) - set(TAKEN))]
-    why = " (texts are of a task or a tokenizer)" if name == "texts" else ""
+def _unknown_argument_message(label: str, name: str, available_names: Collection[str]) -> str:
+    available = [
+        *(n for n in RESERVED_COLUMNS[::-1] if n in available_names),
+        *sorted(set(available_names) - set(RESERVED_COLUMNS)),
+    ]
+    hint = " (texts are of a task or a tokenizer)" if name == "texts" else ""
     return (
-        f"reward {label} asks for {name}, and there is {', '.join(there)}{why}: "
-        f"{FORMS}{nearest(name, there)}"
+        f"reward {label} asks for {name}, and there is {', '.join(available)}{hint}: "
+        f"{EXPECTED_FORMS}{nearest(name, available)}"
     )

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlox._core import Stream
-from rlox.configs.names import nearest
+from rlox.configs.name_suggestions import nearest
 from rlox.errors import UnknownNameError
-from rlox.llm.codecs import Characters
+from rlox.llm.codecs import CharacterCodec
 
 __all__ = ["TASKS", "Example", "Task", "is_held_out", "task_of"]
 
-HELD_OUT = 0.2  # part of the prompts that nothing is learned from
+HELD_OUT_FRACTION = 0.2  # part of the prompts that nothing is learned from
 
 
 class Example(NamedTuple):
@@ -32,7 +32,7 @@ class Task(ABC):
 
     name: ClassVar[str]
     alphabet: ClassVar[str]
-    longest: ClassVar[int]  # characters of an answer at most
+    max_answer_length: ClassVar[int]  # characters of an answer at most
 
     @abstractmethod
     def example(self, numbers: NDArray[np.float64]) -> Example:
@@ -40,51 +40,53 @@ class Task(ABC):
 
     def examples(self, count: int, stream: Stream, held_out: bool = False) -> list[Example]:
         """So many examples, all to learn from or all held out."""
-        drawn = self._endless(stream)
-        return [next(e for e in drawn if is_held_out(e.prompt) == held_out) for _ in range(count)]
+        candidates = self._generate_examples(stream)
+        return [next(e for e in candidates if is_held_out(e.prompt) == held_out) for _ in range(count)]
 
-    def _endless(self, stream: Stream) -> Iterator[Example]:
+    def _generate_examples(self, stream: Stream) -> Iterator[Example]:
         while True:
             yield self.example(stream.uniform(8))
 
     @property
-    def characters(self) -> Characters:
+    def codec(self) -> CharacterCodec:
         """Its tokens."""
-        return Characters(self.alphabet)
+        return CharacterCodec(self.alphabet)
 
-    def reward(self, tokens: Sequence[int] | NDArray[np.int64], example: Example) -> float:
+    def exact_match(self, tokens: Sequence[int] | NDArray[np.int64], example: Example) -> float:
         """1 of a completion that is the right answer and its end, whatever is behind that; else 0."""
-        return self.characters.right((), tokens, example.answer)
+        return self.codec.exact_match((), tokens, example.answer)
 
-    def closeness(self, tokens: Sequence[int] | NDArray[np.int64], example: Example) -> float:
+    def partial_match(self, tokens: Sequence[int] | NDArray[np.int64], example: Example) -> float:
         """The part of the tokens of the right answer, its end among them, that stand where they do there."""
-        return self.characters.close((), tokens, example.answer)
+        return self.codec.partial_match((), tokens, example.answer)
 
-    def rejected(self, example: Example, numbers: NDArray[np.float64]) -> str:
+    def wrong_answer(self, example: Example, numbers: NDArray[np.float64]) -> str:
         """A wrong answer that is near the right one: one character is another one, by two numbers."""
-        at = int(numbers[0] * len(example.answer))
-        there = example.answer[at]
-        others = [c for c in self.used(example) if c != there]
+        index = int(numbers[0] * len(example.answer))
+        character = example.answer[index]
+        other_characters = [c for c in self.answer_characters(example) if c != character]
         return (
-            example.answer[:at] + others[int(numbers[1] * len(others))] + example.answer[at + 1 :]
+            example.answer[:index]
+            + other_characters[int(numbers[1] * len(other_characters))]
+            + example.answer[index + 1 :]
         )
 
     @abstractmethod
-    def used(self, example: Example) -> str:
+    def answer_characters(self, example: Example) -> str:
         """The characters that near answers are made of."""
 
 
 class Arithmetic(Task):
     """Sums of two numbers below 100: `7+58=` is `65`."""
 
-    name, alphabet, longest = "arithmetic", "0123456789+=", 3
+    name, alphabet, max_answer_length = "arithmetic", "0123456789+=", 3
 
     def example(self, numbers: NDArray[np.float64]) -> Example:
         """By the first two."""
         a, b = (int(100 * number) for number in numbers[:2])
         return Example(f"{a}+{b}=", f"{a + b}")
 
-    def used(self, example: Example) -> str:
+    def answer_characters(self, example: Example) -> str:
         """Digits."""
         return "0123456789"
 
@@ -92,7 +94,7 @@ class Arithmetic(Task):
 class Copy(Task):
     """The text once more: `badc>` is `badc`."""
 
-    name, alphabet, longest = "copy", "abcdefgh>", 7
+    name, alphabet, max_answer_length = "copy", "abcdefgh>", 7
 
     def example(self, numbers: NDArray[np.float64]) -> Example:
         """Three to seven letters."""
@@ -100,7 +102,7 @@ class Copy(Task):
         text = "".join("abcdefgh"[int(8 * number)] for number in numbers[1 : 1 + length])
         return Example(f"{text}>", text)
 
-    def used(self, example: Example) -> str:
+    def answer_characters(self, example: Example) -> str:
         """Letters."""
         return "abcdefgh"
 
@@ -108,7 +110,7 @@ class Copy(Task):
 class Format(Task):
     """A letter so many times, in brackets: `3c:` is `[ccc]`."""
 
-    name, alphabet, longest = "format", "123456abcdefghijklmnopqrstuvwxyz:[]", 8
+    name, alphabet, max_answer_length = "format", "123456abcdefghijklmnopqrstuvwxyz:[]", 8
 
     def example(self, numbers: NDArray[np.float64]) -> Example:
         """By the first two."""
@@ -116,7 +118,7 @@ class Format(Task):
         letter = "abcdefghijklmnopqrstuvwxyz"[int(26 * numbers[1])]
         return Example(f"{count}{letter}:", f"[{letter * count}]")
 
-    def used(self, example: Example) -> str:
+    def answer_characters(self, example: Example) -> str:
         """Of this answer, so that only the format is wrong."""
         return "[]" + example.answer[1]
 
@@ -136,4 +138,4 @@ def task_of(name: str) -> Task:
 def is_held_out(prompt: str) -> bool:
     """By the first four bytes of its hash."""
     digest = hashlib.sha256(prompt.encode()).digest()
-    return int.from_bytes(digest[:4], "big") < HELD_OUT * 2**32
+    return int.from_bytes(digest[:4], "big") < HELD_OUT_FRACTION * 2**32

@@ -26,20 +26,21 @@ from rlox.disk import replace_file
 from rlox.errors import StorageError
 from rlox.llm.codecs import Codec, Tokenizer
 
-__all__ = ["FEWEST", "TokenCache", "cache_folder"]
+__all__ = ["MIN_ROWS", "TokenCache", "cache_folder"]
 
-FEWEST = 1024  # rows; fewer become tokens in less than a second
-MOST = 2**31  # bytes of all entries together
-CHECK = hashlib.sha256().digest_size
-CODE = ("codecs.py", "datasets.py", "rows.py", "turns.py")  # what makes tokens of a file
+MIN_ROWS = 1024  # rows; fewer become tokens in less than a second
+MAX_CACHE_BYTES = 2**31  # bytes of all entries together
+DIGEST_SIZE = hashlib.sha256().digest_size
+# what makes tokens of a file
+TOKENIZING_MODULES = ("codecs.py", "datasets.py", "jsonl_rows.py", "chat_turns.py")
 PACKAGES = ("jinja2", "tokenizers", "transformers")
 
 
 def cache_folder() -> Path | None:
     """`RLOX_CACHE`, else `rlox` in the user's cache folder; None where `RLOX_CACHE` is empty."""
-    given = os.environ.get("RLOX_CACHE")
-    if given is not None:
-        return Path(given).absolute() if given else None
+    configured = os.environ.get("RLOX_CACHE")
+    if configured is not None:
+        return Path(configured).absolute() if configured else None
     try:
         home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
     except RuntimeError:  # a user without a home
@@ -59,28 +60,28 @@ class TokenCache:
     """
 
     def __init__(self, digest: str, rows: int, codec: Codec, options: Mapping[str, Any]) -> None:
-        self._path = _place(digest, rows, codec, options)
-        self._made: list[NDArray[np.int32]] = []
+        self._path = _cache_path(digest, rows, codec, options)
+        self._new_tokens: list[NDArray[np.int32]] = []
         self._lengths: list[int] = []
-        self._known = None if self._path is None else _read(self._path)
+        self._cached = None if self._path is None else _read(self._path)
 
-    def take(self, count: int) -> list[NDArray[np.int64]] | None:
+    def get(self, count: int) -> list[NDArray[np.int64]] | None:
         """The next so many, int64 `[L]` each; None where they have to be made."""
-        return None if self._known is None else list(islice(self._known, count))
+        return None if self._cached is None else list(islice(self._cached, count))
 
-    def add(self, found: Sequence[NDArray[np.int64]]) -> None:
+    def add(self, tokens: Sequence[NDArray[np.int64]]) -> None:
         """Those that were made in their place."""
         if self._path is not None:
-            self._lengths += map(len, found)
-            self._made.append(np.concatenate(found).astype(np.int32))
+            self._lengths += map(len, tokens)
+            self._new_tokens.append(np.concatenate(tokens).astype(np.int32))
 
-    def keep(self) -> None:
+    def save(self) -> None:
         """Write what was made, unless the disk does not take it."""
-        if self._path is None or not self._made:
+        if self._path is None or not self._new_tokens:
             return
-        lengths, tokens = np.array(self._lengths, np.int64), np.concatenate(self._made)
+        lengths, tokens = np.array(self._lengths, np.int64), np.concatenate(self._new_tokens)
         data = save({"lengths": lengths, "tokens": tokens})
-        if len(data) > MOST // 4:
+        if len(data) > MAX_CACHE_BYTES // 4:
             return
         with suppress(OSError, StorageError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -88,43 +89,43 @@ class TokenCache:
             _prune(self._path.parent)
 
 
-def _place(digest: str, rows: int, codec: Codec, options: Mapping[str, Any]) -> Path | None:
+def _cache_path(digest: str, rows: int, codec: Codec, options: Mapping[str, Any]) -> Path | None:
     """The file of an entry; None where none is kept."""
     folder = cache_folder()
-    if folder is None or rows < FEWEST or not isinstance(codec, Tokenizer):
+    if folder is None or rows < MIN_ROWS or not isinstance(codec, Tokenizer):
         return None
-    about, version = codec.about, _version()
-    if about is None or version is None:
+    fingerprint, version = codec.fingerprint, _version()
+    if fingerprint is None or version is None:
         return None
-    said = json.dumps([digest, about, dict(options), version], sort_keys=True)
-    return folder / "tokens" / f"{hashlib.sha256(said.encode()).hexdigest()}.safetensors"
+    key_text = json.dumps([digest, fingerprint, dict(options), version], sort_keys=True)
+    return folder / "tokens" / f"{hashlib.sha256(key_text.encode()).hexdigest()}.safetensors"
 
 
 def _read(path: Path) -> Iterator[NDArray[np.int64]] | None:
     """The tokens of an entry; None where it is not there whole."""
     try:
         data = path.read_bytes()
-        if hashlib.sha256(data[CHECK:]).digest() != data[:CHECK]:
+        if hashlib.sha256(data[DIGEST_SIZE:]).digest() != data[:DIGEST_SIZE]:
             return None
         with suppress(OSError):
             os.utime(path)  # those used last are kept longest
     except OSError:
         return None
-    there = load(data[CHECK:])
-    lengths, tokens = there["lengths"], there["tokens"]
+    arrays = load(data[DIGEST_SIZE:])
+    lengths, tokens = arrays["lengths"], arrays["tokens"]
     ends = np.cumsum(lengths)
     return (tokens[a:b].astype(np.int64) for a, b in zip(ends - lengths, ends, strict=True))
 
 
 def _prune(folder: Path) -> None:
     """Delete the entries that were used longest ago, until all together are small enough."""
-    there = [(path, path.stat()) for path in folder.iterdir()]
-    total = sum(about.st_size for _, about in there)
-    for path, about in sorted(there, key=lambda entry: entry[1].st_mtime):
-        if total <= MOST:
+    entries = [(path, path.stat()) for path in folder.iterdir()]
+    total = sum(status.st_size for _, status in entries)
+    for path, status in sorted(entries, key=lambda entry: entry[1].st_mtime):
+        if total <= MAX_CACHE_BYTES:
             return
         path.unlink(missing_ok=True)
-        total -= about.st_size
+        total -= status.st_size
 
 
 @cache
@@ -132,7 +133,7 @@ def _version() -> str | None:
     """What makes tokens here: the packages and rlox's own code; None where that cannot be known."""
     try:
         packages = [f"{name} {metadata.version(name)}" for name in PACKAGES]
-        code = [Path(__file__).with_name(name).read_bytes() for name in CODE]
+        code = [Path(__file__).with_name(name).read_bytes() for name in TOKENIZING_MODULES]
     except (OSError, metadata.PackageNotFoundError):
         return None
     return "; ".join([*packages, hashlib.sha256(b"\0".join(code)).hexdigest()])

@@ -9,18 +9,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rlox.configs import LOGGER_CONFIGS, LoggerConfig, RunConfig, plain
+from rlox.configs import LOGGER_CONFIGS, LoggerConfig, RunConfig, to_plain
 from rlox.configs.loggers import MlflowConfig
 from rlox.errors import MissingExtraError, StorageError
-from rlox.extras import install
+from rlox.extras import install_command
 from rlox.loggers.base import Row, Sink
-from rlox.loggers.child import ChildSink
+from rlox.loggers.child_sink import ChildSink
 from rlox.loggers.csv import CsvSink
 from rlox.loggers.follow import Delivery, Follower, finish
 from rlox.loggers.jsonl import METRICS, JsonLines, read_rows
-from rlox.loggers.remote import hyperparameters, told
+from rlox.loggers.remote import hyperparameters, run_info
 from rlox.loggers.tensorboard import TensorboardSink
-from rlox.plugins import Offer, Plugged
+from rlox.plugins import PluginEntry, PluginRegistry
 
 __all__ = [
     "LOGGERS",
@@ -28,7 +28,7 @@ __all__ = [
     "Delivery",
     "Follower",
     "JsonLines",
-    "Logger",
+    "LoggerSpec",
     "Row",
     "Sink",
     "catch_up",
@@ -41,7 +41,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Logger:
+class LoggerSpec:
     """How the sink of a logger besides jsonl is made; `LOGGER_CONFIGS` has its configuration.
 
     `sink` gets the logger's own configuration, the run folder and the run's configuration; it must be
@@ -51,111 +51,119 @@ class Logger:
 
     sink: Callable[[Any, Path, RunConfig], Sink]
     package: str | None = None
-    starts_slowly: Callable[[Any], bool] = lambda own: False  # as `Follower` has it
+    starts_slowly: Callable[[Any], bool] = lambda logger_config: False  # as `Follower` has it
 
 
-_LOGGERS: dict[str, Logger] = {
-    "csv": Logger(lambda own, folder, run: CsvSink(folder / "metrics.csv")),
-    "tensorboard": Logger(
-        lambda own, folder, run: TensorboardSink(
-            folder / "tb", run.algo.unit, hyperparameters(run)
+_LOGGERS: dict[str, LoggerSpec] = {
+    "csv": LoggerSpec(lambda logger_config, run_dir, run: CsvSink(run_dir / "metrics.csv")),
+    "tensorboard": LoggerSpec(
+        lambda logger_config, run_dir, run: TensorboardSink(
+            run_dir / "tb", run.algo.unit, hyperparameters(run)
         ),
         package="tensorboard",
     ),
-    "wandb": Logger(
-        lambda own, folder, run: _elsewhere(
-            own,
-            folder,
+    "wandb": LoggerSpec(
+        lambda logger_config, run_dir, run: _make_child_sink(
+            logger_config,
+            run_dir,
             run,
-            plain(own),
-            os.environ.get("WANDB_BASE_URL") if own.mode == "online" else None,
+            to_plain(logger_config),
+            os.environ.get("WANDB_BASE_URL") if logger_config.mode == "online" else None,
         ),
         package="wandb",
-        starts_slowly=lambda own: own.mode == "offline",
+        starts_slowly=lambda logger_config: logger_config.mode == "offline",
     ),
-    "mlflow": Logger(
-        lambda own, folder, run: _elsewhere(
-            own, folder, run, {**plain(own), "tracking_uri": own.address}, own.address
+    "mlflow": LoggerSpec(
+        lambda logger_config, run_dir, run: _make_child_sink(
+            logger_config,
+            run_dir,
+            run,
+            {**to_plain(logger_config), "tracking_uri": logger_config.address},
+            logger_config.address,
         ),
         package="mlflow",
-        starts_slowly=lambda own: own.tracking_uri is None,
+        starts_slowly=lambda logger_config: logger_config.tracking_uri is None,
     ),
 }
 
 
-def _elsewhere(
-    own: LoggerConfig, folder: Path, run: RunConfig, data: dict[str, Any], server: str | None
+def _make_child_sink(
+    logger_config: LoggerConfig, run_dir: Path, run: RunConfig, data: dict[str, Any], server: str | None
 ) -> Sink:
     """A sink in a process of its own: its package takes seconds to import, and servers hang."""
-    return ChildSink(own.name, folder, asdict(told(data, folder, run)), server=server)
+    return ChildSink(logger_config.name, run_dir, asdict(run_info(data, run_dir, run)), server=server)
 
 
-def _logger(offer: Offer, plugin: Any, told: str) -> Logger:
+def _plugin_logger(entry: PluginEntry, plugin: Any, setting: str) -> LoggerSpec:
     """What makes the sink of a plugin's logger; `MissingExtraError` where that lacks a package."""
-    _ = LOGGER_CONFIGS[offer.name]  # which checks what the plugin is
+    _ = LOGGER_CONFIGS[entry.name]  # which checks what the plugin is
 
-    def sink(own: Any, folder: Path, run: RunConfig) -> Sink:
+    def sink(logger_config: Any, run_dir: Path, run: RunConfig) -> Sink:
         try:
-            made: Sink = plugin.sink(own, folder, run)
+            logger_sink: Sink = plugin.sink(logger_config, run_dir, run)
         except ImportError as error:
             raise MissingExtraError(
-                f"{told}: the plugin of {offer.source} lacks something: {error}"
+                f"{setting}: the plugin of {entry.source} lacks something: {error}"
             ) from error
-        return made
+        return logger_sink
 
-    return Logger(sink)
+    return LoggerSpec(sink)
 
 
-LOGGERS = Plugged(_LOGGERS, "logger", _logger)
+LOGGERS = PluginRegistry(_LOGGERS, "logger", _plugin_logger)
 
 
 def check_loggers(configs: Mapping[str, LoggerConfig]) -> None:
     """Raise `ConfigError` now if a chosen logger's package is not installed, or its address not known."""
-    for name, own in _chosen(configs).items():
+    for name, logger_config in _selected_loggers(configs).items():
         package = LOGGERS[name].package
-        found = package is None or importlib.util.find_spec(package)
-        if not found or (found is not True and found.origin is None):  # a folder of that name
-            raise MissingExtraError(_needs(name))
-        if isinstance(own, MlflowConfig):
-            _ = own.address  # somebody has to say it
+        spec = package is None or importlib.util.find_spec(package)
+        if not spec or (spec is not True and spec.origin is None):  # a folder of that name
+            raise MissingExtraError(_install_message(name))
+        if isinstance(logger_config, MlflowConfig):
+            _ = logger_config.address  # somebody has to say it
 
 
-def open_loggers(folder: Path, config: RunConfig) -> list[Follower]:
-    """The chosen loggers besides jsonl, where they stopped in `folder`; not started yet."""
+def open_loggers(run_dir: Path, config: RunConfig) -> list[Follower]:
+    """The chosen loggers besides jsonl, where they stopped in `run_dir`; not started yet."""
     check_loggers(config.logger)
     followers: list[Follower] = []
-    for name, own in _chosen(config.logger).items():
+    for name, logger_config in _selected_loggers(config.logger).items():
         try:
-            sink = LOGGERS[name].sink(own, folder, config)
+            sink = LOGGERS[name].sink(logger_config, run_dir, config)
         except ImportError as error:  # installed, but too old or in pieces
             if LOGGERS[name].package is None:
                 raise
-            raise MissingExtraError(f"{_needs(name)} ({error})") from error
-        slow = LOGGERS[name].starts_slowly(own)
-        followers.append(Follower(name, sink, folder, slow))
+            raise MissingExtraError(f"{_install_message(name)} ({error})") from error
+        starts_slowly = LOGGERS[name].starts_slowly(logger_config)
+        followers.append(Follower(name, sink, run_dir, starts_slowly))
     return followers
 
 
-def catch_up(folder: Path, config: RunConfig, timeout: float = 60.0) -> dict[str, Delivery]:
+def catch_up(run_dir: Path, config: RunConfig, timeout: float = 60.0) -> dict[str, Delivery]:
     """Hand the loggers of a run that has ended the rows that they lack; by name, what came of it.
 
     `config` is the run's own; `timeout` the seconds after which what is left stays for another time,
-    with a warning. `StorageError` if `folder` has no `metrics.jsonl`. No other process may be writing
+    with a warning. `StorageError` if `run_dir` has no `metrics.jsonl`. No other process may be writing
     to the folder.
     """
-    if not (folder / METRICS).is_file():
-        raise StorageError(f"{folder} has no {METRICS}; name the folder of a run")
-    followers = open_loggers(folder, config)
+    if not (run_dir / METRICS).is_file():
+        raise StorageError(f"{run_dir} has no {METRICS}; name the folder of a run")
+    followers = open_loggers(run_dir, config)
     for follower in followers:
         follower.start()
     return finish(followers, timeout)
 
 
-def _chosen(configs: Mapping[str, LoggerConfig]) -> dict[str, LoggerConfig]:
+def _selected_loggers(configs: Mapping[str, LoggerConfig]) -> dict[str, LoggerConfig]:
     """The configurations of loggers that follow, by name: one each, as each has one place."""
-    return {own.name: own for own in configs.values() if own.name in LOGGERS}
+    return {
+        logger_config.name: logger_config
+        for logger_config in configs.values()
+        if logger_config.name in LOGGERS
+    }
 
 
-def _needs(name: str) -> str:
+def _install_message(name: str) -> str:
     package = LOGGERS[name].package or name
-    return f"logger={name} needs {package}: {install(package)}"
+    return f"logger={name} needs {package}: {install_command(package)}"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-__all__ = ["Row", "Sink", "Spent", "Told"]
+__all__ = ["Row", "RunInfo", "Sink", "SinkBrokenError"]
 
 # One line of metrics: `env_steps`, `updates`, `seconds` and slash names such as `loss/policy`. A number
 # that was not finite is None, as in `metrics.jsonl`.
@@ -14,10 +14,10 @@ Row = Mapping[str, float | int | None]
 
 
 @dataclass(frozen=True)
-class Told:
+class RunInfo:
     """What a sink in another process knows of its run: plain data, without values named like secrets."""
 
-    own: Mapping[str, Any]  # the logger's own configuration, with addresses
+    logger_config: Mapping[str, Any]  # the logger's own configuration, with addresses
     config: Mapping[str, Any]  # the run's
     hyperparameters: Mapping[str, Any]
     unit: str  # the name of the number that rows are counted by
@@ -25,7 +25,7 @@ class Told:
     tags: Sequence[str]
 
 
-class Spent(Exception):
+class SinkBrokenError(Exception):
     """A sink that failed and whose process is good for nothing any more: the next `open` needs a new one."""
 
 

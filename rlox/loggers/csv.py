@@ -13,7 +13,7 @@ from rlox.loggers.base import Row
 
 __all__ = ["CsvSink"]
 
-END = b"\r\n"
+LINE_END = b"\r\n"
 
 
 class CsvSink:
@@ -26,33 +26,33 @@ class CsvSink:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._columns: list[str] = []
-        self._begun = False  # whether there is a line of names
+        self._has_header = False  # whether there is a line of names
 
     def open(self, rows: int) -> int:
         """Keep the first `rows` lines below the names, without any not the names either."""
-        self._columns, self._begun = [], False
+        self._columns, self._has_header = [], False
         if not self.path.exists():
             return 0
-        held = 0
+        n_rows = 0
         with self.path.open("rb") as file:
             names = file.readline()
-            end = len(names) if rows and names.endswith(END) else 0
-            self._begun = end > 0
+            end = len(names) if rows and names.endswith(LINE_END) else 0
+            self._has_header = end > 0
             self._columns = next(csv.reader([names.decode(errors="replace")])) if end else []
             commas = max(len(self._columns) - 1, 0)
-            while end and held < rows and (line := file.readline()).endswith(END):
+            while end and n_rows < rows and (line := file.readline()).endswith(LINE_END):
                 if line.count(b",") != commas:
                     break
-                end, held = end + len(line), held + 1
+                end, n_rows = end + len(line), n_rows + 1
         if end < self.path.stat().st_size:
             os.truncate(self.path, end)
-        return held
+        return n_rows
 
     def write(self, rows: Sequence[Row]) -> None:
         """Append lines; for a new column the file is replaced first."""
         names = dict.fromkeys(name for row in rows for name in row)
-        if (new := [name for name in names if name not in self._columns]) or not self._begun:
-            self._widen(self._columns + new)
+        if (new := [name for name in names if name not in self._columns]) or not self._has_header:
+            self._rewrite_with_columns(self._columns + new)
         text = io.StringIO(newline="")
         csv.DictWriter(text, self._columns).writerows(rows)
         append_file(self.path, text.getvalue().encode())
@@ -66,15 +66,15 @@ class CsvSink:
     def abandon(self) -> None:
         """The disk is not waited for any longer."""
 
-    def _widen(self, columns: list[str]) -> None:
+    def _rewrite_with_columns(self, columns: list[str]) -> None:
         """Replace the file by one with these columns: those it has, and others behind them."""
         text = io.StringIO(newline="")
         writer = csv.writer(text)
         writer.writerow(columns)
-        if self._begun:
+        if self._has_header:
             with self.path.open(newline="", encoding="utf-8") as file:
                 lines = csv.reader(file)
                 next(lines)
                 writer.writerows(line + [""] * (len(columns) - len(line)) for line in lines)
         replace_file(self.path, text.getvalue().encode())
-        self._columns, self._begun = columns, True
+        self._columns, self._has_header = columns, True

@@ -16,16 +16,16 @@ from weakref import WeakValueDictionary
 from rlox.disk import replace_file
 from rlox.errors import StorageError
 from rlox.loggers.base import Sink
-from rlox.loggers.jsonl import METRICS, rows_from
+from rlox.loggers.jsonl import METRICS, iter_rows
 
 __all__ = ["Delivery", "Follower", "Position", "finish"]
 
 log = logging.getLogger("rlox.loggers")
 
-BATCH = 256  # rows at most in one write
+MAX_BATCH = 256  # rows at most in one write
 PAUSE_SECONDS = 1.0  # between looks at the file; a backlog takes half of a thread's time at most
 RETRY_SECONDS = 0.2  # after a failure, doubled with each further one
-LONGEST_RETRY = 30.0
+MAX_RETRY_SECONDS = 30.0
 START_SECONDS = 30.0  # that the end waits at least for a sink that starts slowly
 
 # By the file of the position: a thread that was not waited for any longer may still be in a write.
@@ -44,19 +44,19 @@ class Position:
 class Delivery:
     """What a logger was handed, how many rows it still lacks, and the error in the way, if any."""
 
-    sent: int
-    left: int
+    n_sent: int
+    n_missing: int
     error: Exception | None
 
     @property
     def complete(self) -> bool:
         """Whether nothing is missing and nothing failed."""
-        return not self.left and self.error is None
+        return not self.n_missing and self.error is None
 
     def __str__(self) -> str:
-        if not self.left and self.error is not None:  # also of a place that has none of them yet
+        if not self.n_missing and self.error is not None:  # also of a place that has none of them yet
             return f"is not known to have every row: {self.error}"
-        lacks = f"lacks {self.left} rows" if self.left else "has every row"
+        lacks = f"lacks {self.n_missing} rows" if self.n_missing else "has every row"
         return f"{lacks}: {self.error or 'it did not take them in time'}"
 
 
@@ -70,109 +70,109 @@ class Follower:
     to begin and depends on nobody but this machine, so that it is worth waiting for.
     """
 
-    def __init__(self, name: str, sink: Sink, folder: Path, starts_slowly: bool = False) -> None:
+    def __init__(self, name: str, sink: Sink, run_dir: Path, starts_slowly: bool = False) -> None:
         self.name = name
         self.starts_slowly = starts_slowly
         self._sink = sink
-        self._metrics = folder / METRICS
-        self._file = folder / "loggers" / f"{name}.json"
-        self._position = self._stored = _read_position(self._file)
-        self._sent = 0
+        self._metrics_path = run_dir / METRICS
+        self._position_path = run_dir / "loggers" / f"{name}.json"
+        self._position = self._stored_position = _read_position(self._position_path)
+        self._n_sent = 0
         self._error: Exception | None = None
-        self._ended = threading.Event()
-        self._abandoned = False
-        self._before: threading.Thread | None = None
+        self._end_event = threading.Event()
+        self._is_abandoned = False
+        self._previous_thread: threading.Thread | None = None
         self._thread = threading.Thread(target=self._run, name=f"rlox-{name}", daemon=True)
 
     def rewind(self, offset: int) -> None:
         """Before rows from `offset` on are cut off: the sink will take back those that it has."""
         if self._position.offset > offset:
-            self._position = _position_at(self._metrics, offset=offset)
+            self._position = _position_at(self._metrics_path, offset=offset)
             self._store()
 
     def start(self) -> None:
         """Follow the file, until `end`; after whoever of this process follows it for the same sink."""
-        place = self._file.resolve()
-        self._before = _threads.get(place)
-        _threads[place] = self._thread
+        key = self._position_path.resolve()
+        self._previous_thread = _threads.get(key)
+        _threads[key] = self._thread
         self._thread.start()
 
     def end(self) -> None:
         """No row will be added: what there is, is to be handed on now."""
-        self._ended.set()
+        self._end_event.set()
 
     def wait(self, timeout: float) -> Delivery:
         """What came of it, after `timeout` seconds at most; what is left then stays for later."""
         self._thread.join(max(timeout, 0.0))
-        self._abandoned = self._thread.is_alive()
-        left = sum(1 for _ in rows_from(self._metrics, self._position.offset))
+        self._is_abandoned = self._thread.is_alive()
+        n_missing = sum(1 for _ in iter_rows(self._metrics_path, self._position.offset))
         error = self._error
-        if self._abandoned:
+        if self._is_abandoned:
             self._sink.abandon()
-            if not left and error is None:
+            if not n_missing and error is None:
                 error = TimeoutError("the end of it was not confirmed in time")
-        return Delivery(self._sent, left, error)
+        return Delivery(self._n_sent, n_missing, error)
 
     def _run(self) -> None:
-        ready, retry = False, RETRY_SECONDS
-        while self._before and self._before.is_alive() and not self._abandoned:
-            self._before.join(RETRY_SECONDS)
-        while not self._abandoned:
-            ended = self._ended.is_set()  # asked before reading: every row there will be is there
-            begun = time.monotonic()
+        is_open, retry = False, RETRY_SECONDS
+        while self._previous_thread and self._previous_thread.is_alive() and not self._is_abandoned:
+            self._previous_thread.join(RETRY_SECONDS)
+        while not self._is_abandoned:
+            is_ended = self._end_event.is_set()  # asked before reading: every row there will be is there
+            start_time = time.monotonic()
             try:
-                ready = ready or self._open()
+                is_open = is_open or self._open()
                 sent = self._send()
-                if ended and not sent:
+                if is_ended and not sent:
                     self._sink.finish()
             except Exception as error:  # a third party's sink may raise anything; training goes on
-                ready = False
-                self._failed(error)
-                if ended:
+                is_open = False
+                self._on_failure(error)
+                if is_ended:
                     time.sleep(RETRY_SECONDS)
-                self._ended.wait(retry)
-                retry = min(2 * retry, LONGEST_RETRY)
+                self._end_event.wait(retry)
+                retry = min(2 * retry, MAX_RETRY_SECONDS)
             else:
                 self._error, retry = None, RETRY_SECONDS
-                if ended and not sent:
+                if is_ended and not sent:
                     break
-                self._ended.wait(time.monotonic() - begun if sent == BATCH else PAUSE_SECONDS)
+                self._end_event.wait(time.monotonic() - start_time if sent == MAX_BATCH else PAUSE_SECONDS)
         self._close()
 
     def _open(self) -> bool:
         """Have the sink hold what the position says, or move the position to what it holds."""
         position = self._position
-        if not _ends_a_row(self._metrics, position.offset):  # edited by someone
-            position = _position_at(self._metrics, offset=position.offset)
-        held = self._sink.open(position.rows)
-        if held < position.rows:
-            position = _position_at(self._metrics, rows=held)
+        if not _is_row_end(self._metrics_path, position.offset):  # edited by someone
+            position = _position_at(self._metrics_path, offset=position.offset)
+        n_rows = self._sink.open(position.rows)
+        if n_rows < position.rows:
+            position = _position_at(self._metrics_path, rows=n_rows)
         self._position = position
         return True
 
     def _send(self) -> int:
         """Hand on the next rows; how many there were."""
-        found = list(islice(rows_from(self._metrics, self._position.offset), BATCH))
-        if found:
-            self._sink.write([row for row, _ in found])
-            if self._abandoned:
+        next_rows = list(islice(iter_rows(self._metrics_path, self._position.offset), MAX_BATCH))
+        if next_rows:
+            self._sink.write([row for row, _ in next_rows])
+            if self._is_abandoned:
                 return 0
-            self._position = Position(found[-1][1], self._position.rows + len(found))
-            self._sent += len(found)
-        if self._position != self._stored:
+            self._position = Position(next_rows[-1][1], self._position.rows + len(next_rows))
+            self._n_sent += len(next_rows)
+        if self._position != self._stored_position:
             self._store()
-        return len(found)
+        return len(next_rows)
 
     def _store(self) -> None:
         try:
-            self._file.parent.mkdir(exist_ok=True)
+            self._position_path.parent.mkdir(exist_ok=True)
         except OSError as error:
-            raise StorageError(f"cannot write {self._file}: {error}") from error
-        replace_file(self._file, json.dumps(asdict(self._position)).encode() + b"\n")
-        self._stored = self._position
+            raise StorageError(f"cannot write {self._position_path}: {error}") from error
+        replace_file(self._position_path, json.dumps(asdict(self._position)).encode() + b"\n")
+        self._stored_position = self._position
 
-    def _failed(self, error: Exception) -> None:
-        if self._error is None and not self._abandoned:  # what was cut short has not failed
+    def _on_failure(self, error: Exception) -> None:
+        if self._error is None and not self._is_abandoned:  # what was cut short has not failed
             log.warning("logger %s: %s; it is tried again and catches up", self.name, error)
         self._error = error
 
@@ -190,19 +190,19 @@ def finish(followers: Sequence[Follower], timeout: float) -> dict[str, Delivery]
     """
     for follower in followers:
         follower.end()
-    begun = time.monotonic()
-    found: dict[str, Delivery] = {}
+    start_time = time.monotonic()
+    deliveries: dict[str, Delivery] = {}
     for f in sorted(followers, key=lambda f: f.starts_slowly):  # short waits are not made longer
         seconds = max(timeout, START_SECONDS) if f.starts_slowly else timeout
-        found[f.name] = f.wait(begun + seconds - time.monotonic())
-    for name, delivery in found.items():
+        deliveries[f.name] = f.wait(start_time + seconds - time.monotonic())
+    for name, delivery in deliveries.items():
         if not delivery.complete:
             warnings.warn(
                 f"logger {name} {delivery}; metrics.jsonl has every row, "
                 "rlox sync, or rlox.loggers.catch_up(folder, config), sends what is missing",
                 stacklevel=2,
             )
-    return found
+    return deliveries
 
 
 def _read_position(file: Path) -> Position:
@@ -210,8 +210,8 @@ def _read_position(file: Path) -> Position:
     if not file.exists():
         return Position()
     try:
-        found = json.loads(file.read_bytes())
-        return Position(max(int(found["offset"]), 0), max(int(found["rows"]), 0))
+        data = json.loads(file.read_bytes())
+        return Position(max(int(data["offset"]), 0), max(int(data["rows"]), 0))
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         log.warning("%s is damaged (%s); the logger begins anew", file, error)
         return Position()
@@ -220,14 +220,14 @@ def _read_position(file: Path) -> Position:
 def _position_at(metrics: Path, offset: int | None = None, rows: int | None = None) -> Position:
     """Behind the last whole row within `offset` bytes, or behind the first `rows` rows."""
     position = Position()
-    for _, end in rows_from(metrics) if metrics.exists() else ():
+    for _, end in iter_rows(metrics) if metrics.exists() else ():
         if (offset is not None and end > offset) or position.rows == rows:
             break
         position = Position(end, position.rows + 1)
     return position
 
 
-def _ends_a_row(metrics: Path, offset: int) -> bool:
+def _is_row_end(metrics: Path, offset: int) -> bool:
     with metrics.open("rb") as file:
         file.seek(max(offset - 1, 0))
         return offset == 0 or file.read(1) == b"\n"

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rlox.disk import may_pass, open_at_once, open_file
+from rlox.disk import is_transient, open_file, open_nonblocking
 from rlox.errors import StorageError
 
-__all__ = ["METRICS", "JsonLines", "read_rows", "rows_from"]
+__all__ = ["METRICS", "JsonLines", "iter_rows", "read_rows"]
 
 log = logging.getLogger("rlox.loggers")
 
@@ -35,10 +35,10 @@ class JsonLines:
         self.path = path
         self.offset = offset  # bytes that are safely in the file
         self._timeout = timeout
-        self._waiting = bytearray()
+        self._pending = bytearray()
         self._refused_at: float | None = None
         try:
-            self._file = open(path, "ab", buffering=0, opener=open_at_once)  # noqa: SIM115
+            self._file = open(path, "ab", buffering=0, opener=open_nonblocking)  # noqa: SIM115
             size = self._file.tell()
             if size >= offset:
                 self._file.truncate(offset)
@@ -51,28 +51,28 @@ class JsonLines:
             )
 
     @property
-    def end(self) -> int:
+    def end_offset(self) -> int:
         """Bytes of the file once it has the rows that wait."""
-        return self.offset + len(self._waiting)
+        return self.offset + len(self._pending)
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Append a row."""
-        line = json.dumps({k: _finite(v) for k, v in row.items()}, allow_nan=False)
-        self._waiting += line.encode() + b"\n"
+        line = json.dumps({k: _finite_or_none(v) for k, v in row.items()}, allow_nan=False)
+        self._pending += line.encode() + b"\n"
         self.flush()
 
     def flush(self) -> bool:
         """Write what waits; whether the file now has every row."""
         try:
-            while self._waiting:
-                written = self._file.write(self._waiting)
-                self.offset += written
-                del self._waiting[:written]
+            while self._pending:
+                n_written = self._file.write(self._pending)
+                self.offset += n_written
+                del self._pending[:n_written]
         except OSError as error:
-            self._refused(error)
+            self._on_refusal(error)
         else:
             self._refused_at = None
-        return not self._waiting
+        return not self._pending
 
     def sync(self) -> None:
         """Force the rows to the device: a checkpoint whose offsets lie beyond the file is useless."""
@@ -81,37 +81,37 @@ class JsonLines:
         except OSError as error:
             raise StorageError(f"cannot write {self.path}: {error}") from error
 
-    def close(self, hurried: Callable[[], bool] = lambda: False) -> None:
+    def close(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
         """Write what waits, for as long as `timeout` allows and nobody is in a hurry, and close the file."""
         try:
             while not self.flush():
-                if hurried():
+                if should_give_up():
                     raise StorageError(
-                        f"cannot write {self.path}: {len(self._waiting)} bytes of rows not written"
+                        f"cannot write {self.path}: {len(self._pending)} bytes of rows not written"
                     )
                 time.sleep(RETRY_SECONDS)
         finally:
             self._file.close()
 
-    def _refused(self, error: OSError) -> None:
+    def _on_refusal(self, error: OSError) -> None:
         now = time.monotonic()
         if self._refused_at is None:
             self._refused_at = now
             log.warning("%s: %s; rows wait in memory", self.path, error.strerror)
-        over = now - self._refused_at >= self._timeout or len(self._waiting) > MAX_WAITING
-        if over or not may_pass(error):
+        is_over = now - self._refused_at >= self._timeout or len(self._pending) > MAX_WAITING
+        if is_over or not is_transient(error):
             raise StorageError(
-                f"cannot write {self.path}: {error.strerror}; {len(self._waiting)} bytes of rows "
+                f"cannot write {self.path}: {error.strerror}; {len(self._pending)} bytes of rows "
                 f"not written after {now - self._refused_at:.0f} s"
             ) from error
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """The whole rows of a JSON-lines file so far; none where there is no file."""
-    return [row for row, _ in rows_from(path)] if path.exists() else []
+    return [row for row, _ in iter_rows(path)] if path.exists() else []
 
 
-def rows_from(path: Path, offset: int = 0) -> Iterator[tuple[dict[str, Any], int]]:
+def iter_rows(path: Path, offset: int = 0) -> Iterator[tuple[dict[str, Any], int]]:
     """The whole rows from a byte offset on, each with the offset behind it.
 
     Lines that are no object of JSON are passed over. What follows the last newline is a row that is being
@@ -121,11 +121,11 @@ def rows_from(path: Path, offset: int = 0) -> Iterator[tuple[dict[str, Any], int
         file.seek(offset)
         while (line := file.readline()).endswith(b"\n"):
             offset += len(line)
-            if isinstance(row := _parsed(line), dict):
+            if isinstance(row := _parse_line(line), dict):
                 yield row, offset
 
 
-def _parsed(line: bytes) -> Any:
+def _parse_line(line: bytes) -> Any:
     """What JSON a line is; `None` for one that is damaged, or nested too deeply to be a row."""
     try:
         return json.loads(line)
@@ -133,5 +133,5 @@ def _parsed(line: bytes) -> Any:
         return None
 
 
-def _finite(value: Any) -> Any:
+def _finite_or_none(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value

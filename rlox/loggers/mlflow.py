@@ -19,28 +19,28 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from rlox.errors import StorageError
-from rlox.loggers.base import Row, Told
-from rlox.loggers.mlflow_errors import explained
-from rlox.loggers.mlflow_rows import taken_back
-from rlox.loggers.remote import Record, first_rows, result_of
+from rlox.loggers.base import Row, RunInfo
+from rlox.loggers.mlflow_errors import as_storage_errors
+from rlox.loggers.mlflow_rows import delete_points_after
+from rlox.loggers.remote import SyncRecord, first_rows, read_result
 
 __all__ = ["MlflowSink"]
 
 # Before the package is imported. The follower tries again by itself, so a request need not.
-QUIET = {
+ENV_DEFAULTS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "60",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "GIT_PYTHON_REFRESH": "quiet",
 }
-COUNTED = "seconds"  # every row has one, and a row is there once this is
-PER_REQUEST = 1000  # MLflow's limit of metrics in one request
-PER_PARAMS = 100
-LONGEST_PARAM = 6000
-MARK = "rlox.run"  # the tag by which a run is found whose id a kill kept from being noted
+ROW_METRIC = "seconds"  # every row has one, and a row is there once this is
+MAX_METRICS_PER_REQUEST = 1000  # MLflow's limit of metrics in one request
+MAX_PARAMS_PER_REQUEST = 100
+MAX_PARAM_LENGTH = 6000
+RUN_TAG = "rlox.run"  # the tag by which a run is found whose id a kill kept from being noted
 HTTP = ("http://", "https://")
-ENDED = {"done": "FINISHED", "killed": "KILLED", "failed": "FAILED"}
+STATUSES = {"done": "FINISHED", "killed": "KILLED", "failed": "FAILED"}
 
 Point = tuple[str, int, float]
 
@@ -54,74 +54,72 @@ class MlflowSink:
     newer one with the later time. Times are strictly increasing, so that points of one step keep their order.
     """
 
-    def __init__(self, folder: Path, told: Told) -> None:
-        for name, value in QUIET.items():
+    def __init__(self, run_dir: Path, run_info: RunInfo) -> None:
+        for name, value in ENV_DEFAULTS.items():
             os.environ.setdefault(name, value)
         self._entities = import_module("mlflow.entities")
-        self._folder, self._told = folder, told
-        self._address: str | None = told.own["tracking_uri"]
-        self._record = Record(folder, "mlflow", _target(self._address), MARK)
-        self._there: Counter[Point] = (
-            Counter()
-        )  # points that are there beyond the rows that are held
-        self._begun = self._last = 0  # milliseconds of the epoch: of the run, of the newest point
+        self._run_dir, self._run_info = run_dir, run_info
+        self._address: str | None = run_info.logger_config["tracking_uri"]
+        self._sync_record = SyncRecord(run_dir, "mlflow", _target_key(self._address), RUN_TAG)
+        self._extra_points: Counter[Point] = Counter()  # points that are there beyond the rows that are held
+        self._start_ms = self._last_ms = 0  # milliseconds of the epoch: of the run, of the newest point
         self._client: Any = None
-        self._run = ""
-        known = MARK in self._record.data  # else nothing says which run of the store is this one
-        if self._address is None and not (known and _is_own(folder)):
-            shutil.rmtree(folder / "mlruns", ignore_errors=True)
-            self._record.save(sent={})
+        self._run_id = ""
+        has_tag = RUN_TAG in self._sync_record.data  # else nothing says which run of the store is this one
+        if self._address is None and not (has_tag and _is_intact_store(run_dir)):
+            shutil.rmtree(run_dir / "mlruns", ignore_errors=True)
+            self._sync_record.save(sent={})
 
-    @explained
+    @as_storage_errors
     def open(self, rows: int) -> int:
         """Find the run or make it, and keep the first `rows` rows as far as the store can."""
         self._client = import_module("mlflow.tracking").MlflowClient(self._uri())
-        run = self._found() or self._made()
-        self._run = run.info.run_id
-        self._begun = int(run.info.start_time)
+        run = self._find_run() or self._create_run()
+        self._run_id = run.info.run_id
+        self._start_ms = int(run.info.start_time)
         self._describe(run)
-        wanted = first_rows(self._folder, rows)
-        history = sorted(self._history(COUNTED), key=lambda m: m.timestamp)
+        rows_to_keep = first_rows(self._run_dir, rows)
+        history = sorted(self._history(ROW_METRIC), key=lambda m: m.timestamp)
         if (self._address or "sqlite").startswith(HTTP):
-            return self._counted(wanted, history, run)
-        held = 0
-        for metric, row in zip(history, wanted, strict=False):
-            if (metric.step, metric.value) != (self._step(row), row[COUNTED]):
+            return self._count_rows(rows_to_keep, history, run)
+        n_rows = 0
+        for metric, row in zip(history, rows_to_keep, strict=False):
+            if (metric.step, metric.value) != (self._step(row), row[ROW_METRIC]):
                 break
-            held += 1
-        self._last = int(history[held - 1].timestamp) if held else 0
-        taken_back(self._client.tracking_uri, self._run, self._last)
-        return held
+            n_rows += 1
+        self._last_ms = int(history[n_rows - 1].timestamp) if n_rows else 0
+        delete_points_after(self._client.tracking_uri, self._run_id, self._last_ms)
+        return n_rows
 
-    @explained
+    @as_storage_errors
     def write(self, rows: Sequence[Row]) -> None:
         """Send the next rows, as few requests as their limits allow and whole rows in each."""
         batch: list[Any] = []
         for row in rows:
-            points = self._points(row)
-            if batch and len(batch) + len(points) > PER_REQUEST:
+            points = self._new_points(row)
+            if batch and len(batch) + len(points) > MAX_METRICS_PER_REQUEST:
                 self._send(batch)
                 batch = []
             batch += points
         self._send(batch)
 
-    @explained
+    @as_storage_errors
     def finish(self) -> None:
         """Send what has changed besides rows, and say how the run ended."""
-        files = self._record.unsent(bool(self._told.own["checkpoints"]))
+        files = self._sync_record.unsent(bool(self._run_info.logger_config["checkpoints"]))
         for name, path in files.items():
-            where = name if path.is_dir() else Path(name).parent.as_posix().removeprefix(".")
+            artifact_path = name if path.is_dir() else Path(name).parent.as_posix().removeprefix(".")
             log = self._client.log_artifacts if path.is_dir() else self._client.log_artifact
-            log(self._run, str(path), where or None)
-        result = result_of(self._folder)
+            log(self._run_id, str(path), artifact_path or None)
+        result = read_result(self._run_dir)
         if files:
-            self._client.log_dict(self._run, dict(self._told.config), "config.yaml")
-            self._record.note_sent(files)
+            self._client.log_dict(self._run_id, dict(self._run_info.config), "config.yaml")
+            self._sync_record.note_sent(files)
         # also where the file was sent before: a score is newer than all rows, so `open` takes it back
-        self._send([m for m in self._scores(result) if not self._is_there(m)])
-        status = ENDED.get(str(result.get("status")), "FINISHED")
-        if self._client.get_run(self._run).info.status != status:
-            self._client.set_terminated(self._run, status)
+        self._send([m for m in self._score_metrics(result) if not self._is_logged(m)])
+        status = STATUSES.get(str(result.get("status")), "FINISHED")
+        if self._client.get_run(self._run_id).info.status != status:
+            self._client.set_terminated(self._run_id, status)
 
     def close(self) -> None:
         """No connection is kept between requests."""
@@ -133,109 +131,107 @@ class MlflowSink:
         """The address; that of the store in the run folder is relative, as folders may be called anything."""
         if self._address is not None:
             return self._address
-        home = self._folder / "mlruns"
-        home.mkdir(exist_ok=True)
-        os.chdir(home)
+        store_dir = self._run_dir / "mlruns"
+        store_dir.mkdir(exist_ok=True)
+        os.chdir(store_dir)
         return "sqlite:///mlflow.db"
 
-    def _found(self) -> Any:
+    def _find_run(self) -> Any:
         """The run of an earlier session, if there was one."""
         self._experiment = self._experiment_id()
-        asked = f"tags.`{MARK}` = '{self._record.id(new=uuid.uuid4().hex)}'"
-        found = self._client.search_runs([self._experiment], asked, max_results=1)
-        return found[0] if found else None
+        query = f"tags.`{RUN_TAG}` = '{self._sync_record.ensure_id(new_id=uuid.uuid4().hex)}'"
+        runs = self._client.search_runs([self._experiment], query, max_results=1)
+        return runs[0] if runs else None
 
     def _experiment_id(self) -> str:
-        name = str(self._told.own["experiment"])
-        place = None if self._address else _artifacts(self._folder)
-        found = self._client.get_experiment_by_name(name)
-        if found is None:
+        name = str(self._run_info.logger_config["experiment"])
+        location = None if self._address else _artifacts(self._run_dir)
+        experiment = self._client.get_experiment_by_name(name)
+        if experiment is None:
             with suppress(Exception):  # another run may have made it just now
-                return str(self._client.create_experiment(name, artifact_location=place))
-            found = self._client.get_experiment_by_name(name)
-        if place is not None and not _inside(str(found.artifact_location), self._folder):
+                return str(self._client.create_experiment(name, artifact_location=location))
+            experiment = self._client.get_experiment_by_name(name)
+        if location is not None and not _is_inside(str(experiment.artifact_location), self._run_dir):
             raise StorageError(
                 f"experiment={name}: the store in the run folder keeps its files elsewhere; give another name"
             )
-        return str(found.experiment_id)
+        return str(experiment.experiment_id)
 
-    def _made(self) -> Any:
-        tags = {MARK: self._record.data[MARK], "mlflow.source.name": "rlox"}
-        if self._told.tags:
-            tags["tags"] = ",".join(self._told.tags)
+    def _create_run(self) -> Any:
+        tags = {RUN_TAG: self._sync_record.data[RUN_TAG], "mlflow.source.name": "rlox"}
+        if self._run_info.tags:
+            tags["tags"] = ",".join(self._run_info.tags)
         now = int(time.time() * 1000)
-        return self._client.create_run(self._experiment, now, tags, self._told.name)
+        return self._client.create_run(self._experiment, now, tags, self._run_info.name)
 
     def _describe(self, run: Any) -> None:
         """Hyperparameters, once: where a resumed run has others, they are tags, as those cannot change."""
         if run.info.status != "RUNNING":
-            self._client.update_run(self._run, status="RUNNING")
-        given = {_name(k): str(v)[:LONGEST_PARAM] for k, v in self._told.hyperparameters.items()}
-        known = run.data.params
-        new = [self._entities.Param(k, v) for k, v in given.items() if k not in known]
-        for start in range(0, len(new), PER_PARAMS):
-            self._client.log_batch(self._run, params=new[start : start + PER_PARAMS])
-        for key, value in given.items():
-            if known.get(key, value) != value and run.data.tags.get(f"resumed.{key}") != value:
-                self._client.set_tag(self._run, f"resumed.{key}", value)
+            self._client.update_run(self._run_id, status="RUNNING")
+        params = {_name(k): str(v)[:MAX_PARAM_LENGTH] for k, v in self._run_info.hyperparameters.items()}
+        logged_params = run.data.params
+        new = [self._entities.Param(k, v) for k, v in params.items() if k not in logged_params]
+        for start in range(0, len(new), MAX_PARAMS_PER_REQUEST):
+            self._client.log_batch(self._run_id, params=new[start : start + MAX_PARAMS_PER_REQUEST])
+        for key, value in params.items():
+            if logged_params.get(key, value) != value and run.data.tags.get(f"resumed.{key}") != value:
+                self._client.set_tag(self._run_id, f"resumed.{key}", value)
 
     def _history(self, key: str) -> Sequence[Any]:
-        found: Sequence[Any] = self._client.get_metric_history(self._run, key)
-        return found
+        history: Sequence[Any] = self._client.get_metric_history(self._run_id, key)
+        return history
 
-    def _counted(self, wanted: Sequence[Row], history: Sequence[Any], run: Any) -> int:
+    def _count_rows(self, rows: Sequence[Row], history: Sequence[Any], run: Any) -> int:
         """How many of the wanted rows the server has, in order; what it has besides stays there."""
-        marks = Counter((m.step, m.value) for m in history)
-        held = 0
-        for row in wanted:
-            mark = (self._step(row), row[COUNTED])
-            if not marks[mark]:
+        counts = Counter((m.step, m.value) for m in history)
+        n_rows = 0
+        for row in rows:
+            row_key = (self._step(row), row[ROW_METRIC])
+            if not counts[row_key]:
                 break
-            marks[mark] -= 1
-            held += 1
-        self._last = max((int(m.timestamp) for m in history), default=0)
-        self._there = Counter()
-        if held < len(history):
-            there = chain.from_iterable(self._history(key) for key in run.data.metrics)
-            self._there.update((m.key, m.step, m.value) for m in there)
-            for row in wanted[:held]:
-                self._there.subtract(self._named(row))
-        return held
+            counts[row_key] -= 1
+            n_rows += 1
+        self._last_ms = max((int(m.timestamp) for m in history), default=0)
+        self._extra_points = Counter()
+        if n_rows < len(history):
+            points = chain.from_iterable(self._history(key) for key in run.data.metrics)
+            self._extra_points.update((m.key, m.step, m.value) for m in points)
+            for row in rows[:n_rows]:
+                self._extra_points.subtract(self._row_points(row))
+        return n_rows
 
-    def _points(self, row: Row) -> list[Any]:
+    def _new_points(self, row: Row) -> list[Any]:
         """The metrics to send of a row, the one that rows are counted by last."""
-        when = self._begun + int(1000 * float(row.get(COUNTED) or 0.0))
-        self._last = max(when, self._last + 1)
+        time_ms = self._start_ms + int(1000 * float(row.get(ROW_METRIC) or 0.0))
+        self._last_ms = max(time_ms, self._last_ms + 1)
         new: list[Any] = []
-        for point in sorted(self._named(row), key=lambda p: p[0] == COUNTED):
-            if self._there[point] > 0:
-                self._there[point] -= 1
+        for point in sorted(self._row_points(row), key=lambda p: p[0] == ROW_METRIC):
+            if self._extra_points[point] > 0:
+                self._extra_points[point] -= 1
             else:
-                new.append(self._entities.Metric(point[0], point[2], self._last, point[1]))
+                new.append(self._entities.Metric(point[0], point[2], self._last_ms, point[1]))
         return new
 
-    def _named(self, row: Row) -> Iterator[Point]:
+    def _row_points(self, row: Row) -> Iterator[Point]:
         step = self._step(row)
         return ((_name(k), step, float(v)) for k, v in row.items() if v is not None)
 
     def _send(self, metrics: Sequence[Any]) -> None:
-        for start in range(0, len(metrics), PER_REQUEST):
-            self._client.log_batch(self._run, metrics=metrics[start : start + PER_REQUEST])
+        for start in range(0, len(metrics), MAX_METRICS_PER_REQUEST):
+            self._client.log_batch(self._run_id, metrics=metrics[start : start + MAX_METRICS_PER_REQUEST])
 
-    def _scores(self, result: Mapping[str, Any]) -> Iterator[Any]:
-        step = int(result.get(self._told.unit) or 0)
+    def _score_metrics(self, result: Mapping[str, Any]) -> Iterator[Any]:
+        step = int(result.get(self._run_info.unit) or 0)
         for key in ("score", "score_iqm"):
             if isinstance(value := result.get(key), (int, float)):
-                yield self._entities.Metric(f"result/{key}", float(value), self._last + 1, step)
+                yield self._entities.Metric(f"result/{key}", float(value), self._last_ms + 1, step)
 
-    def _is_there(self, metric: Any) -> bool:
+    def _is_logged(self, metric: Any) -> bool:
         """A result that was sent before has another time."""
-        return any(
-            (m.step, m.value) == (metric.step, metric.value) for m in self._history(metric.key)
-        )
+        return any((m.step, m.value) == (metric.step, metric.value) for m in self._history(metric.key))
 
     def _step(self, row: Row) -> int:
-        return int(row.get(self._told.unit) or 0)
+        return int(row.get(self._run_info.unit) or 0)
 
 
 def _name(metric: str) -> str:
@@ -243,36 +239,36 @@ def _name(metric: str) -> str:
     return re.sub(r"[^\w.\- :/]", "_", metric)
 
 
-def _artifacts(folder: Path) -> str:
-    return (folder / "mlruns" / "artifacts").as_uri()
+def _artifacts(run_dir: Path) -> str:
+    return (run_dir / "mlruns" / "artifacts").as_uri()
 
 
-def _is_own(folder: Path) -> bool:
+def _is_intact_store(run_dir: Path) -> bool:
     """Whether the store in the folder is whole, and keeps files nowhere else, as one that was moved would."""
-    file = folder / "mlruns" / "mlflow.db"
+    file = run_dir / "mlruns" / "mlflow.db"
     if not file.exists():
         return True
     try:
         with closing(sqlite3.connect(file)) as store:
-            whole = store.execute("PRAGMA quick_check").fetchone() == ("ok",)
-            asked = "SELECT artifact_location FROM experiments WHERE experiment_id > 0"
-            places = [place for (place,) in store.execute(asked)]
-            places += [place for (place,) in store.execute("SELECT artifact_uri FROM runs")]
+            is_intact = store.execute("PRAGMA quick_check").fetchone() == ("ok",)
+            query = "SELECT artifact_location FROM experiments WHERE experiment_id > 0"
+            addresses = [place for (place,) in store.execute(query)]
+            addresses += [place for (place,) in store.execute("SELECT artifact_uri FROM runs")]
     except sqlite3.Error:
         return False
-    return whole and all(_inside(place, folder) for place in places)
+    return is_intact and all(_is_inside(place, run_dir) for place in addresses)
 
 
-def _inside(place: str, folder: Path) -> bool:
+def _is_inside(address: str, run_dir: Path) -> bool:
     """Whether files of that address are among those of the run folder's own store."""
-    found = urlsplit(place)
-    if found.scheme not in ("", "file") or found.netloc:
+    url = urlsplit(address)
+    if url.scheme not in ("", "file") or url.netloc:
         return False
-    home = urlsplit(_artifacts(folder)).path
-    return Path(unquote(found.path)).resolve().is_relative_to(Path(unquote(home)).resolve())
+    root = urlsplit(_artifacts(run_dir)).path
+    return Path(unquote(url.path)).resolve().is_relative_to(Path(unquote(root)).resolve())
 
 
-def _target(address: str | None) -> str:
+def _target_key(address: str | None) -> str:
     """What tells stores apart in the record, which is no place for addresses."""
     if address is None:
         return "folder"

@@ -10,57 +10,57 @@ from urllib.parse import urlsplit
 
 from rlox.errors import StorageError
 
-__all__ = ["explained", "in_words"]
+__all__ = ["as_storage_errors", "describe_mlflow_error"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-LONGEST = 160  # characters of what is not known here
+MAX_LENGTH = 160  # characters of what is not known here
 FOLDER = "the store in the run folder"
 # Drivers of databases, whose packages are not called as they are imported.
 PACKAGES = {"psycopg": "psycopg[binary]", "psycopg2": "psycopg2-binary", "MySQLdb": "mysqlclient"}
 ERRNO = re.compile(r"\[Errno -?\d+\] ([\w ,]+)")
-CODE = re.compile(r"error code (\d{3})|response code (\d{3})")
-SLOW = re.compile(r"timed out|timeout", re.IGNORECASE)
-LOGIN = (
+STATUS_PATTERN = re.compile(r"error code (\d{3})|response code (\d{3})")
+TIMEOUT_PATTERN = re.compile(r"timed out|timeout", re.IGNORECASE)
+LOGIN_REMEDY = (
     "export MLFLOW_TRACKING_USERNAME=... MLFLOW_TRACKING_PASSWORD=..., or MLFLOW_TRACKING_TOKEN=..."
 )
-ADDRESS = "look at the address, logger.mlflow.tracking_uri or MLFLOW_TRACKING_URI"
+ADDRESS_REMEDY = "look at the address, logger.mlflow.tracking_uri or MLFLOW_TRACKING_URI"
 
 
-def explained(call: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
+def as_storage_errors(call: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
     """A method of the sink whose errors are `StorageError`s of one line."""
 
     @functools.wraps(call)
-    def wrapped(self: Any, /, *given: P.args, **named: P.kwargs) -> R:
+    def wrapped(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            return call(self, *given, **named)
+            return call(self, *args, **kwargs)
         except StorageError:
             raise
         except Exception as error:
-            raise StorageError(in_words(error, self._address)) from error
+            raise StorageError(describe_mlflow_error(error, self._address)) from error
 
     return wrapped
 
 
-def in_words(error: Exception, address: str | None) -> str:
+def describe_mlflow_error(error: Exception, address: str | None) -> str:
     """The line; an address without the user, the password and the path of a server, which may be secret."""
-    place, text = _place(address), str(error)
+    store, text = _store_name(address), str(error)
     if isinstance(error, ModuleNotFoundError) and error.name:
         package = PACKAGES.get(error.name, error.name)
-        return f"{place} needs a package that is not installed: pip install '{package}'"
-    if found := CODE.search(text):
-        return _answered(place, found[1] or found[2])
+        return f"{store} needs a package that is not installed: pip install '{package}'"
+    if match := STATUS_PATTERN.search(text):
+        return _http_error_text(store, match[1] or match[2])
     if address is None or not urlsplit(address).netloc:  # a file of this machine
-        return f"{place} fails: {_first(error)}{'' if address is None else f'; {ADDRESS}'}"
-    if found := ERRNO.search(text):
-        return f"{place} cannot be reached: {found[1].strip()}; is it running? {ADDRESS}"
-    if SLOW.search(text):
-        return f"{place} does not answer in time; is it running? {ADDRESS}"
-    return f"{place} fails: {_first(error)}; {ADDRESS}"
+        return f"{store} fails: {_first_line(error)}{'' if address is None else f'; {ADDRESS_REMEDY}'}"
+    if match := ERRNO.search(text):
+        return f"{store} cannot be reached: {match[1].strip()}; is it running? {ADDRESS_REMEDY}"
+    if TIMEOUT_PATTERN.search(text):
+        return f"{store} does not answer in time; is it running? {ADDRESS_REMEDY}"
+    return f"{store} fails: {_first_line(error)}; {ADDRESS_REMEDY}"
 
 
-def _place(address: str | None) -> str:
+def _store_name(address: str | None) -> str:
     if address is None:
         return FOLDER
     parts = urlsplit(address)
@@ -68,17 +68,17 @@ def _place(address: str | None) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{path}"
 
 
-def _answered(place: str, code: str) -> str:
+def _http_error_text(store: str, code: str) -> str:
     if code in ("401", "403"):
-        return f"{place} refuses the login (HTTP {code}): {LOGIN}"
+        return f"{store} refuses the login (HTTP {code}): {LOGIN_REMEDY}"
     if code[0] == "4":
-        return f"{place} refuses the request (HTTP {code}); is it an MLflow server? {ADDRESS}"
-    return f"{place} has an error of its own (HTTP {code}); its log says more"
+        return f"{store} refuses the request (HTTP {code}); is it an MLflow server? {ADDRESS_REMEDY}"
+    return f"{store} has an error of its own (HTTP {code}); its log says more"
 
 
-def _first(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     """What an error says before the statement and the links that it repeats."""
     line = next((line for line in str(error).splitlines() if line.strip()), "")
     line = re.sub(r"^\([\w.]+\)\s*", "", line.strip())  # SQLAlchemy's, on whose error it is
-    said = f"{type(error).__name__}: {line}" if line else type(error).__name__
-    return said if len(said) <= LONGEST else f"{said[: LONGEST - 1]}…"
+    text = f"{type(error).__name__}: {line}" if line else type(error).__name__
+    return text if len(text) <= MAX_LENGTH else f"{text[: MAX_LENGTH - 1]}…"

@@ -5,32 +5,32 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-__all__ = ["taken_back"]
+__all__ = ["delete_points_after"]
 
 
-def taken_back(uri: str, run: str, last: int) -> int:
+def delete_points_after(uri: str, run: str, last: int) -> int:
     """Delete the points of a run that are newer than `last`, in milliseconds; how many there were."""
     sql = import_module("sqlalchemy")
     models = import_module("mlflow.store.tracking.dbmodels.models")
-    points, newest = models.SqlMetric.__table__, models.SqlLatestMetric.__table__
+    points, latest_table = models.SqlMetric.__table__, models.SqlLatestMetric.__table__
     engine = sql.create_engine(uri)
     try:
         with engine.begin() as connection:
             of_run = points.c.run_uuid == run
-            gone = connection.execute(sql.delete(points).where(of_run, points.c.timestamp > last))
-            if gone.rowcount:
-                _summarize(sql, connection, points, newest, run)
-            return int(gone.rowcount)
+            result = connection.execute(sql.delete(points).where(of_run, points.c.timestamp > last))
+            if result.rowcount:
+                _update_latest(sql, connection, points, latest_table, run)
+            return int(result.rowcount)
     finally:
         engine.dispose()
 
 
-def _summarize(sql: Any, connection: Any, points: Any, newest: Any, run: str) -> None:
+def _update_latest(sql: Any, connection: Any, points: Any, latest_table: Any, run: str) -> None:
     """The table of each metric's newest point, from the points that are left."""
     names = ("key", "value", "timestamp", "step", "is_nan", "run_uuid")
-    asked = sql.select(*(points.c[name] for name in names)).where(points.c.run_uuid == run)
-    left = connection.execute(asked.order_by(points.c.step, points.c.timestamp))
-    latest = {row.key: dict(zip(names, row, strict=True)) for row in left}
-    connection.execute(sql.delete(newest).where(newest.c.run_uuid == run))
+    query = sql.select(*(points.c[name] for name in names)).where(points.c.run_uuid == run)
+    remaining_points = connection.execute(query.order_by(points.c.step, points.c.timestamp))
+    latest = {row.key: dict(zip(names, row, strict=True)) for row in remaining_points}
+    connection.execute(sql.delete(latest_table).where(latest_table.c.run_uuid == run))
     if latest:
-        connection.execute(sql.insert(newest), list(latest.values()))
+        connection.execute(sql.insert(latest_table), list(latest.values()))

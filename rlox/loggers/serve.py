@@ -13,61 +13,61 @@ from pathlib import Path
 from typing import Any
 
 from rlox.errors import RloxError
-from rlox.loggers.base import Sink, Spent, Told
+from rlox.loggers.base import RunInfo, Sink, SinkBrokenError
 
 __all__ = ["SINKS", "main"]
 
 SINKS = {"wandb": "WandbSink", "mlflow": "MlflowSink"}  # module of this package: class
-LOOKS = 0.5  # seconds between looks at whether the parent lives
+POLL_SECONDS = 0.5  # seconds between looks at whether the parent lives
 NICE = 10  # the run goes first
 
 
 def main(hello: Mapping[str, Any]) -> None:
     """Serve calls until the standard input ends; leaves the process without waiting for any thread."""
-    answers = os.fdopen(os.dup(1), "wb", buffering=0)
+    reply_pipe = os.fdopen(os.dup(1), "wb", buffering=0)
     nothing = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):  # what libraries print
         os.dup2(nothing, stream)
-    threading.Thread(target=_outlive_nobody, args=(hello["parent"],), daemon=True).start()
+    threading.Thread(target=_exit_with_parent, args=(hello["parent"],), daemon=True).start()
     os.nice(NICE)
     sink: Sink | None = None
     for line in sys.stdin.buffer:
-        asked = json.loads(line)
-        answer: dict[str, Any]
-        last = asked["call"] == "close"
+        request = json.loads(line)
+        reply: dict[str, Any]
+        is_last = request["call"] == "close"
         try:
-            sink = sink or _made(hello)
-            answer = {"result": _called(sink, asked)}
+            sink = sink or _make_sink(hello)
+            reply = {"result": _dispatch(sink, request)}
         except Exception as error:  # it is the other side that decides what to do
-            last = last or isinstance(error, Spent)
-            said = last or isinstance(error, RloxError)
-            answer = {"error": f"{error if said else f'{type(error).__name__}: {error}'}"}
-        answers.write(json.dumps(answer).encode() + b"\n")
-        if last:
+            is_last = is_last or isinstance(error, SinkBrokenError)
+            is_explained = is_last or isinstance(error, RloxError)
+            reply = {"error": f"{error if is_explained else f'{type(error).__name__}: {error}'}"}
+        reply_pipe.write(json.dumps(reply).encode() + b"\n")
+        if is_last:
             break
     os._exit(0)
 
 
-def _made(hello: Mapping[str, Any]) -> Sink:
+def _make_sink(hello: Mapping[str, Any]) -> Sink:
     module = import_module(f"rlox.loggers.{hello['sink']}")
-    made: Sink = getattr(module, SINKS[hello["sink"]])(Path(hello["folder"]), Told(**hello["told"]))
-    return made
+    sink: Sink = getattr(module, SINKS[hello["sink"]])(Path(hello["folder"]), RunInfo(**hello["run_info"]))
+    return sink
 
 
-def _called(sink: Sink, asked: Mapping[str, Any]) -> int | None:
-    if asked["call"] == "open":
-        return sink.open(int(asked["rows"]))
-    if asked["call"] == "write":
-        sink.write(asked["rows"])
-    elif asked["call"] == "finish":
+def _dispatch(sink: Sink, request: Mapping[str, Any]) -> int | None:
+    if request["call"] == "open":
+        return sink.open(int(request["rows"]))
+    if request["call"] == "write":
+        sink.write(request["rows"])
+    elif request["call"] == "finish":
         sink.finish()
     else:
         sink.close()
     return None
 
 
-def _outlive_nobody(parent: int) -> None:
+def _exit_with_parent(parent: int) -> None:
     """End with the parent, however it ends and whatever the other thread hangs in."""
     while os.getppid() == parent:
-        time.sleep(LOOKS)
+        time.sleep(POLL_SECONDS)
     os._exit(1)

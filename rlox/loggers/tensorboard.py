@@ -17,14 +17,12 @@ from rlox.loggers.base import Row
 __all__ = ["TensorboardSink"]
 
 PREFIX, SUFFIX = "events.out.tfevents.", ".rlox"
-HEAD = (
+HEADER_RECORDS = (
     3  # records before the first row: the format's version, the begin of a session, hyperparameters
 )
-EARLIER = 2  # in files of before there were hyperparameters
+OLD_HEADER_RECORDS = 2  # in files of before there were hyperparameters
 HYPERPARAMETERS = "_hparams_/"
-FRAME = struct.Struct(
-    "<QI"
-)  # a record is its length, a checksum of that, its bytes, their checksum
+RECORD_HEADER = struct.Struct("<QI")  # a record is its length, a checksum of that, its bytes, their checksum
 CHECKSUM = 4
 
 
@@ -38,9 +36,7 @@ class TensorboardSink:
     written. The hyperparameters of the run are what the dashboard HPARAMS shows.
     """
 
-    def __init__(
-        self, folder: Path, unit: str, hyperparameters: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, folder: Path, unit: str, hyperparameters: Mapping[str, Any] | None = None) -> None:
         events = import_module("tensorboard.compat.proto.event_pb2")
         records = import_module("tensorboard.summary.writer.record_writer")
         self.folder = folder
@@ -49,23 +45,23 @@ class TensorboardSink:
         self._summary = import_module("tensorboard.compat.proto.summary_pb2").Summary
         self._writer, self._checksum = records.RecordWriter, records.masked_crc32c
         self._hparams = import_module("tensorboard.plugins.hparams.summary_v2").hparams_pb
-        self._hyperparameters = {k: _told(v) for k, v in (hyperparameters or {}).items()}
+        self._hyperparameters = {k: _hparam_value(v) for k, v in (hyperparameters or {}).items()}
         self._path = folder
-        self._begun = 0.0  # when, in seconds of the epoch
+        self._start_time = 0.0  # when, in seconds of the epoch
 
     def open(self, rows: int) -> int:
         """Keep the first `rows` events of rows; how many there are."""
         self.folder.mkdir(parents=True, exist_ok=True)
         files = sorted(self.folder.glob(f"{PREFIX}*{SUFFIX}"))
-        ends = self._ends(files[-1]) if files else []
-        head = self._head_of(files[-1], ends) if files else HEAD
-        held = len(ends) - head
-        if held < 0 or held > rows:
-            kept = files[-1].read_bytes()[: ends[head + rows - 1]] if held > rows else self._head()
-            if held >= 0 or not files:
+        ends = self._record_ends(files[-1]) if files else []
+        n_header = self._header_size(files[-1], ends) if files else HEADER_RECORDS
+        n_rows = len(ends) - n_header
+        if n_rows < 0 or n_rows > rows:
+            content = files[-1].read_bytes()[: ends[n_header + rows - 1]] if n_rows > rows else self._header()
+            if n_rows >= 0 or not files:
                 files.append(self._new_path())
             files[-1].write_bytes(b"")
-            append_file(files[-1], kept)
+            append_file(files[-1], content)
         elif ends[-1] < files[-1].stat().st_size:  # an event that a kill cut short
             os.truncate(files[-1], ends[-1])
         self._path = files[-1]
@@ -74,13 +70,13 @@ class TensorboardSink:
             if old.stat().st_size:
                 os.truncate(old, 0)
         with self._path.open("rb") as file:
-            (length, _) = FRAME.unpack(file.read(FRAME.size))
-            self._begun = self._event.FromString(file.read(length)).wall_time
-        return min(max(held, 0), rows)
+            (length, _) = RECORD_HEADER.unpack(file.read(RECORD_HEADER.size))
+            self._start_time = self._event.FromString(file.read(length)).wall_time
+        return min(max(n_rows, 0), rows)
 
     def write(self, rows: Sequence[Row]) -> None:
         """Append one event a row."""
-        append_file(self._path, self._records([self._of(row) for row in rows]))
+        append_file(self._path, self._serialize([self._event_of(row) for row in rows]))
 
     def finish(self) -> None:
         """Rows are in the file as soon as they are written."""
@@ -91,61 +87,61 @@ class TensorboardSink:
     def abandon(self) -> None:
         """The disk is not waited for any longer."""
 
-    def _of(self, row: Row) -> Any:
+    def _event_of(self, row: Row) -> Any:
         values = [
             self._summary.Value(tag=name, simple_value=value)
             for name, value in row.items()
             if value is not None and name != self._unit
         ]
         return self._event(
-            wall_time=self._begun + float(row.get("seconds") or 0.0),
+            wall_time=self._start_time + float(row.get("seconds") or 0.0),
             step=int(row.get(self._unit) or 0),
             summary=self._summary(value=values),
         )
 
-    def _head(self) -> bytes:
+    def _header(self) -> bytes:
         begin = self._session(status=self._session.START)
         now = time.time()
         version = self._event(wall_time=now, file_version="brain.Event:2")
-        told = self._hparams(self._hyperparameters, self.folder.parent.name, now)
-        return self._records(
+        hyperparameter_summary = self._hparams(self._hyperparameters, self.folder.parent.name, now)
+        return self._serialize(
             [
                 version,
                 self._event(session_log=begin, step=0),
-                self._event(wall_time=now, summary=told),
+                self._event(wall_time=now, summary=hyperparameter_summary),
             ]
         )
 
-    def _head_of(self, path: Path, ends: Sequence[int]) -> int:
+    def _header_size(self, path: Path, ends: Sequence[int]) -> int:
         """How many records of a file stand before those of its rows."""
-        if len(ends) <= EARLIER:
-            return HEAD
+        if len(ends) <= OLD_HEADER_RECORDS:
+            return HEADER_RECORDS
         with path.open("rb") as file:
-            file.seek(ends[EARLIER - 1] + FRAME.size)
-            third = self._event.FromString(file.read(ends[EARLIER] - file.tell() - CHECKSUM))
+            file.seek(ends[OLD_HEADER_RECORDS - 1] + RECORD_HEADER.size)
+            third = self._event.FromString(file.read(ends[OLD_HEADER_RECORDS] - file.tell() - CHECKSUM))
         tags = [value.tag for value in third.summary.value]
-        return HEAD if any(tag.startswith(HYPERPARAMETERS) for tag in tags) else EARLIER
+        return HEADER_RECORDS if any(tag.startswith(HYPERPARAMETERS) for tag in tags) else OLD_HEADER_RECORDS
 
     def _new_path(self) -> Path:
         """A file behind all there are, in the order of names, in which they are read."""
-        there = (path.name.split(".")[3] for path in self.folder.glob(f"{PREFIX}*"))
-        now = max([int(time.time()), *(int(name) + 1 for name in there if name.isdigit())])
+        timestamps = (path.name.split(".")[3] for path in self.folder.glob(f"{PREFIX}*"))
+        now = max([int(time.time()), *(int(name) + 1 for name in timestamps if name.isdigit())])
         return self.folder / f"{PREFIX}{now:010d}{SUFFIX}"
 
-    def _records(self, events: list[Any]) -> bytes:
+    def _serialize(self, events: list[Any]) -> bytes:
         data = io.BytesIO()
         writer = self._writer(data)
         for event in events:
             writer.write(event.SerializeToString())
         return data.getvalue()
 
-    def _ends(self, path: Path) -> list[int]:
+    def _record_ends(self, path: Path) -> list[int]:
         """Where each whole record of a file ends."""
         ends, end, size = [], 0, path.stat().st_size
         with path.open("rb") as file:
-            while len(head := file.read(FRAME.size)) == FRAME.size:
-                length, checksum = FRAME.unpack(head)
-                end += FRAME.size + length + CHECKSUM
+            while len(head := file.read(RECORD_HEADER.size)) == RECORD_HEADER.size:
+                length, checksum = RECORD_HEADER.unpack(head)
+                end += RECORD_HEADER.size + length + CHECKSUM
                 if end > size or checksum != self._checksum(head[:8]):
                     break
                 ends.append(end)
@@ -153,7 +149,7 @@ class TensorboardSink:
         return ends
 
 
-def _told(value: Any) -> bool | float | str:
+def _hparam_value(value: Any) -> bool | float | str:
     """A hyperparameter as the dashboard takes it."""
     if isinstance(value, (bool, int, float)):
         return value

@@ -10,16 +10,16 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from rlox.loggers.base import Row, Spent, Told
-from rlox.loggers.remote import Record, first_rows, result_of
+from rlox.loggers.base import Row, RunInfo, SinkBrokenError
+from rlox.loggers.remote import SyncRecord, first_rows, read_result
 
 __all__ = ["WandbSink"]
 
-TIMEOUT = 60.0  # seconds for a request, and for a run to begin; the follower tries again by itself
-FINISH = 240.0  # seconds until what was handed over is at the server
+REQUEST_TIMEOUT = 60.0  # seconds for a request, and for a run to begin; the follower tries again by itself
+FINISH_TIMEOUT = 240.0  # seconds until what was handed over is at the server
 NAME = "wandb"
-LIVE = "live"  # folder in wandb/ of a run that goes on; what a kill left there is removed
-USELESS = ("logs", "tmp")
+LIVE_FOLDER = "live"  # folder in wandb/ of a run that goes on; what a kill left there is removed
+UNNEEDED_FOLDERS = ("logs", "tmp")
 
 
 class WandbSink:
@@ -32,139 +32,139 @@ class WandbSink:
     took their place come after them.
     """
 
-    def __init__(self, folder: Path, told: Told) -> None:
+    def __init__(self, run_dir: Path, run_info: RunInfo) -> None:
         os.environ["WANDB_ERROR_REPORTING"] = "false"
         os.environ["WANDB_SILENT"] = "true"
         self._wandb = import_module("wandb")
-        self._folder, self._told = folder, told
-        self._record = Record(folder, NAME, "run")
-        self._home = folder / "wandb"
-        self._live = self._home / LIVE
+        self._run_dir, self._run_info = run_dir, run_info
+        self._sync_record = SyncRecord(run_dir, NAME, "run")
+        self._wandb_dir = run_dir / "wandb"
+        self._live_dir = self._wandb_dir / LIVE_FOLDER
         for place in ("WANDB_CACHE_DIR", "WANDB_DATA_DIR"):  # not those of the user
-            os.environ[place] = str(self._live)
+            os.environ[place] = str(self._live_dir)
         self._run: Any = None
-        self._held = 0  # rows that the run has, or will have once it is begun
+        self._n_rows = 0  # rows that the run has, or will have once it is begun
 
     def open(self, rows: int) -> int:
         """Go on with the run; how many of the first `rows` rows it has."""
-        self._record.id(new=uuid.uuid4().hex[:8])
-        if self._online:
+        self._sync_record.ensure_id(new_id=uuid.uuid4().hex[:8])
+        if self._is_online:
             return self._open_online(rows)
-        if self._run is not None and self._held == rows:
+        if self._run is not None and self._n_rows == rows:
             return rows
-        self._drop()
-        self._held = rows if self._whole(rows) else 0
-        if not self._held:
-            self._forget()
-        return self._held
+        self._close_run()
+        self._n_rows = rows if self._is_complete(rows) else 0
+        if not self._n_rows:
+            self._discard_files()
+        return self._n_rows
 
     def write(self, rows: Sequence[Row]) -> None:
         """Log the next rows; offline, a file that was whole is written anew first."""
-        self._begin()
+        self._ensure_run()
         self._log(rows)
 
     def finish(self) -> None:
         """Send what has changed besides rows, and wait until all is there."""
-        files = self._record.unsent(bool(self._told.own["checkpoints"]))
-        if self._run is None and not files and (self._online or self._whole(self._held)):
+        files = self._sync_record.unsent(bool(self._run_info.logger_config["checkpoints"]))
+        if self._run is None and not files and (self._is_online or self._is_complete(self._n_rows)):
             return
-        self._begin()
-        result = result_of(self._folder)
+        self._ensure_run()
+        result = read_result(self._run_dir)
         scores = {f"result/{k}": v for k, v in result.items() if isinstance(v, (int, float, str))}
         self._run.summary.update(scores)
         for name, path in files.items():
             if path.is_dir():
                 self._send_checkpoint(name, path)
             else:
-                self._run.save(str(path), base_path=str(self._folder), policy="now")
+                self._run.save(str(path), base_path=str(self._run_dir), policy="now")
         self._run.finish(exit_code=1 if result.get("status") == "failed" else 0)
         self._run = None
-        self._record.note_sent(files)
-        if self._online:
+        self._sync_record.note_sent(files)
+        if self._is_online:
             self._mark_synced()
         else:
-            self._keep_file()
-        shutil.rmtree(self._live, ignore_errors=True)
+            self._keep_finished_run()
+        shutil.rmtree(self._live_dir, ignore_errors=True)
 
     def close(self) -> None:
         """Let go of a run that did not come to its end."""
-        self._drop()
-        shutil.rmtree(self._live, ignore_errors=True)
+        self._close_run()
+        shutil.rmtree(self._live_dir, ignore_errors=True)
 
     def abandon(self) -> None:
         """Whoever runs this ends the process."""
 
     @property
-    def _online(self) -> bool:
-        return bool(self._told.own["mode"] == "online")
+    def _is_online(self) -> bool:
+        return bool(self._run_info.logger_config["mode"] == "online")
 
     def _open_online(self, rows: int) -> int:
         """Ask the server how many rows it has, and have it take back what is beyond."""
-        self._drop()
+        self._close_run()
         self._start()
-        shift = int(self._record.data.get("shift", 0))
-        there = int(self._run.starting_step) - shift
-        if there > rows:
-            self._rewind(rows, shift, there)
-            there = rows
-        self._held = max(there, 0)
-        return self._held
+        shift = int(self._sync_record.data.get("shift", 0))
+        n_remote = int(self._run.starting_step) - shift
+        if n_remote > rows:
+            self._rewind(rows, shift, n_remote)
+            n_remote = rows
+        self._n_rows = max(n_remote, 0)
+        return self._n_rows
 
-    def _rewind(self, rows: int, shift: int, there: int) -> None:
+    def _rewind(self, rows: int, shift: int, n_remote: int) -> None:
         """Go back to `rows` rows; where the server does not, the next `open` goes on behind all there are."""
         last = rows + shift - 1
-        self._drop()
+        self._close_run()
         if last >= 0:
             try:
-                self._start(resume_from=f"{self._record.data['id']}?_step={last}")
+                self._start(resume_from=f"{self._sync_record.data['id']}?_step={last}")
                 return
-            except Spent as error:
+            except SinkBrokenError as error:
                 if "rewind" not in str(error):
                     raise
-        self._record.save(shift=shift + there - rows)
-        raise Spent(
-            f"W&B takes no rows back here: {there - rows} are there twice, the new ones behind"
+        self._sync_record.save(shift=shift + n_remote - rows)
+        raise SinkBrokenError(
+            f"W&B takes no rows back here: {n_remote - rows} are there twice, the new ones behind"
         )
 
-    def _begin(self) -> None:
+    def _ensure_run(self) -> None:
         """Have a run that has the rows held: of one that is online it is the server's, which has them."""
         if self._run is None:
             self._start()
-            if not self._online:
-                before, self._held = first_rows(self._folder, self._held), 0
-                self._log(before)
+            if not self._is_online:
+                earlier_rows, self._n_rows = first_rows(self._run_dir, self._n_rows), 0
+                self._log(earlier_rows)
 
     def _start(self, resume_from: str | None = None) -> None:
-        online = self._online
+        online = self._is_online
         if not online:
-            self._forget()
-        shutil.rmtree(self._live, ignore_errors=True)  # perhaps with settings, of a stranger
-        self._live.mkdir(parents=True)
-        how: dict[str, Any] = {"resume_from": resume_from} if resume_from else {}
+            self._discard_files()
+        shutil.rmtree(self._live_dir, ignore_errors=True)  # perhaps with settings, of a stranger
+        self._live_dir.mkdir(parents=True)
+        options: dict[str, Any] = {"resume_from": resume_from} if resume_from else {}
         if online and not resume_from:
-            how = {"resume": "allow"}
+            options = {"resume": "allow"}
         try:
-            self._run = self._init(how)
+            self._run = self._init(options)
         except Exception as error:  # its service holds on to a run that it could not begin
-            raise Spent(f"{type(error).__name__}: {error}") from error
-        self._run.define_metric(self._told.unit)
-        self._run.define_metric("*", step_metric=self._told.unit)
+            raise SinkBrokenError(f"{type(error).__name__}: {error}") from error
+        self._run.define_metric(self._run_info.unit)
+        self._run.define_metric("*", step_metric=self._run_info.unit)
 
-    def _init(self, how: Mapping[str, Any]) -> Any:
-        own = self._told.own
+    def _init(self, options: Mapping[str, Any]) -> Any:
+        logger_config = self._run_info.logger_config
         return self._wandb.init(
-            id=None if "resume_from" in how else self._record.data["id"],
-            mode=own["mode"],
-            dir=str(self._live),
-            project=own["project"],
-            entity=own["entity"],
-            group=own["group"],
-            name=self._told.name,
-            tags=list(self._told.tags),
-            config=dict(self._told.config),
+            id=None if "resume_from" in options else self._sync_record.data["id"],
+            mode=logger_config["mode"],
+            dir=str(self._live_dir),
+            project=logger_config["project"],
+            entity=logger_config["entity"],
+            group=logger_config["group"],
+            name=self._run_info.name,
+            tags=list(self._run_info.tags),
+            config=dict(self._run_info.config),
             allow_val_change=True,
             settings=self._settings(),
-            **how,
+            **options,
         )
 
     def _settings(self) -> Any:
@@ -181,57 +181,57 @@ class WandbSink:
             x_disable_meta=True,
             x_disable_machine_info=True,
             x_save_requirements=False,
-            init_timeout=TIMEOUT,
-            finish_timeout=FINISH,
+            init_timeout=REQUEST_TIMEOUT,
+            finish_timeout=FINISH_TIMEOUT,
             finish_timeout_raises=True,
-            x_graphql_timeout_seconds=TIMEOUT,
-            x_file_stream_timeout_seconds=TIMEOUT,
-            x_file_transfer_timeout_seconds=TIMEOUT,
+            x_graphql_timeout_seconds=REQUEST_TIMEOUT,
+            x_file_stream_timeout_seconds=REQUEST_TIMEOUT,
+            x_file_transfer_timeout_seconds=REQUEST_TIMEOUT,
         )
 
     def _log(self, rows: Sequence[Row]) -> None:
-        shift = int(self._record.data.get("shift", 0)) if self._online else 0
+        shift = int(self._sync_record.data.get("shift", 0)) if self._is_online else 0
         for row in rows:
-            told: Mapping[str, Any] = {k: v for k, v in row.items() if v is not None}
-            self._run.log(dict(told), step=self._held + shift, commit=True)
-            self._held += 1
+            values: Mapping[str, Any] = {k: v for k, v in row.items() if v is not None}
+            self._run.log(dict(values), step=self._n_rows + shift, commit=True)
+            self._n_rows += 1
 
     def _send_checkpoint(self, name: str, path: Path) -> None:
         artifact = self._wandb.Artifact(
-            f"{self._record.data['id']}-{Path(name).name}", "model", metadata={"step": path.name}
+            f"{self._sync_record.data['id']}-{Path(name).name}", "model", metadata={"step": path.name}
         )
         artifact.add_dir(str(path))
         self._run.log_artifact(artifact, aliases=[Path(name).name])
 
-    def _drop(self) -> None:
+    def _close_run(self) -> None:
         """Leave the run that is open as it is."""
         run, self._run = self._run, None
         if run is not None:
             run.finish(exit_code=0)
 
-    def _keep_file(self) -> None:
+    def _keep_finished_run(self) -> None:
         """Move the run that has ended out of the folder of those that go on."""
-        for path in self._live.glob("wandb/offline-run-*"):
-            for name in USELESS:
+        for path in self._live_dir.glob("wandb/offline-run-*"):
+            for name in UNNEEDED_FOLDERS:
                 shutil.rmtree(path / name, ignore_errors=True)
-            path.rename(self._home / path.name)
-        self._record.save(file=self._print(), rows=self._held)
+            path.rename(self._wandb_dir / path.name)
+        self._sync_record.save(file=self._file_sizes(), rows=self._n_rows)
 
     def _files(self) -> list[Path]:
-        return sorted(self._home.glob("offline-run-*/run-*.wandb"))
+        return sorted(self._wandb_dir.glob("offline-run-*/run-*.wandb"))
 
-    def _print(self) -> list[Any]:
+    def _file_sizes(self) -> list[Any]:
         return [[path.name, path.stat().st_size] for path in self._files()]
 
-    def _whole(self, rows: int) -> bool:
+    def _is_complete(self, rows: int) -> bool:
         """Whether the file is as it was when it was whole, with that many rows."""
-        data = self._record.data
-        return bool(data.get("file")) and data["file"] == self._print() and data["rows"] == rows
+        data = self._sync_record.data
+        return bool(data.get("file")) and data["file"] == self._file_sizes() and data["rows"] == rows
 
-    def _forget(self) -> None:
+    def _discard_files(self) -> None:
         """Remove the files of earlier sessions, whose rows are written again."""
-        self._record.save(file=[], rows=0, sent={})
-        for path in self._home.glob("offline-run-*"):
+        self._sync_record.save(file=[], rows=0, sent={})
+        for path in self._wandb_dir.glob("offline-run-*"):
             shutil.rmtree(path, ignore_errors=True)
 
     def _mark_synced(self) -> None:

@@ -18,15 +18,15 @@ from rlox.losses.policy import (
     standardize,
 )
 from rlox.losses.ppo import PPOLoss, PPOTerms, Slopes
-from rlox.losses.preference import Completions, DPOLoss, DPOTerms
+from rlox.losses.preference import CompletionLogProbs, DPOLoss, DPOTerms
 from rlox.losses.rloo import rloo_loss
-from rlox.losses.soft import soft_policy_loss, temperature_loss
+from rlox.losses.sac import soft_policy_loss, temperature_loss
 from rlox.losses.td import critics_gradient, critics_loss, td_gradient, td_loss, td_target
 from rlox.losses.tokens import token_entropies, token_log_probs
 from rlox.losses.value import clipped_value_loss, value_loss
 
 __all__ = [
-    "Completions",
+    "CompletionLogProbs",
     "DPOLoss",
     "DPOTerms",
     "GRPOLoss",

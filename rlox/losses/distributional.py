@@ -29,30 +29,30 @@ def project_atoms(
     where scattered additions have no order, every atom looks at all masses.
     """
     n = probabilities.shape[-1]
-    width = (v_max - v_min) / (n - 1)
+    spacing = (v_max - v_min) / (n - 1)
     atoms = torch.linspace(v_min, v_max, n, device=probabilities.device).to(probabilities)
-    reached = rewards.unsqueeze(-1) + discounts.unsqueeze(-1) * atoms
+    shifted_atoms = rewards.unsqueeze(-1) + discounts.unsqueeze(-1) * atoms
     # clipped in units of atoms: rounding cannot leave the ends, where there is one neighbour
-    at = ((reached - v_min) / width).clamp_(0.0, n - 1.0)
-    project = _gathered if at.device.type in ("cuda", "mps") else _scattered
-    return project(at, probabilities)
+    positions = ((shifted_atoms - v_min) / spacing).clamp_(0.0, n - 1.0)
+    project = _project_dense if positions.device.type in ("cuda", "mps") else _project_sparse
+    return project(positions, probabilities)
 
 
-def _scattered(at: Tensor, masses: Tensor) -> Tensor:
-    """Each mass to the two atoms beside its place `at`, `[B, N]`: N steps a row."""
-    low = at.nan_to_num(0.0).floor_()  # an index, whatever came; its shares are NaN
-    above = at.sub_(low).mul_(masses)
-    index = low.long()
-    shared = torch.zeros_like(masses).scatter_add_(-1, index, masses - above)
-    return shared.scatter_add_(-1, index.add_(1).clamp_(max=masses.shape[-1] - 1), above)
+def _project_sparse(positions: Tensor, masses: Tensor) -> Tensor:
+    """Each mass to the two atoms beside its place `positions`, `[B, N]`: N steps a row."""
+    lower_atom = positions.nan_to_num(0.0).floor_()  # an index, whatever came; its shares are NaN
+    upper_mass = positions.sub_(lower_atom).mul_(masses)
+    index = lower_atom.long()
+    projected = torch.zeros_like(masses).scatter_add_(-1, index, masses - upper_mass)
+    return projected.scatter_add_(-1, index.add_(1).clamp_(max=masses.shape[-1] - 1), upper_mass)
 
 
-def _gathered(at: Tensor, masses: Tensor) -> Tensor:
+def _project_dense(positions: Tensor, masses: Tensor) -> Tensor:
     """The same by one product of every atom's shares with the masses: N x N steps a row."""
-    index = torch.arange(masses.shape[-1], device=at.device, dtype=at.dtype)
-    apart = (at.unsqueeze(-2) - index.unsqueeze(-1)).abs_()  # [B, i, j]
-    shares = apart.neg_().add_(1.0).clamp_(min=0.0)
-    return (shares @ masses.unsqueeze(-1)).squeeze(-1)
+    index = torch.arange(masses.shape[-1], device=positions.device, dtype=positions.dtype)
+    distances = (positions.unsqueeze(-2) - index.unsqueeze(-1)).abs_()  # [B, i, j]
+    weights = distances.neg_().add_(1.0).clamp_(min=0.0)
+    return (weights @ masses.unsqueeze(-1)).squeeze(-1)
 
 
 def categorical_kl(logits: Tensor, target: Tensor) -> Tensor:
@@ -82,18 +82,18 @@ def quantile_huber(quantiles: Tensor, targets: Tensor, kappa: float = 1.0) -> Te
     L(u) = u^2 / 2 up to |u| = kappa, kappa (|u| - kappa / 2) beyond (Dabney et al. 2018, equations 9 and
     10). The sum is over the quantiles that learn, the mean over the targets, as in sb3-contrib.
     """
-    u, weight = _apart(quantiles, targets)
+    u, weight = _quantile_errors(quantiles, targets)
     huber = functional.huber_loss(u, torch.zeros_like(u), reduction="none", delta=kappa)
     return (weight * huber).mean(-1).sum(-1) / kappa
 
 
 def quantile_huber_gradient(quantiles: Tensor, targets: Tensor, kappa: float = 1.0) -> Tensor:
     """d `quantile_huber` / d theta_i: -mean_j |tau_i - 1{u_ij < 0}| clip(u_ij / kappa); `[B, N]`."""
-    u, weight = _apart(quantiles, targets)
+    u, weight = _quantile_errors(quantiles, targets)
     return u.clamp_(-kappa, kappa).mul_(weight).mean(-1).div_(-kappa)
 
 
-def _apart(quantiles: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+def _quantile_errors(quantiles: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """u and its weights, `[B, i, j]`."""
     tau = quantile_midpoints(quantiles.shape[-1], quantiles.device).unsqueeze(-1)
     u = targets.unsqueeze(-2) - quantiles.unsqueeze(-1)

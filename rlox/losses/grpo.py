@@ -75,12 +75,10 @@ class GRPOLoss:
     def __post_init__(self) -> None:
         _require_numbers(self)
         if self.loss_type not in LOSS_TYPES:
-            raise ConfigError(
-                f"loss_type={self.loss_type}, expected one of {', '.join(LOSS_TYPES)}"
-            )
+            raise ConfigError(f"loss_type={self.loss_type}, expected one of {', '.join(LOSS_TYPES)}")
         if self.kl_estimator not in KL_ESTIMATORS:
-            known = ", ".join(KL_ESTIMATORS)
-            raise ConfigError(f"kl_estimator={self.kl_estimator}, expected one of {known}")
+            choices = ", ".join(KL_ESTIMATORS)
+            raise ConfigError(f"kl_estimator={self.kl_estimator}, expected one of {choices}")
         if self.kl_coef and self.kl_estimator == "k1" and not self.kl_correction:
             raise ConfigError(
                 "kl_estimator=k1 with kl_correction=false: its gradient is that of log pi(t), 0 in the mean; "
@@ -117,74 +115,74 @@ class GRPOLoss:
                 f"max_length={max_length}: dr_grpo divides by the tokens a completion may have, expected "
                 f"at least the {mask.shape[1]} that are here"
             )
-        counts, mask = mask.bool(), mask.to(log_probs.dtype)
+        is_counted, mask = mask.bool(), mask.to(log_probs.dtype)
         # what is behind the mask may be anything, also what has no difference
-        log_probs = torch.where(counts, log_probs, 0.0)
-        old = (
-            log_probs.detach() if old_log_probs is None else torch.where(counts, old_log_probs, 0.0)
+        log_probs = torch.where(is_counted, log_probs, 0.0)
+        old_masked = (
+            log_probs.detach() if old_log_probs is None else torch.where(is_counted, old_log_probs, 0.0)
         )
-        log_ratio = log_probs - old
+        log_ratio = log_probs - old_masked
         if self.loss_type == "gspo":
             log_ratio = ((log_ratio * mask).sum(-1) / _lengths(mask)).unsqueeze(-1)
-        ratio, of_each = log_ratio.exp(), advantages.unsqueeze(-1)
-        each = self._policy(log_probs, ratio, of_each)
+        ratio, token_advantages = log_ratio.exp(), advantages.unsqueeze(-1)
+        token_losses = self._policy(log_probs, ratio, token_advantages)
         if weights is not None:
-            each = each * weights
-        policy, kl = each, log_probs.new_zeros(())
+            token_losses = token_losses * weights
+        policy, kl = token_losses, log_probs.new_zeros(())
         if self.kl_coef:
             if ref_log_probs is None:
                 raise ConfigError(f"kl_coef={self.kl_coef} needs log-probabilities of a reference")
-            apart = self._kl(log_probs, torch.where(counts, ref_log_probs, 0.0), ratio)
-            each = each + self.kl_coef * apart
-            kl = _mean(apart.detach(), mask)
-        low, high = (part.to(mask.dtype) for part in self._clipped(ratio.detach(), of_each))
-        total = self._over(each, mask, max_length, tokens)
+            token_kl = self._kl(log_probs, torch.where(is_counted, ref_log_probs, 0.0), ratio)
+            token_losses = token_losses + self.kl_coef * token_kl
+            kl = _mean(token_kl.detach(), mask)
+        is_low, is_high = (part.to(mask.dtype) for part in self._clip_masks(ratio.detach(), token_advantages))
+        total = self._aggregate(token_losses, mask, max_length, tokens)
         with torch.no_grad():
-            plain = self._over(policy, mask, max_length, tokens) if self.kl_coef else total.detach()
-            return GRPOTerms(total, plain, kl, _mean(low, mask), _mean(high, mask))
+            policy_loss = (
+                self._aggregate(policy, mask, max_length, tokens) if self.kl_coef else total.detach()
+            )
+            return GRPOTerms(total, policy_loss, kl, _mean(is_low, mask), _mean(is_high, mask))
 
     @property
-    def _range(self) -> tuple[float, float]:
+    def _clip_range(self) -> tuple[float, float]:
         high = self.clip_eps if self.clip_eps_high is None else self.clip_eps_high
         return 1.0 - self.clip_eps, 1.0 + high
 
-    def _policy(self, log_probs: Tensor, ratio: Tensor, of_each: Tensor) -> Tensor:
+    def _policy(self, log_probs: Tensor, ratio: Tensor, token_advantages: Tensor) -> Tensor:
         """Each token's; of gspo each completion's, `[B, 1]`."""
-        low, high = self._range
+        low, high = self._clip_range
         if self.loss_type == "cispo":
-            return -ratio.detach().clamp(max=high) * of_each * log_probs
-        clipped = ratio.clamp(low, high) * of_each
+            return -ratio.detach().clamp(max=high) * token_advantages * log_probs
+        clipped = ratio.clamp(low, high) * token_advantages
         free = ratio if self.delta is None else ratio.clamp(max=self.delta)
-        return -torch.min(free * of_each, clipped)
+        return -torch.min(free * token_advantages, clipped)
 
-    def _clipped(self, ratio: Tensor, of_each: Tensor) -> tuple[Tensor, Tensor]:
+    def _clip_masks(self, ratio: Tensor, token_advantages: Tensor) -> tuple[Tensor, Tensor]:
         """Where the range of ratios holds a token back, below and above."""
-        low, high = self._range
+        low, high = self._clip_range
         if self.loss_type == "cispo":
-            return torch.zeros_like(ratio), (ratio > high) & (of_each > 0)
-        return (ratio < low) & (of_each < 0), (ratio > high) & (of_each > 0)
+            return torch.zeros_like(ratio), (ratio > high) & (token_advantages > 0)
+        return (ratio < low) & (token_advantages < 0), (ratio > high) & (token_advantages > 0)
 
     def _kl(self, log_probs: Tensor, ref_log_probs: Tensor, ratio: Tensor) -> Tensor:
         d = ref_log_probs - log_probs
         if self.kl_estimator == "k3":
-            found = d.exp() - d - 1.0
+            estimate = d.exp() - d - 1.0
         else:
-            found = -d if self.kl_estimator == "k1" else 0.5 * d.square()
-        return found * ratio if self.kl_correction else found
+            estimate = -d if self.kl_estimator == "k1" else 0.5 * d.square()
+        return estimate * ratio if self.kl_correction else estimate
 
-    def _over(
-        self, each: Tensor, mask: Tensor, max_length: int | None, tokens: Tensor | float | None
+    def _aggregate(
+        self, token_losses: Tensor, mask: Tensor, max_length: int | None, tokens: Tensor | float | None
     ) -> Tensor:
-        """One number for the batch, `each` `[B, T]` or `[B, 1]`."""
-        total = each * mask
+        """One number for the batch, `token_losses` `[B, T]` or `[B, 1]`."""
+        total = token_losses * mask
         if self.loss_type in ("grpo", "gspo"):
             return (total.sum(-1) / _lengths(mask)).mean()
         if self.loss_type == "dr_grpo":
             assert max_length is not None
             return total.sum() / (len(mask) * max_length)
-        count = (
-            mask.sum() if self.loss_type == "bnpo" or tokens is None else torch.as_tensor(tokens)
-        )
+        count = mask.sum() if self.loss_type == "bnpo" or tokens is None else torch.as_tensor(tokens)
         return total.sum() / count.clamp(min=1.0)
 
 
@@ -193,14 +191,14 @@ def importance_weights(
     sampled_log_probs: Tensor,
     mask: Tensor,
     correction: str,
-    most: float | None = 3.0,
-    least: float | None = None,
+    max_weight: float | None = 3.0,
+    min_weight: float | None = None,
 ) -> Tensor:
     """Weights for tokens that another program drew than the one that learns (Yao et al. 2025).
 
     pi(t) / sampled(t) of each token `[B, T]`, or of each completion `[B, 1]`, the product over its tokens;
-    what is outside [least, most] is clamped (`*_truncate`) or weighs nothing (`*_mask`). A log-probability
-    that is not known, NaN, counts as equal.
+    what is outside [min_weight, max_weight] is clamped (`*_truncate`) or weighs nothing (`*_mask`). A
+    log-probability that is not known, NaN, counts as equal.
 
     Parameters
     ----------
@@ -208,20 +206,21 @@ def importance_weights(
     sampled_log_probs : by what drew them, `[B, T]`
     mask : of the tokens that count, `[B, T]`
     correction : one of `CORRECTIONS`
-    most, least : of a weight; None: any
+    max_weight, min_weight : of a weight; None: any
     """
     if correction not in CORRECTIONS:
         raise ConfigError(f"correction={correction}, expected one of {', '.join(CORRECTIONS)}")
-    if most is not None and least is not None and least > most:
-        raise ConfigError(f"least={least} and most={most}: expected least <= most")
+    if max_weight is not None and min_weight is not None and min_weight > max_weight:
+        raise ConfigError(f"least={min_weight} and most={max_weight}: expected least <= most")
     if log_probs.dim() != 2 or not log_probs.shape == sampled_log_probs.shape == mask.shape:
-        told = [list(of.shape) for of in (log_probs, sampled_log_probs, mask)]
-        raise ShapeError(f"log-probabilities and mask {told}: expected [B, T], the same of all")
-    apart = (
-        torch.where(mask.bool(), log_probs - sampled_log_probs, 0.0).nan_to_num(nan=0.0).detach()
+        shapes = [list(tensor.shape) for tensor in (log_probs, sampled_log_probs, mask)]
+        raise ShapeError(f"log-probabilities and mask {shapes}: expected [B, T], the same of all")
+    log_ratio = torch.where(mask.bool(), log_probs - sampled_log_probs, 0.0).nan_to_num(nan=0.0).detach()
+    ratio = (log_ratio.sum(-1, keepdim=True) if correction.startswith("sequence") else log_ratio).exp()
+    low, high = (
+        (-torch.inf if min_weight is None else min_weight),
+        (torch.inf if max_weight is None else max_weight),
     )
-    ratio = (apart.sum(-1, keepdim=True) if correction.startswith("sequence") else apart).exp()
-    low, high = (-torch.inf if least is None else least), (torch.inf if most is None else most)
     if correction.endswith("truncate"):
         return ratio.clamp(low, high)
     return ratio.masked_fill((ratio < low) | (ratio > high), 0.0)
@@ -231,13 +230,13 @@ def _require_numbers(loss: GRPOLoss) -> None:
     high = loss.clip_eps if loss.clip_eps_high is None else loss.clip_eps_high
     delta = 1.0 if loss.delta is None else loss.delta
     require_numbers(clip_eps=loss.clip_eps, clip_eps_high=high, delta=delta, kl_coef=loss.kl_coef)
-    for name, good, expected in (
+    for name, is_valid, expected in (
         ("clip_eps", 0.0 <= loss.clip_eps < 1.0, "in [0, 1)"),
         ("clip_eps_high", 0.0 <= high < torch.inf, ">= 0"),
         ("delta", delta >= 1.0, ">= 1"),
         ("kl_coef", 0.0 <= loss.kl_coef < torch.inf, ">= 0"),
     ):
-        if not good:
+        if not is_valid:
             raise ConfigError(f"{name}={getattr(loss, name)}, expected a number {expected}")
     if loss.delta is not None and loss.loss_type == "cispo":
         raise ConfigError(f"delta={loss.delta} is not of loss_type=cispo; leave it out")
@@ -248,29 +247,27 @@ def _require_numbers(loss: GRPOLoss) -> None:
         )
 
 
-def _require_shapes(log_probs: Tensor, advantages: Tensor, *others: Tensor | None) -> None:
+def _require_shapes(log_probs: Tensor, advantages: Tensor, *tensors: Tensor | None) -> None:
     """Nothing is stretched silently, but for weights of completions, `[B, 1]`."""
-    *same, weights = others
+    *same_shaped, weights = tensors
     shape = log_probs.shape
-    if log_probs.dim() != 2 or any(of is not None and of.shape != shape for of in same):
-        told = [list(of.shape) for of in (log_probs, *same) if of is not None]
-        raise ShapeError(f"log-probabilities and mask {told}: expected [B, T], the same of all")
+    if log_probs.dim() != 2 or any(tensor is not None and tensor.shape != shape for tensor in same_shaped):
+        shapes = [list(tensor.shape) for tensor in (log_probs, *same_shaped) if tensor is not None]
+        raise ShapeError(f"log-probabilities and mask {shapes}: expected [B, T], the same of all")
     if advantages.shape != shape[:1]:
         raise ShapeError(
             f"advantages {list(advantages.shape)}, expected [{shape[0]}]: one of each completion"
         )
     if weights is not None and weights.shape not in (shape, (shape[0], 1)):
-        raise ShapeError(
-            f"weights {list(weights.shape)}, expected {list(shape)} or [{shape[0]}, 1]"
-        )
+        raise ShapeError(f"weights {list(weights.shape)}, expected {list(shape)} or [{shape[0]}, 1]")
 
 
 def _lengths(mask: Tensor) -> Tensor:
     return mask.sum(-1).clamp(min=1.0)
 
 
-def _mean(each: Tensor, mask: Tensor) -> Tensor:
+def _mean(token_values: Tensor, mask: Tensor) -> Tensor:
     """Over tokens, of `[B, 1]` over completions."""
-    if each.shape != mask.shape:
-        return each.mean()
-    return (each * mask).sum() / mask.sum().clamp(min=1.0)
+    if token_values.shape != mask.shape:
+        return token_values.mean()
+    return (token_values * mask).sum() / mask.sum().clamp(min=1.0)

@@ -12,13 +12,13 @@ __all__ = ["clip_fraction", "clipped_surrogate", "kl_estimate", "policy_gradient
 
 def policy_gradient(log_probs: Tensor, advantages: Tensor) -> Tensor:
     """-E[log pi(a|s) A], the advantage actor-critic's (Mnih et al. 2016, sec. 4); `[B]` -> scalar."""
-    _require_same(log_probs, advantages)
+    _require_same_shapes(log_probs, advantages)
     return -(log_probs * advantages).mean()
 
 
 def clipped_surrogate(log_ratio: Tensor, advantages: Tensor, clip_eps: float) -> Tensor:
     """-E[min(r A, clip(r, 1 - e, 1 + e) A)] with r = exp(log_ratio), PPO eq. 7; `[B]` -> scalar."""
-    _require_same(log_ratio, advantages)
+    _require_same_shapes(log_ratio, advantages)
     ratio = log_ratio.exp()
     clipped = ratio.clamp(1.0 - clip_eps, 1.0 + clip_eps)
     return -torch.min(ratio * advantages, clipped * advantages).mean()
@@ -41,10 +41,10 @@ def standardize(advantages: Tensor) -> Tensor:
     return (advantages - advantages.mean()) / (advantages.std() + 1e-8)
 
 
-def _require_same(of_actions: Tensor, advantages: Tensor) -> None:
+def _require_same_shapes(log_probs: Tensor, advantages: Tensor) -> None:
     """Nothing is stretched silently: `[B, 1]` beside `[B]` would be `[B, B]`."""
-    if of_actions.shape != advantages.shape:
+    if log_probs.shape != advantages.shape:
         raise ShapeError(
-            f"log-probabilities {list(of_actions.shape)} and advantages {list(advantages.shape)}: expected "
+            f"log-probabilities {list(log_probs.shape)} and advantages {list(advantages.shape)}: expected "
             "the same shape of both"
         )

@@ -36,7 +36,7 @@ class Slopes(NamedTuple):
     values: Tensor
 
 
-class ScoresActions(Protocol):
+class ScoringPolicy(Protocol):
     """What `PPOLoss` needs of a policy."""
 
     def get_value(self, obs: Tensor) -> Tensor:
@@ -82,7 +82,7 @@ class PPOLoss:
 
     def __call__(
         self,
-        policy: ScoresActions,
+        policy: ScoringPolicy,
         obs: Tensor,
         actions: Tensor,
         old_log_probs: Tensor,
@@ -100,31 +100,27 @@ class PPOLoss:
         for method in ("get_logprob_and_entropy", "get_value"):
             if not callable(getattr(policy, method, None)):
                 raise ConfigError(f"PPOLoss: policy {type(policy).__name__} lacks {method}")
-        for name, rows in (("obs", obs), ("actions", actions)):
-            if not isinstance(rows, Tensor) or not rows.ndim:
-                raise ShapeError(f"PPOLoss: {name} is {_kind(rows)}, expected a tensor [B, ...]")
+        for name, value in (("obs", obs), ("actions", actions)):
+            if not isinstance(value, Tensor) or not value.ndim:
+                raise ShapeError(f"PPOLoss: {name} is {_describe(value)}, expected a tensor [B, ...]")
         if len(obs) != len(actions):
             raise ShapeError(f"PPOLoss: obs has {len(obs)} rows, actions {len(actions)}")
-        numbers = {
+        tensors = {
             "old_log_probs": old_log_probs,
             "advantages": advantages,
             "returns": returns,
             "old_values": old_values,
         }
-        _require_shape(len(obs), numbers)
+        _require_shape(len(obs), tensors)
         log_probs, entropy = policy.get_logprob_and_entropy(obs, actions)
         values = policy.get_value(obs)
-        _require_shape(
-            len(obs), {"the policy's log_probs": log_probs, "the policy's values": values}
-        )
+        _require_shape(len(obs), {"the policy's log_probs": log_probs, "the policy's values": values})
         if values.requires_grad and not log_probs.requires_grad:
             raise ConfigError(
                 "PPOLoss: the policy's log_probs have no gradient, its values have one: only values would be "
                 "learned; compute log_probs without torch.no_grad() and detach()"
             )
-        terms = self.terms(
-            log_probs, entropy, values, old_log_probs, advantages, returns, old_values
-        )
+        terms = self.terms(log_probs, entropy, values, old_log_probs, advantages, returns, old_values)
         parts: dict[str, Any] = {
             "policy_loss": terms.policy,
             "value_loss": terms.value,
@@ -203,20 +199,20 @@ def _value_terms(
     change = values - old_values
     bounded = change.clamp(-clip_eps, clip_eps)
     clipped_error = old_values + bounded - returns
-    plain = error.square() >= clipped_error.square()
-    gradient = torch.where(plain, error, clipped_error * (change == bounded))
+    is_unclipped = error.square() >= clipped_error.square()
+    gradient = torch.where(is_unclipped, error, clipped_error * (change == bounded))
     loss = torch.max(error.square(), clipped_error.square()).mean()
     return loss, gradient.mul_(2.0 * weight)
 
 
-def _require_shape(rows: int, numbers: Mapping[str, Tensor]) -> None:
+def _require_shape(n_rows: int, tensors: Mapping[str, Tensor]) -> None:
     """`ShapeError` unless each is a tensor `[rows]`."""
-    for name, tensor in numbers.items():
+    for name, tensor in tensors.items():
         if not isinstance(tensor, Tensor):
-            raise ShapeError(f"PPOLoss: {name} is {_kind(tensor)}, expected a tensor [{rows}]")
-        if tensor.shape != (rows,):
-            raise ShapeError(f"PPOLoss: {name} of shape {list(tensor.shape)}, expected [{rows}]")
+            raise ShapeError(f"PPOLoss: {name} is {_describe(tensor)}, expected a tensor [{n_rows}]")
+        if tensor.shape != (n_rows,):
+            raise ShapeError(f"PPOLoss: {name} of shape {list(tensor.shape)}, expected [{n_rows}]")
 
 
-def _kind(given: Any) -> str:
-    return "a number without axes" if isinstance(given, Tensor) else f"a {type(given).__name__}"
+def _describe(value: Any) -> str:
+    return "a number without axes" if isinstance(value, Tensor) else f"a {type(value).__name__}"

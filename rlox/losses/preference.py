@@ -12,12 +12,12 @@ from torch.nn.functional import logsigmoid
 from rlox.errors import ConfigError, ShapeError
 from rlox.losses.settings import require_numbers
 
-__all__ = ["PREFERENCE_LOSSES", "Completions", "DPOLoss", "DPOTerms"]
+__all__ = ["PREFERENCE_LOSSES", "CompletionLogProbs", "DPOLoss", "DPOTerms"]
 
 PREFERENCE_LOSSES = ("sigmoid", "ipo", "hinge", "robust")
 
 
-class Completions(NamedTuple):
+class CompletionLogProbs(NamedTuple):
     """Completions, of which each has the sum of its tokens' log-probabilities; `[B]` each."""
 
     log_probs: Tensor
@@ -64,8 +64,8 @@ class DPOLoss:
 
     def __post_init__(self) -> None:
         if self.loss_type not in PREFERENCE_LOSSES:
-            known = ", ".join(PREFERENCE_LOSSES)
-            raise ConfigError(f"loss_type={self.loss_type}, expected one of {known}")
+            choices = ", ".join(PREFERENCE_LOSSES)
+            raise ConfigError(f"loss_type={self.loss_type}, expected one of {choices}")
         require_numbers(beta=self.beta, label_smoothing=self.label_smoothing)
         if not 0.0 < self.beta < torch.inf:
             raise ConfigError(f"beta={self.beta}, expected a number > 0")
@@ -77,32 +77,32 @@ class DPOLoss:
                 f"loss_type={self.loss_type}; leave it out"
             )
 
-    def __call__(self, chosen: Completions, rejected: Completions) -> DPOTerms:
+    def __call__(self, chosen: CompletionLogProbs, rejected: CompletionLogProbs) -> DPOTerms:
         """The mean over pairs; `ShapeError` where there are not as many of all."""
-        told = [list(of.shape) for pair in (chosen, rejected) for of in pair]
-        if any(len(shape) != 1 or shape != told[0] for shape in told):
+        shapes = [list(values.shape) for pair in (chosen, rejected) for values in pair]
+        if any(len(shape) != 1 or shape != shapes[0] for shape in shapes):
             raise ShapeError(
-                f"log-probabilities, those of the reference and lengths, chosen and rejected, {told}: "
+                f"log-probabilities, those of the reference and lengths, chosen and rejected, {shapes}: "
                 "expected [B] of all"
             )
-        apart = [of.log_probs - of.ref_log_probs for of in (chosen, rejected)]
+        log_ratios = [values.log_probs - values.ref_log_probs for values in (chosen, rejected)]
         with torch.no_grad():
-            rewards = [self.beta * of for of in apart]
-            better = (rewards[0] > rewards[1]).to(rewards[0])
+            rewards = [self.beta * values for values in log_ratios]
+            is_correct = (rewards[0] > rewards[1]).to(rewards[0])
         if self.loss_type == "ipo":
             mean = [
-                of / pair.lengths.clamp(min=1)
-                for of, pair in zip(apart, (chosen, rejected), strict=True)
+                values / pair.lengths.clamp(min=1)
+                for values, pair in zip(log_ratios, (chosen, rejected), strict=True)
             ]
-            each = (mean[0] - mean[1] - 0.5 / self.beta).square()
+            pair_losses = (mean[0] - mean[1] - 0.5 / self.beta).square()
         else:
-            each = self._of(self.beta * (apart[0] - apart[1]))
-        return DPOTerms(each.mean(), better.mean(), rewards[0].mean(), rewards[1].mean())
+            pair_losses = self._pair_losses(self.beta * (log_ratios[0] - log_ratios[1]))
+        return DPOTerms(pair_losses.mean(), is_correct.mean(), rewards[0].mean(), rewards[1].mean())
 
-    def _of(self, z: Tensor) -> Tensor:
+    def _pair_losses(self, z: Tensor) -> Tensor:
         if self.loss_type == "hinge":
             return (1.0 - z).relu()
-        e, right, wrong = self.label_smoothing, -logsigmoid(z), -logsigmoid(-z)
+        e, loss_if_right, loss_if_flipped = self.label_smoothing, -logsigmoid(z), -logsigmoid(-z)
         if self.loss_type == "sigmoid":
-            return right if e == 0.0 else (1.0 - e) * right + e * wrong
-        return ((1.0 - e) * right - e * wrong) / (1.0 - 2.0 * e)
+            return loss_if_right if e == 0.0 else (1.0 - e) * loss_if_right + e * loss_if_flipped
+        return ((1.0 - e) * loss_if_right - e * loss_if_flipped) / (1.0 - 2.0 * e)

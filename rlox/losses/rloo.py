@@ -18,8 +18,8 @@ def rloo_loss(
 
     Log-probabilities and `mask` of the tokens that count `[B, T]`, advantages of completions `[B]` -> scalar.
     """
-    same = log_probs.dim() == 2 and log_probs.shape == old_log_probs.shape == mask.shape
-    if not same or advantages.shape != log_probs.shape[:1]:
+    is_same_shape = log_probs.dim() == 2 and log_probs.shape == old_log_probs.shape == mask.shape
+    if not is_same_shape or advantages.shape != log_probs.shape[:1]:
         raise ShapeError(
             f"log-probabilities {list(log_probs.shape)} and {list(old_log_probs.shape)}, mask "
             f"{list(mask.shape)}, advantages {list(advantages.shape)}: expected [B, T], [B, T] and [B]"

@@ -10,8 +10,8 @@ from rlox.errors import ConfigError
 __all__ = ["require_numbers"]
 
 
-def require_numbers(**given: Any) -> None:
+def require_numbers(**arguments: Any) -> None:
     """`ConfigError` unless each is a real number, NaN among them."""
-    for name, value in given.items():
+    for name, value in arguments.items():
         if not isinstance(value, Real) or isinstance(value, bool):
             raise ConfigError(f"{name}={value!r}, expected a number")

@@ -11,9 +11,9 @@ from torch.autograd.function import once_differentiable
 
 from rlox.errors import ConfigError, ShapeError
 
-__all__ = ["of_linear", "token_entropies", "token_log_probs"]
+__all__ = ["is_linear_output", "token_entropies", "token_log_probs"]
 
-CHUNK = 2**20  # numbers that are looked at at a time
+MAX_BLOCK_LOGITS = 2**20  # numbers that are looked at at a time
 
 
 def token_log_probs(
@@ -48,8 +48,8 @@ def token_log_probs(
             "[B, L, V] and [B, T] with start + T <= L"
         )
     _require_tokens(tokens, logits.shape[-1])
-    found: Tensor = _TokenLogProbs.apply(logits, tokens, start, temperature, overwrite)
-    return found
+    log_probs: Tensor = _TokenLogProbs.apply(logits, tokens, start, temperature, overwrite)
+    return log_probs
 
 
 def token_entropies(logits: Tensor, temperature: float = 1.0) -> Tensor:
@@ -58,11 +58,11 @@ def token_entropies(logits: Tensor, temperature: float = 1.0) -> Tensor:
     if logits.dim() != 3:
         raise ShapeError(f"logits {list(logits.shape)}: expected [B, L, V]")
     logits = logits.detach()
-    found = torch.empty(logits.shape[:2], dtype=_wide(logits.dtype), device=logits.device)
-    for at in _blocks(logits):
-        said = (logits[at].to(found.dtype) / temperature).softmax(-1)
-        found[at] = torch.special.entr(said).sum(-1)
-    return found
+    entropies = torch.empty(logits.shape[:2], dtype=_sum_dtype(logits.dtype), device=logits.device)
+    for block in _blocks(logits):
+        probabilities = (logits[block].to(entropies.dtype) / temperature).softmax(-1)
+        entropies[block] = torch.special.entr(probabilities).sum(-1)
+    return entropies
 
 
 def _require_temperature(temperature: float) -> None:
@@ -70,24 +70,25 @@ def _require_temperature(temperature: float) -> None:
         raise ConfigError(f"temperature={temperature}, expected a number > 0")
 
 
-def _require_tokens(tokens: Tensor, size: int) -> None:
+def _require_tokens(tokens: Tensor, vocab_size: int) -> None:
     """Ids of a vocabulary; of those on a device, which is not waited for, only the dtype is looked at."""
     if tokens.dtype != torch.int64:
         raise ShapeError(f"tokens of {tokens.dtype}: expected token ids, int64")
     if tokens.device.type == "cpu" and tokens.numel():
-        low, high = (int(of) for of in tokens.aminmax())
-        if low < 0 or high >= size:
+        low, high = (int(bound) for bound in tokens.aminmax())
+        if low < 0 or high >= vocab_size:
             raise ConfigError(
-                f"token ids from {low} to {high}: expected some of the {size} that logits are of, from 0"
+                f"token ids from {low} to {high}: expected some of the {vocab_size} that logits are of, from "
+                "0"
             )
 
 
-def of_linear(logits: Tensor) -> bool:
+def is_linear_output(logits: Tensor) -> bool:
     """Whether a linear layer made them: it keeps nothing of its output, gradients can be in their place."""
-    made = logits.grad_fn
-    if made is not None and made.name() in ("UnsafeViewBackward0", "ViewBackward0"):
-        made = made.next_functions[0][0]
-    return made is not None and made.name() in ("AddmmBackward0", "MmBackward0")
+    node = logits.grad_fn
+    if node is not None and node.name() in ("UnsafeViewBackward0", "ViewBackward0"):
+        node = node.next_functions[0][0]
+    return node is not None and node.name() in ("AddmmBackward0", "MmBackward0")
 
 
 class _TokenLogProbs(torch.autograd.Function):
@@ -97,16 +98,16 @@ class _TokenLogProbs(torch.autograd.Function):
     def forward(
         ctx: Any, logits: Tensor, tokens: Tensor, start: int, temperature: float, overwrite: bool
     ) -> Tensor:
-        asked = logits[:, start : start + tokens.shape[1]]
-        total = torch.empty(tokens.shape, dtype=_wide(logits.dtype), device=logits.device)
-        taken = torch.empty_like(total)
-        for at in _blocks(asked):
-            scaled = _scaled(asked[at], temperature)
-            total[at] = scaled.logsumexp(-1)
-            taken[at] = scaled.gather(-1, tokens[at].unsqueeze(-1)).squeeze(-1)
+        token_logits = logits[:, start : start + tokens.shape[1]]
+        total = torch.empty(tokens.shape, dtype=_sum_dtype(logits.dtype), device=logits.device)
+        token_scores = torch.empty_like(total)
+        for block in _blocks(token_logits):
+            scaled = _scale(token_logits[block], temperature)
+            total[block] = scaled.logsumexp(-1)
+            token_scores[block] = scaled.gather(-1, tokens[block].unsqueeze(-1)).squeeze(-1)
         ctx.save_for_backward(logits, tokens, total)
         ctx.given = start, temperature, overwrite
-        return taken - total
+        return token_scores - total
 
     @staticmethod
     @once_differentiable
@@ -114,34 +115,34 @@ class _TokenLogProbs(torch.autograd.Function):
         logits, tokens, total = ctx.saved_tensors
         start, temperature, overwrite = ctx.given
         end = start + tokens.shape[1]
-        found = logits.detach() if overwrite else torch.empty_like(logits)
-        asked, written = logits.detach()[:, start:end], found[:, start:end]
+        gradient = logits.detach() if overwrite else torch.empty_like(logits)
+        token_logits, gradient_rows = logits.detach()[:, start:end], gradient[:, start:end]
         slope = slope / temperature
-        for at in _blocks(asked):
-            scaled = _scaled(asked[at], temperature)
-            part = (scaled - total[at].unsqueeze(-1)).exp_().mul_(-slope[at].unsqueeze(-1))
-            part.scatter_add_(-1, tokens[at].unsqueeze(-1), slope[at].unsqueeze(-1))
-            written[at] = part.to(written.dtype)
-        found[:, :start] = 0
-        found[:, end:] = 0
-        return found, None, None, None, None
+        for block in _blocks(token_logits):
+            scaled = _scale(token_logits[block], temperature)
+            block_gradient = (scaled - total[block].unsqueeze(-1)).exp_().mul_(-slope[block].unsqueeze(-1))
+            block_gradient.scatter_add_(-1, tokens[block].unsqueeze(-1), slope[block].unsqueeze(-1))
+            gradient_rows[block] = block_gradient.to(gradient_rows.dtype)
+        gradient[:, :start] = 0
+        gradient[:, end:] = 0
+        return gradient, None, None, None, None
 
 
-def _wide(dtype: torch.dtype) -> torch.dtype:
+def _sum_dtype(dtype: torch.dtype) -> torch.dtype:
     """What sums are taken in."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
-def _scaled(logits: Tensor, temperature: float) -> Tensor:
-    wide = logits.to(_wide(logits.dtype))
-    return wide if temperature == 1.0 else wide / temperature
+def _scale(logits: Tensor, temperature: float) -> Tensor:
+    logits_in_sum_dtype = logits.to(_sum_dtype(logits.dtype))
+    return logits_in_sum_dtype if temperature == 1.0 else logits_in_sum_dtype / temperature
 
 
 def _blocks(logits: Tensor) -> Iterator[tuple[slice, slice]]:
-    """Parts of `[B, T]` of about `CHUNK` logits: whole sequences, or stretches of one."""
+    """Parts of `[B, T]` of about `MAX_BLOCK_LOGITS` logits: whole sequences, or stretches of one."""
     batch, length, size = logits.shape
-    rows = max(1, CHUNK // max(1, length * size))
-    steps = max(1, length if length * size <= CHUNK else CHUNK // size)
-    for first in range(0, batch, rows):
-        for begin in range(0, length, steps):
-            yield slice(first, first + rows), slice(begin, begin + steps)
+    block_rows = max(1, MAX_BLOCK_LOGITS // max(1, length * size))
+    block_steps = max(1, length if length * size <= MAX_BLOCK_LOGITS else MAX_BLOCK_LOGITS // size)
+    for row in range(0, batch, block_rows):
+        for position in range(0, length, block_steps):
+            yield slice(row, row + block_rows), slice(position, position + block_steps)

@@ -13,9 +13,7 @@ def value_loss(values: Tensor, returns: Tensor) -> Tensor:
     return (values - returns).square().mean()
 
 
-def clipped_value_loss(
-    values: Tensor, old_values: Tensor, returns: Tensor, clip_eps: float
-) -> Tensor:
+def clipped_value_loss(values: Tensor, old_values: Tensor, returns: Tensor, clip_eps: float) -> Tensor:
     """E[max((V - R)^2, (V_old + clip(V - V_old, -e, e) - R)^2)]; `[B]` -> scalar."""
     clipped = old_values + (values - old_values).clamp(-clip_eps, clip_eps)
     return torch.max((values - returns).square(), (clipped - returns).square()).mean()

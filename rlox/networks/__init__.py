@@ -1,21 +1,29 @@
 """Network building blocks."""
 
-from rlox.networks.bounded import BoundedGaussianPolicy
+from rlox.networks.bounded_gaussian import BoundedGaussianPolicy
 from rlox.networks.critics import ActionValues, QNetwork, polyak_update, q_values
 from rlox.networks.dueling import DuelingMLP
 from rlox.networks.encoders import (
     CONVOLUTIONS,
     EncodedEnsemble,
     Encoder,
-    Picture,
-    behind,
-    cost_of,
-    orthogonal_encoder,
+    ImageSpec,
+    add_encoder,
+    encoder_cost,
+    init_orthogonal_encoder,
 )
 from rlox.networks.ensemble import EnsembleMLP
-from rlox.networks.mlp import begun, hooked, inference, mlp, orthogonal_init, trace, widths_of
+from rlox.networks.mlp import (
+    inference_function,
+    init_weights,
+    is_hooked,
+    mlp,
+    orthogonal_init,
+    resolve_widths,
+    trace,
+)
 from rlox.networks.noisy import NoisyLinear, NoisyMLP
-from rlox.networks.recurrent import Recurrence
+from rlox.networks.recurrent import RecurrentLayers
 from rlox.networks.squashed import SquashedGaussianPolicy, SquashedSDEPolicy, squashed_log_prob
 from rlox.networks.traced import Traced, gradient_of, learned, way_back
 
@@ -27,28 +35,28 @@ __all__ = [
     "EncodedEnsemble",
     "Encoder",
     "EnsembleMLP",
+    "ImageSpec",
     "NoisyLinear",
     "NoisyMLP",
-    "Picture",
     "QNetwork",
-    "Recurrence",
+    "RecurrentLayers",
     "SquashedGaussianPolicy",
     "SquashedSDEPolicy",
     "Traced",
-    "begun",
-    "behind",
-    "cost_of",
+    "add_encoder",
+    "encoder_cost",
     "gradient_of",
-    "hooked",
-    "inference",
+    "inference_function",
+    "init_orthogonal_encoder",
+    "init_weights",
+    "is_hooked",
     "learned",
     "mlp",
-    "orthogonal_encoder",
     "orthogonal_init",
     "polyak_update",
     "q_values",
+    "resolve_widths",
     "squashed_log_prob",
     "trace",
     "way_back",
-    "widths_of",
 ]

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from rlox.errors import ConfigError, ShapeError
 from rlox.networks.encoders import EncodedEnsemble
 from rlox.networks.ensemble import EnsembleMLP
-from rlox.networks.mlp import mlp, widths_of
+from rlox.networks.mlp import mlp, resolve_widths
 from rlox.networks.traced import Traced
 
 __all__ = ["ActionValues", "QNetwork", "polyak_update", "q_values"]
@@ -39,7 +39,7 @@ class QNetwork(nn.Module):
         activation: str = "relu",
     ) -> None:
         super().__init__()
-        widths = widths_of(hidden, net_arch, obs_dim=obs_dim, act_dim=act_dim)
+        widths = resolve_widths(hidden, net_arch, obs_dim=obs_dim, act_dim=act_dim)
         self.net = mlp((obs_dim + act_dim, *widths, 1), activation)
 
     def forward(self, obs: Tensor, action: Tensor) -> Tensor:
@@ -94,19 +94,21 @@ def polyak_update(source: nn.Module, target: nn.Module, tau: float) -> None:
                 f"polyak_update: {name} is a {type(module).__name__}, expected a torch.nn.Module"
             )
     pairs = list(zip_longest(source.named_parameters(), target.named_parameters()))
-    for there, here in pairs:
-        if _kind(there) != _kind(here):
+    for source_parameter, target_parameter in pairs:
+        if _describe(source_parameter) != _describe(target_parameter):
             raise ShapeError(
-                f"polyak_update: parameter {(there or here)[0]} is {_kind(there)} in the source and "
-                f"{_kind(here)} in the target; make both by the same arguments"
+                f"polyak_update: parameter {(source_parameter or target_parameter)[0]} is "
+                f"{_describe(source_parameter)} in the source and {_describe(target_parameter)} in the "
+                "target; make both by the same arguments"
             )
     for (_, s), (_, t) in pairs:
         t.lerp_(s, float(tau))
 
 
-def _kind(named: tuple[str, Tensor] | None) -> str:
-    if named is None:
+def _describe(named_parameter: tuple[str, Tensor] | None) -> str:
+    if named_parameter is None:
         return "missing"
     return (
-        f"{str(named[1].dtype).removeprefix('torch.')} {list(named[1].shape)} on {named[1].device}"
+        f"{str(named_parameter[1].dtype).removeprefix('torch.')} {list(named_parameter[1].shape)} on "
+        f"{named_parameter[1].device}"
     )

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from rlox.networks.mlp import ACTIVATIONS, mlp
-from rlox.networks.noisy import NoisyMLP, apply, noise_size
+from rlox.networks.noisy import NoisyMLP, apply_with_noise, noise_size
 
 __all__ = ["DuelingMLP"]
 
@@ -31,9 +31,9 @@ class DuelingMLP(nn.Module):
         sigma: float | None = None,
     ) -> None:
         super().__init__()
-        sizes, each = (obs_dim, *widths), atoms or 1
+        sizes, outputs_per_action = (obs_dim, *widths), atoms or 1
         self._shape = None if atoms is None else (n_actions, atoms)
-        ends = (*sizes[-2:], each), (*sizes[-2:], n_actions * each)
+        stream_sizes = (*sizes[-2:], outputs_per_action), (*sizes[-2:], n_actions * outputs_per_action)
         self.shared: nn.Module
         self.value: nn.Module
         self.advantage: nn.Module
@@ -41,23 +41,23 @@ class DuelingMLP(nn.Module):
             self.shared = mlp(sizes[:-1], activation)
             if len(widths) > 1:
                 self.shared.append(ACTIVATIONS[activation]())
-            self.value, self.advantage = (mlp(end, activation) for end in ends)
+            self.value, self.advantage = (mlp(stream, activation) for stream in stream_sizes)
         else:
-            self.shared = NoisyMLP(sizes[:-1], activation, sigma, ends=True)
-            self.value, self.advantage = (NoisyMLP(end, activation, sigma) for end in ends)
-        self._cuts = [noise_size(net) for net in (self.shared, self.value, self.advantage)]
+            self.shared = NoisyMLP(sizes[:-1], activation, sigma, activate_last=True)
+            self.value, self.advantage = (NoisyMLP(stream, activation, sigma) for stream in stream_sizes)
+        self._noise_sizes = [noise_size(net) for net in (self.shared, self.value, self.advantage)]
 
     def forward(self, obs: Tensor, noise: Tensor | None = None) -> Tensor:
         """Q-values `[..., n_actions]` for `obs` `[..., obs_dim]`; with atoms `[..., n_actions * atoms]`.
 
         `noise` has the factors of the noisy layers: shared, value, advantage.
         """
-        parts = (None, None, None) if noise is None else torch.split(noise, self._cuts)
-        features = apply(self.shared, obs, parts[0])
-        value = apply(self.value, features, parts[1])
-        advantage = apply(self.advantage, features, parts[2])
+        noises = (None, None, None) if noise is None else torch.split(noise, self._noise_sizes)
+        features = apply_with_noise(self.shared, obs, noises[0])
+        value = apply_with_noise(self.value, features, noises[1])
+        advantage = apply_with_noise(self.advantage, features, noises[2])
         if self._shape is None:
             return value + advantage - advantage.mean(-1, keepdim=True)
         advantage = torch.unflatten(advantage, -1, self._shape)
-        each: Tensor = value.unsqueeze(-2) + advantage - advantage.mean(-2, keepdim=True)
-        return each.flatten(-2)
+        q_atoms: Tensor = value.unsqueeze(-2) + advantage - advantage.mean(-2, keepdim=True)
+        return q_atoms.flatten(-2)

@@ -15,33 +15,33 @@ from torch import Tensor, nn
 
 from rlox.errors import ConfigError, ShapeError
 from rlox.networks.ensemble import EnsembleMLP
-from rlox.networks.noisy import apply
+from rlox.networks.noisy import apply_with_noise
 from rlox.networks.traced import Graph, Traced
-from rlox.parameters.cost import Cost
+from rlox.parameters.encoder_cost import EncoderCost
 
 __all__ = [
     "CONVOLUTIONS",
-    "Behind",
     "EncodedEnsemble",
+    "EncodedNetwork",
     "Encoder",
-    "Picture",
-    "behind",
-    "cost_of",
-    "orthogonal_encoder",
+    "ImageSpec",
+    "add_encoder",
+    "encoder_cost",
+    "init_orthogonal_encoder",
 ]
 
 
 # Where the pixels of an image lie side by side, with all their channels, Nature takes four fifths of the time
 # forwards and back (PPO, 84 x 84 x 4) and IMPALA two thirds.
-LAST = torch.channels_last
+CHANNELS_LAST = torch.channels_last
 
 
-class Picture(NamedTuple):
+class ImageSpec(NamedTuple):
     """An image as networks take it: `[H, W]`, `[H, W, C]` or `[C, H, W]`, or K frames of such."""
 
     shape: tuple[int, ...]
     channels_first: bool
-    high: float  # what its pixels are divided by
+    max_value: float  # what its pixels are divided by
 
     @property
     def planes(self) -> tuple[int, int, int]:
@@ -54,7 +54,7 @@ class Picture(NamedTuple):
             height, width, channels = self.shape[-3:]
         return frames * channels, height, width
 
-    def of(self, pixels: Tensor) -> Tensor:
+    def to_images(self, pixels: Tensor) -> Tensor:
         """`[B, size]` as they lie in a row, as a view or a copy `[B, C, H, W]`."""
         images = pixels.reshape(len(pixels), *self.shape)
         if len(self.shape) == 2:
@@ -64,7 +64,7 @@ class Picture(NamedTuple):
         return images.flatten(1, -3) if len(self.shape) == 4 else images
 
 
-def nature(channels: int) -> nn.Sequential:
+def nature_cnn(channels: int) -> nn.Sequential:
     """Three convolutions, of 8x8, 4x4 and 3x3 (Mnih et al. 2015, "Model architecture")."""
     return nn.Sequential(
         nn.Conv2d(channels, 32, 8, 4),
@@ -77,7 +77,7 @@ def nature(channels: int) -> nn.Sequential:
     )
 
 
-def small(channels: int) -> nn.Sequential:
+def small_cnn(channels: int) -> nn.Sequential:
     """Three convolutions of 2x2, for grids of a few cells (as for MiniGrid's 7x7 in its documentation)."""
     return nn.Sequential(
         nn.Conv2d(channels, 16, 2),
@@ -100,11 +100,11 @@ class Residual(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """`[B, channels, H, W]` to the same."""
-        more: Tensor = self.second(torch.relu(self.first(torch.relu(x))))
-        return x + more
+        residual: Tensor = self.second(torch.relu(self.first(torch.relu(x))))
+        return x + residual
 
 
-def impala(channels: int) -> nn.Sequential:
+def impala_cnn(channels: int) -> nn.Sequential:
     """Three sections of a convolution, a pooling, two residual blocks (Espeholt et al. 2018, figure 3)."""
     layers: list[nn.Module] = []
     for width in (16, 32, 32):
@@ -118,18 +118,18 @@ def impala(channels: int) -> nn.Sequential:
     return nn.Sequential(*layers, nn.ReLU(), nn.Flatten())
 
 
-class Convolutions(NamedTuple):
+class ConvolutionSpec(NamedTuple):
     """A kind of network for images."""
 
     make: Callable[[int], nn.Sequential]
-    least: int  # height and width that it takes
+    min_size: int  # height and width that it takes
     features: int  # of the linear layer behind it, unless they are said
 
 
 CONVOLUTIONS = {
-    "nature": Convolutions(nature, 36, 512),
-    "impala": Convolutions(impala, 1, 256),
-    "small": Convolutions(small, 4, 128),
+    "nature": ConvolutionSpec(nature_cnn, 36, 512),
+    "impala": ConvolutionSpec(impala_cnn, 1, 256),
+    "small": ConvolutionSpec(small_cnn, 4, 128),
 }
 
 
@@ -139,7 +139,7 @@ class Encoder(nn.Module):
     Parameters
     ----------
     numbers : float32 numbers that a row begins with
-    pictures : the images behind them, in turn
+    images : the images behind them, in turn
     kinds : of each picture's network, of `CONVOLUTIONS`, or `mlp`: its pixels as they are
     features : of the linear layer with ReLU behind each network; None: as many as is usual for its kind
     """
@@ -149,17 +149,17 @@ class Encoder(nn.Module):
     def __init__(
         self,
         numbers: int,
-        pictures: Sequence[Picture],
+        images: Sequence[ImageSpec],
         kinds: Sequence[str],
         features: int | None = None,
     ) -> None:
         super().__init__()
-        self._numbers, self._pictures = 4 * numbers, tuple(pictures)
-        self._cuts = [math.prod(picture.shape) for picture in pictures]
-        self.dim = self._numbers + sum(self._cuts)
-        nets = [_net(*pair, features) for pair in zip(pictures, kinds, strict=True)]
+        self._number_bytes, self._images = 4 * numbers, tuple(images)
+        self._image_sizes = [math.prod(image.shape) for image in images]
+        self.dim = self._number_bytes + sum(self._image_sizes)
+        nets = [_image_network(*pair, features) for pair in zip(images, kinds, strict=True)]
         self.nets = nn.ModuleList(net for net, _ in nets)
-        self.register_buffer("highs", torch.tensor([picture.high for picture in pictures]))
+        self.register_buffer("highs", torch.tensor([image.max_value for image in images]))
         self.features = numbers + sum(width for _, width in nets)
 
     def forward(self, rows: Tensor) -> Tensor:
@@ -171,56 +171,58 @@ class Encoder(nn.Module):
             )
         flat = rows.reshape(-1, self.dim)
         kind = next((p.dtype for p in self.parameters()), torch.float32)
-        said = []
-        if self._numbers:  # a copy, as four bytes in a row need not lie where a number may
-            numbers = flat[:, : self._numbers].clone(memory_format=torch.contiguous_format)
-            said.append(numbers.view(torch.float32).to(kind))
-        pixels = torch.split(flat[:, self._numbers :], self._cuts, -1)
-        for net, picture, part in zip(self.nets, self._pictures, pixels, strict=True):
-            layout = torch.preserve_format if isinstance(net, nn.Flatten) else LAST
-            said.append(net(picture.of(part).to(kind, memory_format=layout).div_(picture.high)))
-        return torch.cat(said, -1).view(*rows.shape[:-1], self.features)
+        features = []
+        if self._number_bytes:  # a copy, as four bytes in a row need not lie where a number may
+            numbers = flat[:, : self._number_bytes].clone(memory_format=torch.contiguous_format)
+            features.append(numbers.view(torch.float32).to(kind))
+        pixels = torch.split(flat[:, self._number_bytes :], self._image_sizes, -1)
+        for net, image, image_pixels in zip(self.nets, self._images, pixels, strict=True):
+            layout = torch.preserve_format if isinstance(net, nn.Flatten) else CHANNELS_LAST
+            features.append(
+                net(image.to_images(image_pixels).to(kind, memory_format=layout).div_(image.max_value))
+            )
+        return torch.cat(features, -1).view(*rows.shape[:-1], self.features)
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
         """Weights for pixels that are divided by the same; `ConfigError` for those of other ones.
 
         Those of target networks do not say it: they come with others that do.
         """
-        name, here = f"{prefix}highs", self.highs.tolist()
-        there = state_dict.get(name, self.highs)
-        if there.tolist() != here:
+        name, own_highs = f"{prefix}highs", self.highs.tolist()
+        saved_highs = state_dict.get(name, self.highs)
+        if saved_highs.tolist() != own_highs:
             raise ConfigError(
-                f"its networks see pixels divided by {there.tolist()}, these by {here}; give it an "
-                "environment whose images have the same greatest values"
+                f"its networks see pixels divided by {saved_highs.tolist()}, these by {own_highs}; give it "
+                "an environment whose images have the same greatest values"
             )
-        super()._load_from_state_dict({**state_dict, name: there}, prefix, *rest)
+        super()._load_from_state_dict({**state_dict, name: saved_highs}, prefix, *rest)
 
 
-def _net(picture: Picture, kind: str, features: int | None) -> tuple[nn.Module, int]:
+def _image_network(image: ImageSpec, kind: str, features: int | None) -> tuple[nn.Module, int]:
     """The network of a picture `[B, C, H, W]`, and how many features it gives."""
     if kind == "mlp":
-        return nn.Flatten(), math.prod(picture.shape)
-    convolutions, size = _convolutions(picture, kind, features)
+        return nn.Flatten(), math.prod(image.shape)
+    convolutions, size = _convolutions(image, kind, features)
     return nn.Sequential(
-        *convolutions, nn.Linear(_flat(convolutions, picture), size), nn.ReLU()
+        *convolutions, nn.Linear(_flattened_size(convolutions, image), size), nn.ReLU()
     ), size
 
 
-def _convolutions(picture: Picture, kind: str, features: int | None) -> tuple[nn.Sequential, int]:
+def _convolutions(image: ImageSpec, kind: str, features: int | None) -> tuple[nn.Sequential, int]:
     """What a linear layer of so many features comes behind."""
-    made = CONVOLUTIONS[kind]
-    return made.make(picture.planes[0]), features or made.features
+    spec = CONVOLUTIONS[kind]
+    return spec.make(image.planes[0]), features or spec.features
 
 
-def _flat(convolutions: nn.Sequential, picture: Picture) -> int:
+def _flattened_size(convolutions: nn.Sequential, image: ImageSpec) -> int:
     """How many numbers convolutions make of a picture."""
     device = next(convolutions.parameters()).device
     with torch.no_grad():
-        out: Tensor = convolutions(torch.zeros(1, *picture.planes, device=device))
+        out: Tensor = convolutions(torch.zeros(1, *image.planes, device=device))
     return out.shape[-1]
 
 
-def orthogonal_encoder(encoder: Encoder) -> None:
+def init_orthogonal_encoder(encoder: Encoder) -> None:
     """Orthogonal weights of gain sqrt 2 and zero biases, as PPO has them for images (Huang et al. 2022)."""
     for layer in encoder.modules():
         if isinstance(layer, nn.Conv2d | nn.Linear):
@@ -229,38 +231,38 @@ def orthogonal_encoder(encoder: Encoder) -> None:
             nn.init.zeros_(layer.bias)
 
 
-def cost_of(
-    numbers: int, pictures: Sequence[Picture], kinds: Sequence[str], features: int | None = None
-) -> Cost:
+def encoder_cost(
+    numbers: int, images: Sequence[ImageSpec], kinds: Sequence[str], features: int | None = None
+) -> EncoderCost:
     """What the encoder of these arguments takes, before there is one: its linear layers may be huge."""
-    pixels = sum(math.prod(picture.shape) for picture in pictures)
+    pixels = sum(math.prod(image.shape) for image in images)
     sizes, parameters, width = [4 * numbers + pixels], 0, numbers
     with torch.random.fork_rng(devices=[]):  # the weights here are nobody's
-        for picture, kind in zip(pictures, kinds, strict=True):
+        for image, kind in zip(images, kinds, strict=True):
             if kind == "mlp":
-                sizes.append(math.prod(picture.shape))
+                sizes.append(math.prod(image.shape))
                 width += sizes[-1]
                 continue
-            convolutions, size = _convolutions(picture, kind, features)
-            given = _given(convolutions, picture)
-            sizes += [*given, size, size]
-            flat = given[-1]
+            convolutions, size = _convolutions(image, kind, features)
+            layer_sizes = _layer_sizes(convolutions, image)
+            sizes += [*layer_sizes, size, size]
+            flat = layer_sizes[-1]
             parameters += sum(p.numel() for p in convolutions.parameters()) + (flat + 1) * size
             width += size
-    return Cost(parameters, sum(sizes), sum(sorted(sizes)[-2:]), width)
+    return EncoderCost(parameters, sum(sizes), sum(sorted(sizes)[-2:]), width)
 
 
-def _given(convolutions: nn.Sequential, picture: Picture) -> list[int]:
+def _layer_sizes(convolutions: nn.Sequential, image: ImageSpec) -> list[int]:
     """How many numbers each layer makes of a picture."""
-    found: list[int] = []
+    sizes: list[int] = []
     for layer in convolutions.modules():
         if not list(layer.children()):
-            layer.register_forward_hook(lambda m, given, out: found.append(out.numel()))
-    _flat(convolutions, picture)
-    return found
+            layer.register_forward_hook(lambda m, inputs, out: sizes.append(out.numel()))
+    _flattened_size(convolutions, image)
+    return sizes
 
 
-class Behind(nn.Module):
+class EncodedNetwork(nn.Module):
     """A network, perhaps with noise, behind an encoder."""
 
     def __init__(self, encoder: nn.Module, net: nn.Module) -> None:
@@ -269,14 +271,14 @@ class Behind(nn.Module):
 
     def forward(self, rows: Tensor, noise: Tensor | None = None) -> Tensor:
         """The network of what the encoder makes of rows `[..., dim]`."""
-        return apply(self.net, self.encoder(rows), noise)
+        return apply_with_noise(self.net, self.encoder(rows), noise)
 
 
-def behind(encoder: Encoder | None, net: Any) -> Any:
+def add_encoder(encoder: Encoder | None, net: Any) -> Any:
     """`net` behind an encoder of its own; itself where there is none. Layers in a row stay so."""
     if encoder is None:
         return net
-    return nn.Sequential(encoder, *net) if type(net) is nn.Sequential else Behind(encoder, net)
+    return nn.Sequential(encoder, *net) if type(net) is nn.Sequential else EncodedNetwork(encoder, net)
 
 
 class EncodedEnsemble(EnsembleMLP):
@@ -298,9 +300,11 @@ class EncodedEnsemble(EnsembleMLP):
 
     def trace_vectors(self, obs: Tensor, actions: Tensor, members: int | None = None) -> Traced:
         """Of rows `[B, dim]` beside vectors `[B, act_dim]`, to which its `back` goes."""
-        plain = super().forward
+        ensemble_forward = super().forward
         return Graph(
-            lambda given: plain(torch.cat([self.encoder(obs), given], -1), members),
+            lambda action_tensor: ensemble_forward(
+                torch.cat([self.encoder(obs), action_tensor], -1), members
+            ),
             actions,
             self.parameters(),
         )

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from rlox.networks.layers import FUSED, Layers, affine
-from rlox.networks.mlp import ACTIVATIONS, hooked, require_activation
+from rlox.networks.mlp import ACTIVATIONS, is_hooked, require_activation
 from rlox.networks.traced import Graph, Traced
 
 __all__ = ["EnsembleMLP"]
@@ -27,14 +27,11 @@ class EnsembleMLP(nn.Module):
     def __init__(self, members: int, sizes: Sequence[int], activation: str = "relu") -> None:
         super().__init__()
         require_activation(activation)
-        layers = [
-            [nn.Linear(inputs, outputs) for inputs, outputs in pairwise(sizes)]
-            for _ in range(members)
-        ]
+        layers = [[nn.Linear(inputs, outputs) for inputs, outputs in pairwise(sizes)] for _ in range(members)]
         self.weights, self.biases = (
             nn.ParameterList(
-                nn.Parameter(torch.stack([getattr(layer, name).detach() for layer in of_all]))
-                for of_all in zip(*layers, strict=True)
+                nn.Parameter(torch.stack([getattr(layer, name).detach() for layer in member_layers]))
+                for member_layers in zip(*layers, strict=True)
             )
             for name in ("weight", "bias")
         )
@@ -52,16 +49,14 @@ class EnsembleMLP(nn.Module):
 
         Of some of the `members` nothing is learned.
         """
-        known = type(self) is EnsembleMLP and type(self.activation) in FUSED
-        if not known or any(hooked(m) for m in (self, *self._modules.values()) if m is not None):
-            return Graph(lambda given: self(given, members), x, self.parameters())
-        return Layers(x, *self._parts(members), type(self.activation))
+        is_plain = type(self) is EnsembleMLP and type(self.activation) in FUSED
+        if not is_plain or any(is_hooked(m) for m in (self, *self._modules.values()) if m is not None):
+            return Graph(lambda inputs: self(inputs, members), x, self.parameters())
+        return Layers(x, *self._member_parameters(members), type(self.activation))
 
-    def _parts(self, members: int | None) -> tuple[list[Tensor], list[Tensor]]:
+    def _member_parameters(self, members: int | None) -> tuple[list[Tensor], list[Tensor]]:
         """Weights and biases of the first members; of all the parameters themselves, which can learn."""
         # not the lists themselves, which look each of their parameters up by name
         parts: list[dict[str, Any]] = [self.weights._parameters, self.biases._parameters]
-        weights, biases = (
-            [p if members is None else p[:members] for p in part.values()] for part in parts
-        )
+        weights, biases = ([p if members is None else p[:members] for p in part.values()] for part in parts)
         return weights, biases

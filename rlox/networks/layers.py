@@ -105,7 +105,5 @@ class Layers(Traced):
                 gradient, self._seen[i], 0, grad_input=gradient
             )
         else:
-            found = torch.ops.aten.tanh_backward.grad_input(
-                gradient, self._seen[i], grad_input=gradient
-            )
+            found = torch.ops.aten.tanh_backward.grad_input(gradient, self._seen[i], grad_input=gradient)
         return found

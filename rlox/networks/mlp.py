@@ -15,18 +15,18 @@ from torch.nn import functional
 from rlox.errors import ConfigError
 from rlox.networks.layers import FUSED, Layers
 from rlox.networks.traced import Graph, Traced
-from rlox.parameters.initial import initial
+from rlox.parameters.initial_weights import initial_weights
 
 __all__ = [
     "ACTIVATIONS",
-    "begun",
-    "given_widths",
-    "inference",
+    "inference_function",
+    "init_weights",
     "mlp",
     "orthogonal_init",
+    "parse_widths",
     "require_activation",
+    "resolve_widths",
     "trace",
-    "widths_of",
 ]
 
 M = TypeVar("M", bound=nn.Module)
@@ -56,7 +56,7 @@ def require_activation(name: str) -> None:
         raise ConfigError(f"activation={name!r}: expected one of {', '.join(ACTIVATIONS)}")
 
 
-def widths_of(hidden: int, net_arch: Sequence[int] | None, **sizes: int) -> tuple[int, ...]:
+def resolve_widths(hidden: int, net_arch: Sequence[int] | None, **sizes: int) -> tuple[int, ...]:
     """The hidden widths: `net_arch`, or `hidden` twice; `ConfigError` for a width or size that is none.
 
     `sizes` are what else the network is made of, by its name.
@@ -64,34 +64,32 @@ def widths_of(hidden: int, net_arch: Sequence[int] | None, **sizes: int) -> tupl
     for name, size in {"hidden": hidden, **sizes}.items():
         if not _is_width(size):
             raise ConfigError(f"{name}={size!r}: expected a whole number of at least 1")
-    return (hidden, hidden) if net_arch is None else given_widths("net_arch", net_arch)
+    return (hidden, hidden) if net_arch is None else parse_widths("net_arch", net_arch)
 
 
-def given_widths(name: str, given: Sequence[int]) -> tuple[int, ...]:
+def parse_widths(name: str, value: Sequence[int]) -> tuple[int, ...]:
     """What was given as hidden widths by this name; `ConfigError` for what is none."""
-    listed = isinstance(given, Iterable) and not isinstance(given, str)
-    if not listed or not all(map(_is_width, found := tuple(given))):
-        raise ConfigError(
-            f"{name}={given!r}: expected hidden widths, whole numbers, as in [64, 64]"
-        )
-    return found
+    is_list = isinstance(value, Iterable) and not isinstance(value, str)
+    if not is_list or not all(map(_is_width, widths := tuple(value))):
+        raise ConfigError(f"{name}={value!r}: expected hidden widths, whole numbers, as in [64, 64]")
+    return widths
 
 
 def _is_width(value: object) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
 
 
-def inference(net: nn.Module) -> Callable[[Tensor], Tensor]:
+def inference_function(net: nn.Module) -> Callable[[Tensor], Tensor]:
     """`net` as a plain function for many small calls without gradients.
 
     Skips module dispatch, which costs as much as the arithmetic at the batch sizes of collection,
     and applies activations in place; the same kernels on the same weights, so the same bits. A net
     of other layers than `mlp` makes, or with hooks, comes back as it is.
     """
-    plain = _plain(net)
-    if plain is None:
+    layers = _plain_layers(net)
+    if layers is None:
         return net
-    weights, biases, kind = plain
+    weights, biases, kind = layers
     linear, activation = list(zip(weights, biases, strict=True)), FUSED[kind]
 
     def forward(x: Tensor) -> Tensor:
@@ -104,11 +102,11 @@ def inference(net: nn.Module) -> Callable[[Tensor], Tensor]:
 
 def trace(net: nn.Module, x: Tensor) -> Traced:
     """`net(x)` for `x` `[B, in]`, and its gradients, written out where `net` is of such layers."""
-    plain = _plain(net)
-    return Graph(net, x, net.parameters()) if plain is None else Layers(x, *plain)
+    layers = _plain_layers(net)
+    return Graph(net, x, net.parameters()) if layers is None else Layers(x, *layers)
 
 
-def _plain(net: nn.Module) -> tuple[list[Tensor], list[Tensor], type[nn.Module]] | None:
+def _plain_layers(net: nn.Module) -> tuple[list[Tensor], list[Tensor], type[nn.Module]] | None:
     """Weights, biases and activation of a net as `mlp` makes them, of those that can be fused."""
     if type(net) is not nn.Sequential:
         return None
@@ -117,10 +115,10 @@ def _plain(net: nn.Module) -> tuple[list[Tensor], list[Tensor], type[nn.Module]]
         nn.Linear,
         type(layers[1]) if len(layers) > 1 else nn.Module,
     )
-    if kinds[1] not in FUSED or len(layers) % 2 == 0 or hooked(net):
+    if kinds[1] not in FUSED or len(layers) % 2 == 0 or is_hooked(net):
         return None
     for i, layer in enumerate(layers):
-        if type(layer) is not kinds[i % 2] or hooked(layer):
+        if type(layer) is not kinds[i % 2] or is_hooked(layer):
             return None
     # not `layer.weight`: an attribute of a module is looked up in four places
     parameters: list[dict[str, Any]] = [layer._parameters for layer in layers[::2]]
@@ -131,7 +129,7 @@ def _plain(net: nn.Module) -> tuple[list[Tensor], list[Tensor], type[nn.Module]]
     return weights, biases, kinds[1]
 
 
-def hooked(module: nn.Module) -> bool:
+def is_hooked(module: nn.Module) -> bool:
     """Whether somebody wants to know when the module is called, or when its parameters get gradients."""
     for parameter in module._parameters.values():
         if parameter is not None and parameter._backward_hooks:
@@ -151,16 +149,16 @@ def orthogonal_init(net: nn.Sequential, head_gain: float) -> None:
     """
     linear = [m for m in net if isinstance(m, nn.Linear)]
     for layer in linear:
-        last = layer is linear[-1]
-        nn.init.orthogonal_(layer.weight, head_gain if last else math.sqrt(2))
+        is_head = layer is linear[-1]
+        nn.init.orthogonal_(layer.weight, head_gain if is_head else math.sqrt(2))
         nn.init.zeros_(layer.bias)
 
 
 @torch.no_grad()
-def begun(module: M, seed: int, orthogonal: bool = False) -> M:
-    """`module` with the weights that its linear layers have at the start of a run: `initial`."""
+def init_weights(module: M, seed: int, orthogonal: bool = False) -> M:
+    """`module` with the weights that its linear layers have at the start of a run: `initial_weights`."""
     parameters = dict(module.named_parameters())
     shapes = [(name, tuple(p.shape)) for name, p in parameters.items()]
-    for name, values in initial(shapes, seed, orthogonal):
+    for name, values in initial_weights(shapes, seed, orthogonal):
         parameters[name].copy_(torch.from_numpy(values))
     return module

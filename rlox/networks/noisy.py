@@ -12,7 +12,14 @@ from torch.nn import functional
 from rlox.networks.mlp import ACTIVATIONS, require_activation
 from rlox.rng import Streams
 
-__all__ = ["NoisyLinear", "NoisyMLP", "apply", "factors", "noise_size", "stream_factors"]
+__all__ = [
+    "NoisyLinear",
+    "NoisyMLP",
+    "apply_with_noise",
+    "factorized_noise",
+    "keyed_factorized_noise",
+    "noise_size",
+]
 
 
 class NoisyLinear(nn.Module):
@@ -36,37 +43,37 @@ class NoisyLinear(nn.Module):
         mean = functional.linear(x, self.weight, self.bias)
         if noise is None:
             return mean
-        into, out = noise[: self.inputs], noise[self.inputs :]
+        input_noise, output_noise = noise[: self.inputs], noise[self.inputs :]
         # the noisy weights themselves are never made: the factors go to what is before and behind them
-        spread = functional.linear(x * into, self.weight_sigma, self.bias_sigma)
-        return torch.addcmul(mean, spread, out)
+        noisy_term = functional.linear(x * input_noise, self.weight_sigma, self.bias_sigma)
+        return torch.addcmul(mean, noisy_term, output_noise)
 
 
 class NoisyMLP(nn.Module):
-    """`mlp` of noisy layers; with `ends` an activation behind the last one too."""
+    """`mlp` of noisy layers; with `activate_last` an activation behind the last one too."""
 
     def __init__(
-        self, sizes: Sequence[int], activation: str, sigma: float, ends: bool = False
+        self, sizes: Sequence[int], activation: str, sigma: float, activate_last: bool = False
     ) -> None:
         super().__init__()
         require_activation(activation)
         pairs = list(pairwise(sizes))
         self.layers = nn.ModuleList(NoisyLinear(*pair, sigma) for pair in pairs)
         self.activation = ACTIVATIONS[activation]()
-        self._active = len(pairs) if ends else len(pairs) - 1
-        self._cuts = [p + q for p, q in pairs]
+        self._n_activations = len(pairs) if activate_last else len(pairs) - 1
+        self._noise_sizes = [p + q for p, q in pairs]
 
     def forward(self, x: Tensor, noise: Tensor | None = None) -> Tensor:
         """`[..., sizes[0]]` -> `[..., sizes[-1]]`; `noise` has the factors of all layers in a row."""
-        parts = () if noise is None else torch.split(noise, self._cuts)
+        parts = () if noise is None else torch.split(noise, self._noise_sizes)
         for n, layer in enumerate(self.layers):
             x = layer(x, parts[n] if parts else None)
-            if n < self._active:
+            if n < self._n_activations:
                 x = self.activation(x)
         return x
 
 
-def apply(net: nn.Module, x: Tensor, noise: Tensor | None) -> Tensor:
+def apply_with_noise(net: nn.Module, x: Tensor, noise: Tensor | None) -> Tensor:
     """`net(x)`; with the noise where there is some, which only noisy networks are given."""
     y: Tensor = net(x) if noise is None else net(x, noise)
     return y
@@ -77,13 +84,13 @@ def noise_size(net: nn.Module) -> int:
     return sum(m.inputs + m.outputs for m in net.modules() if isinstance(m, NoisyLinear))
 
 
-def factors(shape: tuple[int, ...], generator: torch.Generator | None = None) -> Tensor:
+def factorized_noise(shape: tuple[int, ...], generator: torch.Generator | None = None) -> Tensor:
     """f(e) = sgn(e) sqrt|e| of standard normal e, `shape` (equation 11)."""
     device = "cpu" if generator is None else generator.device
     e = torch.randn(shape, generator=generator, device=device)
     return e.abs().sqrt_().copysign_(e)
 
 
-def stream_factors(seed: int, stream: str, index: int, shape: tuple[int, ...]) -> Tensor:
-    """`factors` that are a function of the run's seed, the name of a stream and a number in it."""
-    return factors(shape, Streams(seed).generator(stream, index))
+def keyed_factorized_noise(seed: int, stream: str, index: int, shape: tuple[int, ...]) -> Tensor:
+    """`factorized_noise` that is a function of the run's seed, the name of a stream and a number in it."""
+    return factorized_noise(shape, Streams(seed).generator(stream, index))

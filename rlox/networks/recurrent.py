@@ -11,33 +11,33 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from rlox.devices import moved
+from rlox.devices import to_device
 
-__all__ = ["RNNS", "Pieces", "Recurrence", "cut"]
+__all__ = ["RNNS", "RecurrentLayers", "SubSequences", "split_sequences"]
 
 # What torch says of weights that cuDNN has to copy together at each call.
-COMPACTED = "RNN module weights are not part of single contiguous chunk of memory"
+WEIGHTS_WARNING = "RNN module weights are not part of single contiguous chunk of memory"
 
 
-class _InPlace(nn.RNNBase):
+class _FixedWeightsRNN(nn.RNNBase):
     """Layers whose weights stay where they are: in the optimizer's vector, which learns for them."""
 
     def flatten_parameters(self) -> None:
         """Nothing; torch calls it when a module is moved, and on a GPU would give the weights new memory."""
 
 
-class _LSTM(_InPlace, nn.LSTM):
+class _LSTM(_FixedWeightsRNN, nn.LSTM):
     """`torch.nn.LSTM`."""
 
 
-class _GRU(_InPlace, nn.GRU):
+class _GRU(_FixedWeightsRNN, nn.GRU):
     """`torch.nn.GRU`."""
 
 
 RNNS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": _LSTM, "gru": _GRU}
 
 
-class Pieces(NamedTuple):
+class SubSequences(NamedTuple):
     """How `N` sequences of `T` rows fall into `K` pieces that no episode begins in.
 
     Rows are numbered in time-major order, t*N + n. Packed rows are those of all pieces' first steps,
@@ -45,42 +45,46 @@ class Pieces(NamedTuple):
     through without a row of padding.
     """
 
-    rows: Tensor  # [T*N] int64: the row that each packed row is
-    places: Tensor  # [T*N] int64: where each row is packed
-    sizes: Tensor  # [L] int64, on the CPU: how many pieces have a step l
+    source_rows: Tensor  # [T*N] int64: the row that each packed row is
+    packed_rows: Tensor  # [T*N] int64: where each row is packed
+    batch_sizes: Tensor  # [L] int64, on the CPU: how many pieces have a step l
     envs: Tensor  # [K] int64: the sequence that each piece is of
-    goes_on: Tensor  # [K, 1] bool: begins with its sequence's state, not with a new episode's
-    last: Tensor  # [K] int64: the row that each piece ends with
+    is_continued: Tensor  # [K, 1] bool: begins with its sequence's state, not with a new episode's
+    last_rows: Tensor  # [K] int64: the row that each piece ends with
 
 
-def cut(is_first: NDArray[np.bool_], device: torch.device | str = "cpu") -> Pieces:
+def split_sequences(is_first: NDArray[np.bool_], device: torch.device | str = "cpu") -> SubSequences:
     """The pieces of sequences in which `is_first` `[T, N]` marks the first row of each episode."""
     n_steps, n_envs = is_first.shape
-    begins = is_first.T.copy()
-    begins[:, 0] = True
-    envs, starts = np.nonzero(begins)
+    is_start = is_first.T.copy()
+    is_start[:, 0] = True
+    envs, starts = np.nonzero(is_start)
     lengths = np.diff(np.append(envs * n_steps + starts, n_envs * n_steps))
     longest_first = np.argsort(-lengths, kind="stable")
     envs, starts, lengths = envs[longest_first], starts[longest_first], lengths[longest_first]
-    sizes = len(lengths) - np.cumsum(np.bincount(lengths))[:-1]
-    steps = np.repeat(np.arange(len(sizes)), sizes)
-    piece = np.arange(n_steps * n_envs) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    rows = (starts[piece] + steps) * n_envs + envs[piece]
-    places = np.empty_like(rows)
-    places[rows] = np.arange(len(rows))
-    goes_on = (starts == 0) & ~is_first[0, envs]
-    last = (starts + lengths - 1) * n_envs + envs
+    batch_sizes = len(lengths) - np.cumsum(np.bincount(lengths))[:-1]
+    steps = np.repeat(np.arange(len(batch_sizes)), batch_sizes)
+    piece = np.arange(n_steps * n_envs) - np.repeat(np.cumsum(batch_sizes) - batch_sizes, batch_sizes)
+    source_rows = (starts[piece] + steps) * n_envs + envs[piece]
+    packed_rows = np.empty_like(source_rows)
+    packed_rows[source_rows] = np.arange(len(source_rows))
+    is_continued = (starts == 0) & ~is_first[0, envs]
+    last_rows = (starts + lengths - 1) * n_envs + envs
 
-    def there(index: NDArray[np.int64] | NDArray[np.bool_]) -> Tensor:
-        return moved(torch.from_numpy(index), torch.device(device))
+    def index_to_device(index: NDArray[np.int64] | NDArray[np.bool_]) -> Tensor:
+        return to_device(torch.from_numpy(index), torch.device(device))
 
-    return Pieces(
-        there(rows), there(places), torch.from_numpy(sizes), there(envs), there(goes_on[:, None]),
-        there(last),
-    )  # fmt: skip
+    return SubSequences(
+        index_to_device(source_rows),
+        index_to_device(packed_rows),
+        torch.from_numpy(batch_sizes),
+        index_to_device(envs),
+        index_to_device(is_continued[:, None]),
+        index_to_device(last_rows),
+    )
 
 
-class Recurrence(nn.Module):
+class RecurrentLayers(nn.Module):
     """LSTM or GRU layers, as torch has them, whose state is one row of numbers for each sequence.
 
     A state is `[N, state_size]` float32; zeros begin an episode. A row has the hidden numbers of all
@@ -96,7 +100,7 @@ class Recurrence(nn.Module):
 
     def __init__(self, kind: str, inputs: int, hidden: int, layers: int = 1) -> None:
         super().__init__()
-        warnings.filterwarnings("ignore", COMPACTED)  # the remedy that it names is the above
+        warnings.filterwarnings("ignore", WEIGHTS_WARNING)  # the remedy that it names is the above
         self.rnn = RNNS[kind](inputs, hidden, layers)
         self._parts = (2 if kind == "lstm" else 1, layers, hidden)
         self.state_size = self._parts[0] * layers * hidden
@@ -114,25 +118,25 @@ class Recurrence(nn.Module):
 
     def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """One step of every sequence: `x` `[N, inputs]` -> `[N, hidden]`, and the states after it."""
-        out, after = self.rnn(x.unsqueeze(0), self._unpacked(state))
-        return out.squeeze(0), self._packed(after)
+        out, next_state = self.rnn(x.unsqueeze(0), self._to_rnn_state(state))
+        return out.squeeze(0), self._to_row(next_state)
 
-    def forward(self, x: Tensor, state: Tensor, pieces: Pieces) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, state: Tensor, subsequences: SubSequences) -> tuple[Tensor, Tensor]:
         """Whole sequences: `x` `[T*N, inputs]` -> `[T*N, hidden]`, both in the order of the rows.
 
         Sequence n begins with `state[n]`, unless an episode begins there; every episode that begins
         further on does so with zeros. Also the states `[K, state_size]` at the end of each piece.
         """
-        begin = state.index_select(0, pieces.envs) * pieces.goes_on
-        packed = PackedSequence(x.index_select(0, pieces.rows), pieces.sizes)
-        out, after = self.rnn(packed, self._unpacked(begin))
-        return out.data.index_select(0, pieces.places), self._packed(after)
+        initial_state = state.index_select(0, subsequences.envs) * subsequences.is_continued
+        packed = PackedSequence(x.index_select(0, subsequences.source_rows), subsequences.batch_sizes)
+        out, end_state = self.rnn(packed, self._to_rnn_state(initial_state))
+        return out.data.index_select(0, subsequences.packed_rows), self._to_row(end_state)
 
-    def _unpacked(self, state: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+    def _to_rnn_state(self, state: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         """`[N, state_size]` as torch's layers have it: `[layers, N, hidden]`, of an LSTM two of them."""
         parts = state.view(len(state), *self._parts).permute(1, 2, 0, 3).contiguous()
         return (parts[0], parts[1]) if len(parts) == 2 else parts[0]
 
-    def _packed(self, state: Tensor | tuple[Tensor, Tensor]) -> Tensor:
+    def _to_row(self, state: Tensor | tuple[Tensor, Tensor]) -> Tensor:
         parts = torch.stack(state) if isinstance(state, tuple) else state.unsqueeze(0)
         return parts.permute(2, 0, 1, 3).reshape(parts.shape[2], self.state_size)

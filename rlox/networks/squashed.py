@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rlox.networks.density import LOG_SQRT_2PI, log_normal
-from rlox.networks.mlp import inference, mlp, trace, widths_of
+from rlox.networks.mlp import inference_function, mlp, resolve_widths, trace
+from rlox.networks.normal_density import LOG_SQRT_2PI, log_normal
 from rlox.networks.traced import learned, require_gradient, way_back
 
 __all__ = ["SquashedGaussianPolicy", "SquashedSDEPolicy", "squashed_log_prob"]
@@ -19,7 +19,7 @@ LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0  # as in Stable-Baselines3
 SDE_MEAN_LIMIT = 2.0  # of the mean under gSDE, as there
 
 # An action, its log-density, and what takes the gradients of both to those of the parameters.
-Drawn = tuple[Tensor, Tensor, Callable[[Tensor, Tensor], None]]
+TracedSample = tuple[Tensor, Tensor, Callable[[Tensor, Tensor], None]]
 
 
 def squashed_log_prob(u: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
@@ -56,7 +56,7 @@ class SquashedGaussianPolicy(nn.Module):
     ) -> None:
         super().__init__()
         self.act_dim = act_dim
-        widths = widths_of(hidden, net_arch, obs_dim=obs_dim, act_dim=act_dim)
+        widths = resolve_widths(hidden, net_arch, obs_dim=obs_dim, act_dim=act_dim)
         self.net = mlp((obs_dim, *widths, 2 * act_dim), activation)
 
     def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
@@ -70,7 +70,7 @@ class SquashedGaussianPolicy(nn.Module):
         u = mean + log_std.exp() * noise
         return u.tanh(), squashed_log_prob(u, mean, log_std)
 
-    def trace(self, obs: Tensor, noise: Tensor) -> Drawn:
+    def trace(self, obs: Tensor, noise: Tensor) -> TracedSample:
         """`draw` without gradient, `[B, act_dim]` and `[B]`, and its way back, written out.
 
         A subclass may draw in any way: its own goes back by autograd.
@@ -78,16 +78,14 @@ class SquashedGaussianPolicy(nn.Module):
         if type(self) is not SquashedGaussianPolicy:
             return _graph(self, obs, noise)
         net = trace(self.net, obs)
-        action, log_prob, far = _drawn(net.out, noise)
+        action, log_prob, far = _sample_output(net.out, noise)
 
         def learn(to_action: Tensor, to_log_prob: Tensor) -> None:
-            net.learn(_before_draw(net.out, action, far, to_action, to_log_prob.unsqueeze(-1)))
+            net.learn(_output_gradient(net.out, action, far, to_action, to_log_prob.unsqueeze(-1)))
 
         return action, log_prob, learn
 
-    def sample(
-        self, obs: Tensor, generator: torch.Generator | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
         """A sampled action `[..., act_dim]`, with gradient, and its log-density `[...]`."""
         like = next(self.net.parameters())  # rows with images are bytes
         shape = (*obs.shape[:-1], self.act_dim)
@@ -96,12 +94,12 @@ class SquashedGaussianPolicy(nn.Module):
 
     def explore(self, obs: Tensor, noise: Tensor) -> Tensor:
         """The action of `draw`, quickly and without gradient."""
-        mean, log_std = inference(self.net)(obs).chunk(2, -1)
+        mean, log_std = inference_function(self.net)(obs).chunk(2, -1)
         return log_std.clamp(LOG_STD_MIN, LOG_STD_MAX).exp_().mul_(noise).add_(mean).tanh_()
 
     def mode(self, obs: Tensor) -> Tensor:
         """tanh of the mean, `[B, act_dim]`."""
-        return inference(self.net)(obs).chunk(2, -1)[0].tanh()
+        return inference_function(self.net)(obs).chunk(2, -1)[0].tanh()
 
 
 class SquashedSDEPolicy(nn.Module):
@@ -142,7 +140,7 @@ class SquashedSDEPolicy(nn.Module):
         log_std = 0.5 * (theta.square() @ std.square() + 1e-6).log()
         return u.tanh(), squashed_log_prob(u, mean, log_std)
 
-    def trace(self, obs: Tensor, noise: Tensor) -> Drawn:
+    def trace(self, obs: Tensor, noise: Tensor) -> TracedSample:
         """`draw` without gradient, `[B, act_dim]` and `[B]`, and its way back."""
         return _graph(self, obs, noise)
 
@@ -152,9 +150,7 @@ class SquashedSDEPolicy(nn.Module):
         action: Tensor = mean + (theta.unsqueeze(-2) @ (noise * self.log_std.exp())).squeeze(-2)
         return action.tanh()
 
-    def sample(
-        self, obs: Tensor, generator: torch.Generator | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
         """An action drawn with a matrix of its own for each row, `[B, act_dim]`, and its log-density."""
         shape, like = (len(obs), self.features, self.act_dim), self.log_std
         noise = torch.randn(shape, generator=generator, dtype=like.dtype, device=like.device)
@@ -162,11 +158,11 @@ class SquashedSDEPolicy(nn.Module):
 
     def mode(self, obs: Tensor) -> Tensor:
         """tanh of the mean, `[B, act_dim]`."""
-        best: Tensor = self(obs)[0].tanh()
-        return best
+        actions: Tensor = self(obs)[0].tanh()
+        return actions
 
 
-def _graph(policy: SquashedGaussianPolicy | SquashedSDEPolicy, obs: Tensor, noise: Tensor) -> Drawn:
+def _graph(policy: SquashedGaussianPolicy | SquashedSDEPolicy, obs: Tensor, noise: Tensor) -> TracedSample:
     """A draw and its way back by autograd."""
     with torch.enable_grad():
         action, log_prob = policy.draw(obs, noise)
@@ -176,22 +172,22 @@ def _graph(policy: SquashedGaussianPolicy | SquashedSDEPolicy, obs: Tensor, nois
     return action.detach(), log_prob.detach(), learn
 
 
-def _drawn(output: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _sample_output(output: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """tanh u, its log-density, and how far u was from its mean, `[B, n]`, of a net's `output` `[B, 2 n]`.
 
     Of u = mean + std noise: log N(u; mean, std) - log(1 - tanh^2 u), as in `squashed_log_prob`.
     """
     mean, log_std = output.chunk(2, -1)
     log_std = log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)
-    far = log_std.exp().mul_(noise)
-    u = mean + far
-    rest = functional.softplus(-2.0 * u).add_(u).mul_(2.0)
-    rest.sub_(log_std).sub_(noise.square().mul_(0.5))
+    deviation = log_std.exp().mul_(noise)
+    u = mean + deviation
+    density_terms = functional.softplus(-2.0 * u).add_(u).mul_(2.0)
+    density_terms.sub_(log_std).sub_(noise.square().mul_(0.5))
     constant = (2.0 * math.log(2.0) + LOG_SQRT_2PI) * noise.shape[-1]
-    return u.tanh_(), rest.sum(-1).sub_(constant), far
+    return u.tanh_(), density_terms.sum(-1).sub_(constant), deviation
 
 
-def _before_draw(
+def _output_gradient(
     output: Tensor, action: Tensor, far: Tensor, to_action: Tensor, to_log_prob: Tensor
 ) -> Tensor:
     """The gradient of `output` `[B, 2 n]`, for those of the action `[B, n]` and its log-density `[B, 1]`.

@@ -19,18 +19,18 @@ from torch.overrides import TorchFunctionMode
 from rlox.errors import ConfigError
 
 __all__ = [
-    "REGISTERED",
+    "REGISTRATION_REMEDY",
     "Graph",
     "Traced",
     "gradient_of",
     "learned",
     "require_gradient",
-    "require_values_learn",
+    "require_trainable_values",
     "way_back",
 ]
 
 
-REGISTERED = (
+REGISTRATION_REMEDY = (
     "keep layers as attributes or in a torch.nn.ModuleList, not in a plain list, and detach nothing"
 )
 
@@ -83,33 +83,37 @@ class Graph(Traced):
         return found
 
 
-def require_gradient(said: str, output: Tensor) -> None:
-    """`ConfigError`, with what is `said` to have none, where autograd recorded nothing of an output."""
+def require_gradient(subject: str, output: Tensor) -> None:
+    """`ConfigError`, with what is said to have none (`subject`), where autograd recorded nothing of an
+    output.
+    """
     if not output.requires_grad:
-        raise _without_gradient(said)
+        raise _missing_gradient_error(subject)
 
 
-def _without_gradient(said: str) -> ConfigError:
+def _missing_gradient_error(subject: str) -> ConfigError:
     return ConfigError(
-        f"nothing can be learned: {said} no gradient; it must not be computed under torch.no_grad() or "
+        f"nothing can be learned: {subject} no gradient; it must not be computed under torch.no_grad() or "
         "torch.inference_mode(), nor be detached, and a parameter behind it must have requires_grad=True"
     )
 
 
-def require_values_learn(ask: Callable[[], object], log_prob: Tensor, module: nn.Module) -> None:
+def require_trainable_values(get_values: Callable[[], object], log_prob: Tensor, module: nn.Module) -> None:
     """`ConfigError` where values without gradient come from parameters that only they could train.
 
-    `ask` gives the values again. A constant, and what frozen layers say, has nothing to learn; nor has what
-    the actor says, which the log-probability trains.
+    `get_values` gives the values again. A constant, and what frozen layers say, has nothing to learn; nor has
+    what the actor says, which the log-probability trains.
     """
-    named = {name: p for name, p in module.named_parameters() if p.requires_grad}
-    found = torch.autograd.grad(
-        log_prob.sum(), list(named.values()), retain_graph=True, allow_unused=True
+    trainable = {name: p for name, p in module.named_parameters() if p.requires_grad}
+    gradients = torch.autograd.grad(
+        log_prob.sum(), list(trainable.values()), retain_graph=True, allow_unused=True
     )
-    alone = {id(p): name for (name, p), g in zip(named.items(), found, strict=True) if g is None}
-    with _Reads() as reads:
-        ask()
-    if names := [name for key, name in alone.items() if key in reads.found]:
+    untrained_names = {
+        id(p): name for (name, p), g in zip(trainable.items(), gradients, strict=True) if g is None
+    }
+    with _ParameterReads() as reads:
+        get_values()
+    if names := [name for key, name in untrained_names.items() if key in reads.parameter_ids]:
         raise ConfigError(
             f"get_value gave values without gradient, so that {', '.join(names)} would never learn; it must "
             "not compute them under torch.no_grad() or torch.inference_mode(), nor detach them; freeze these "
@@ -117,12 +121,12 @@ def require_values_learn(ask: Callable[[], object], log_prob: Tensor, module: nn
         )
 
 
-class _Reads(TorchFunctionMode):
+class _ParameterReads(TorchFunctionMode):
     """The ids of the parameters whose numbers torch's functions are given."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: set[int] = set()
+        self.parameter_ids: set[int] = set()
 
     def __torch_function__(
         self,
@@ -131,17 +135,17 @@ class _Reads(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        named = kwargs or {}
+        keywords = kwargs or {}
         name = func.__name__
         # `weight.device`, `weight.new_zeros(n)` and `zeros_like(weight)` read no number of it
         if name != "__get__" and not name.startswith("new_") and not name.endswith("_like"):
-            given = [*args, *named.values()]
-            for one in given:
-                if isinstance(one, list | tuple):
-                    given += one
-                elif isinstance(one, nn.Parameter):
-                    self.found.add(id(one))
-        return func(*args, **named)
+            arguments = [*args, *keywords.values()]
+            for argument in arguments:
+                if isinstance(argument, list | tuple):
+                    arguments += argument
+                elif isinstance(argument, nn.Parameter):
+                    self.parameter_ids.add(id(argument))
+        return func(*args, **keywords)
 
 
 def learned(parameters: Iterable[nn.Parameter]) -> list[nn.Parameter]:
@@ -162,20 +166,17 @@ def way_back(outputs: Sequence[Tensor], parameters: Sequence[nn.Parameter]) -> C
             if gradient is not None and out.requires_grad
         ]
         if not pairs:
-            raise _without_gradient("what the network says has")
+            raise _missing_gradient_error("what the network says has")
         outs, slopes = zip(*pairs, strict=True)
         found = torch.autograd.grad(outs, parameters, slopes, allow_unused=True)
         if parameters and all(gradient is None for gradient in found):
             raise ConfigError(
                 "nothing can be learned: what the network says depends on none of its parameters; "
-                f"{REGISTERED}"
+                f"{REGISTRATION_REMEDY}"
             )
         torch._foreach_copy_(
             [gradient_of(p) for p in parameters],
-            [
-                torch.zeros_like(p) if g is None else g
-                for p, g in zip(parameters, found, strict=True)
-            ],
+            [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, found, strict=True)],
         )
 
     return back

@@ -8,7 +8,7 @@ from torch.nn import functional
 
 __all__ = ["CausalTransformer"]
 
-STD = 0.02  # of initial weights, as in GPT-2
+INIT_STD = 0.02  # of initial weights, as in GPT-2
 
 
 class CausalTransformer(nn.Module):
@@ -27,7 +27,7 @@ class CausalTransformer(nn.Module):
         self.norm = nn.LayerNorm(width)
         for module in self.modules():
             if isinstance(module, nn.Linear):
-                nn.init.normal_(module.weight, std=STD)
+                nn.init.normal_(module.weight, std=INIT_STD)
                 nn.init.zeros_(module.bias)
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -47,21 +47,21 @@ class _Block(nn.Module):
         self.n_heads, self.dropout = n_heads, dropout
 
     def forward(self, tokens: Tensor) -> Tensor:
-        tokens = tokens + self._left(self.joined(self._attended(self.before(tokens))))
+        tokens = tokens + self._dropout(self.joined(self._attend(self.before(tokens))))
         hidden = torch.relu(self.wider(self.between(tokens)))
-        return tokens + self._left(self.back(hidden))
+        return tokens + self._dropout(self.back(hidden))
 
-    def _attended(self, tokens: Tensor) -> Tensor:
+    def _attend(self, tokens: Tensor) -> Tensor:
         heads = (
             part.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
             for part in self.attention(tokens).chunk(3, -1)
         )
         query, key, value = heads
-        left_out = self.dropout if self.training else 0.0
-        found = functional.scaled_dot_product_attention(
-            query, key, value, dropout_p=left_out, is_causal=True
+        dropout_rate = self.dropout if self.training else 0.0
+        attended = functional.scaled_dot_product_attention(
+            query, key, value, dropout_p=dropout_rate, is_causal=True
         )
-        return found.transpose(1, 2).flatten(-2)
+        return attended.transpose(1, 2).flatten(-2)
 
-    def _left(self, added: Tensor) -> Tensor:
+    def _dropout(self, added: Tensor) -> Tensor:
         return functional.dropout(added, self.dropout, self.training)

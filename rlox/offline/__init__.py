@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rlox.later import later
+from rlox.lazy_imports import lazy_getattr
 
 if TYPE_CHECKING:
-    from rlox.offline.description import Returns, described
-    from rlox.offline.foreign.converting import Conversion, converted
-    from rlox.offline.foreign.exporting import exported
-    from rlox.offline.making import Play, of_random_actions, of_run
+    from rlox.offline.collect import PlaySettings, make_random_dataset, make_run_dataset
+    from rlox.offline.description import ReturnStatistics, describe_dataset
+    from rlox.offline.foreign.converting import ConversionOptions, convert_dataset
+    from rlox.offline.foreign.exporting import export_dataset
 
 __all__ = [
-    "Conversion",
-    "Play",
-    "Returns",
-    "converted",
-    "described",
-    "exported",
-    "of_random_actions",
-    "of_run",
+    "ConversionOptions",
+    "PlaySettings",
+    "ReturnStatistics",
+    "convert_dataset",
+    "describe_dataset",
+    "export_dataset",
+    "make_random_dataset",
+    "make_run_dataset",
 ]
 
 # The process that reads somebody's file imports this package and needs no torch.
-__getattr__ = later(
+__getattr__ = lazy_getattr(
     __name__,
     {
-        "description": ("Returns", "described"),
-        "foreign.converting": ("Conversion", "converted"),
-        "foreign.exporting": ("exported",),
-        "making": ("Play", "of_random_actions", "of_run"),
+        "description": ("ReturnStatistics", "describe_dataset"),
+        "foreign.converting": ("ConversionOptions", "convert_dataset"),
+        "foreign.exporting": ("export_dataset",),
+        "collect": ("PlaySettings", "make_random_dataset", "make_run_dataset"),
     },
 )
 

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlox.sources.prepared import complete_returns
+from rlox.sources.preparation import complete_returns
 from rlox.statistics import bootstrap_ci
 
-__all__ = ["Returns", "described", "lengths_of"]
+__all__ = ["ReturnStatistics", "describe_dataset", "episode_lengths"]
 
 Columns = Mapping[str, Any]  # as `read_dataset` gives them
 
 
 @dataclass(frozen=True)
-class Returns:
+class ReturnStatistics:
     """Undiscounted returns of episodes.
 
     The interval is of their mean, 95%, bootstrapped over them; one episode has none.
@@ -31,26 +31,26 @@ class Returns:
     max: float
 
     @classmethod
-    def of(cls, returns: Any) -> Returns:
+    def from_returns(cls, returns: Any) -> ReturnStatistics:
         """Those of `returns` `[episodes]`, at least one."""
         values = np.asarray(returns, np.float64)
         interval = bootstrap_ci(values) if len(values) > 1 else None
-        ends = float(values.min()), float(values.max())
-        return cls(len(values), float(values.mean()), interval, *ends)
+        limits = float(values.min()), float(values.max())
+        return cls(len(values), float(values.mean()), interval, *limits)
 
 
-def lengths_of(columns: Columns) -> NDArray[np.int64]:
+def episode_lengths(columns: Columns) -> NDArray[np.int64]:
     """Transitions of the complete episodes, in their order."""
     ends = np.flatnonzero(columns["terminated"] | columns["truncated"]) + 1
     return np.diff(ends, prepend=0)
 
 
-def described(columns: Columns) -> dict[str, Any]:
+def describe_dataset(columns: Columns) -> dict[str, Any]:
     """Sizes, ends of episodes, returns and lengths, as plain data.
 
     `incomplete` are transitions behind the last end of an episode.
     """
-    returns, lengths = complete_returns(columns), lengths_of(columns)
+    returns, lengths = complete_returns(columns), episode_lengths(columns)
     n = len(columns["rewards"])
     rewards = columns["rewards"].astype(np.float64)
     return {
@@ -59,7 +59,7 @@ def described(columns: Columns) -> dict[str, Any]:
         "terminations": int(columns["terminated"].sum()),
         "time_limits": int((columns["truncated"] & ~columns["terminated"]).sum()),
         "incomplete": int(n - lengths.sum()),
-        "returns": asdict(Returns.of(returns)) if len(returns) else None,
+        "returns": asdict(ReturnStatistics.from_returns(returns)) if len(returns) else None,
         "lengths": [int(lengths.min()), int(lengths.max())] if len(lengths) else None,
         "rewards": [float(rewards.min()), float(rewards.mean()), float(rewards.max())],
     }

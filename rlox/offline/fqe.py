@@ -15,26 +15,26 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rlox._core import Stream
-from rlox.algorithms.offline import require_taken
-from rlox.configs.params import inside
+from rlox.algorithms.offline import require_valid_actions
+from rlox.configs.params import is_inside
 from rlox.envs.actions import ActionCodec, UnitCodec
 from rlox.errors import ConfigError, NonFiniteError, ShapeError
-from rlox.masked import MASKED, is_masked
-from rlox.networks import EnsembleMLP, begun
-from rlox.offline.normed import NormedEnsemble
+from rlox.masked_arrays import MASKED_MESSAGE, is_masked
+from rlox.networks import EnsembleMLP, init_weights
+from rlox.offline.layer_norm import LayerNormEnsemble
 from rlox.optim import Adam, TargetNetwork
 from rlox.runs.preflight import require_memory
-from rlox.sources.prepared import EPS, complete_returns
-from rlox.stopping import check
-from rlox.training.actor import ActorOf, Forgetful
+from rlox.sources.preparation import STD_EPSILON, complete_returns
+from rlox.stopping import raise_if_expired
+from rlox.training.actor import BaseActor, StatelessActor
 from rlox.training.finite import require_finite
 
-__all__ = ["Estimate", "Fitting", "fitted_q"]
+__all__ = ["FQEEstimate", "FQESettings", "fitted_q_evaluation"]
 
-AT_ONCE = 4096  # rows that the policy is asked for in one call
-LEVEL = 0.9  # of the interval
-COPIES = 6  # of observations and actions, as they are kept and made ready
-LEAST = 5  # episodes that anything is said of
+ROWS_AT_ONCE = 4096  # rows that the policy is asked for in one call
+CONFIDENCE_LEVEL = 0.9  # of the interval
+MEMORY_COPIES = 6  # of observations and actions, as they are kept and made ready
+MIN_EPISODES = 5  # episodes that anything is said of
 
 FLAGS = ("terminated", "truncated")
 COLUMNS = ("obs", "next_obs", "actions", "rewards", *FLAGS)
@@ -43,7 +43,7 @@ Columns = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
-class Fitting:
+class FQESettings:
     """How Q is fitted.
 
     Attributes
@@ -69,23 +69,21 @@ class Fitting:
 
     def __post_init__(self) -> None:
         for name in ("updates", "batch_size", "members", "seed"):
-            least = 0 if name == "seed" else 1
-            if not _is_whole(value := getattr(self, name), least):
-                raise ConfigError(f"{name}={value!r}: expected a whole number, at least {least}")
-        for name, within in (("gamma", "[0, 1]"), ("learning_rate", "(0, inf)"), ("tau", "(0, 1]")):
+            minimum = 0 if name == "seed" else 1
+            if not _is_integer(value := getattr(self, name), minimum):
+                raise ConfigError(f"{name}={value!r}: expected a whole number, at least {minimum}")
+        for name, interval in (("gamma", "[0, 1]"), ("learning_rate", "(0, inf)"), ("tau", "(0, 1]")):
             value = getattr(self, name)
-            number = isinstance(value, Real) and not isinstance(value, bool)
-            if not number or not inside(float(value), within):
-                raise ConfigError(f"{name}={value!r}: expected a number in {within}")
+            is_number = isinstance(value, Real) and not isinstance(value, bool)
+            if not is_number or not is_inside(float(value), interval):
+                raise ConfigError(f"{name}={value!r}: expected a number in {interval}")
         widths = self.net_arch
-        if not isinstance(widths, Sequence) or not all(_is_whole(width, 1) for width in widths):
-            raise ConfigError(
-                f"net_arch={widths!r}: expected widths of hidden layers, such as (64, 64)"
-            )
+        if not isinstance(widths, Sequence) or not all(_is_integer(width, 1) for width in widths):
+            raise ConfigError(f"net_arch={widths!r}: expected widths of hidden layers, such as (64, 64)")
 
 
 @dataclass(frozen=True)
-class Estimate:
+class FQEEstimate:
     """The discounted value of a policy at the first states of episodes.
 
     Attributes
@@ -94,213 +92,218 @@ class Estimate:
     ci90 : the 5% and 95% quantiles of the bootstraps
     members : what each of these says `[members]`
     loss : mean squared error of the last tenth of the updates, in squared rewards
-    earlier : the value when a fifth of the updates was left
+    earlier_value : the value when a fifth of the updates was left
     """
 
     value: float
     ci90: tuple[float, float]
     members: tuple[float, ...]
     loss: float
-    earlier: float
+    earlier_value: float
 
     @property
-    def settled(self) -> bool:
+    def is_converged(self) -> bool:
         """Whether the last fifth of the updates moved the value by less than a tenth of the interval."""
         low, high = self.ci90
-        return abs(self.value - self.earlier) <= (high - low) / 10
+        return abs(self.value - self.earlier_value) <= (high - low) / 10
 
 
-def fitted_q(
-    actor: ActorOf[Any],
+def fitted_q_evaluation(
+    actor: BaseActor[Any],
     columns: Columns,
-    how: Fitting,
-    told: Callable[[int], None] = lambda updates: None,
-) -> Estimate:
+    settings: FQESettings,
+    on_progress: Callable[[int], None] = lambda updates: None,
+) -> FQEEstimate:
     """What the best actions of `actor` are worth in the states in which the dataset's episodes begin.
 
     Q, with normalised layers, regresses r + gamma (1 - terminated) Qbar(s', mu(s')), kept within what any
     policy can be worth; time limits are no ends. The estimate is the
     mean of Q(s0, mu(s0)) over the episodes' first states, its interval that of others on episodes that were
-    drawn with replacement, each averaged over the first states of its own. `told` hears from time to time how
-    many updates are done.
+    drawn with replacement, each averaged over the first states of its own. `on_progress` hears from time to
+    time how many updates are done.
     """
-    columns = _checked(columns)
-    data = _Data(actor, columns, how)
-    sizes = (data.width, *how.net_arch, data.outputs)
-    q = NormedEnsemble(how.members + 1, sizes)
-    begun(nn.ModuleDict({"q": q}), how.seed)
+    columns = _check_columns(columns)
+    data = _FQEData(actor, columns, settings)
+    sizes = (data.width, *settings.net_arch, data.outputs)
+    q = LayerNormEnsemble(settings.members + 1, sizes)
+    init_weights(nn.ModuleDict({"q": q}), settings.seed)
     with torch.no_grad():
-        q.biases[-1].fill_(data.level)
-    optimizer = Adam(q, how.learning_rate, eps=1e-8)
+        q.biases[-1].fill_(data.initial_value)
+    optimizer = Adam(q, settings.learning_rate, eps=1e-8)
     target = TargetNetwork(copy.deepcopy(q), optimizer.flat)
-    losses = torch.zeros(
-        how.updates
-    )  # small tensors that stay would break up what large ones leave
+    losses = torch.zeros(settings.updates)  # small tensors that stay would break up what large ones leave
     earlier = 0.0
     with torch.no_grad():
-        for update in range(how.updates):
-            rows = torch.from_numpy(data.drawn(update))
-            losses[update] = _step(q, optimizer, target, data, rows, how.gamma)
-            target.follow(how.tau)
-            if update == how.updates * 4 // 5:
-                earlier = float(data.starts_value(q)[0]) / data.scale
-            if update % 256 == 255 or update == how.updates - 1:
-                check()
-                told(update + 1)
+        for update in range(settings.updates):
+            rows = torch.from_numpy(data.draw_rows(update))
+            losses[update] = _step(q, optimizer, target, data, rows, settings.gamma)
+            target.polyak_update(settings.tau)
+            if update == settings.updates * 4 // 5:
+                earlier = float(data.start_values(q)[0]) / data.scale
+            if update % 256 == 255 or update == settings.updates - 1:
+                raise_if_expired()
+                on_progress(update + 1)
                 require_finite(losses[None, update : update + 1], ("loss/fqe",), f"update {update}")
-        values = data.starts_value(q)
-    whole, *others = (float(value) / data.scale for value in values)
+        values = data.start_values(q)
+    full_value, *bootstrap_values = (float(value) / data.scale for value in values)
     # so that of 19 members the least and the greatest have nine in ten others between them
-    low, high = np.quantile(others, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="weibull")
-    last = losses[-max(1, how.updates // 10) :].mean()
+    low, high = np.quantile(
+        bootstrap_values, [(1 - CONFIDENCE_LEVEL) / 2, (1 + CONFIDENCE_LEVEL) / 2], method="weibull"
+    )
+    final_loss = losses[-max(1, settings.updates // 10) :].mean()
     interval = float(low), float(high)
-    return Estimate(whole, interval, tuple(others), float(last) / data.scale**2, earlier)
+    return FQEEstimate(
+        full_value, interval, tuple(bootstrap_values), float(final_loss) / data.scale**2, earlier
+    )
 
 
 def _step(
     q: EnsembleMLP,
     optimizer: Adam,
     target: TargetNetwork[Any],
-    data: _Data,
+    data: _FQEData,
     rows: Tensor,
     gamma: float,
 ) -> Tensor:
     """One step of all members; their mean loss."""
     weights = data.weights(rows)
-    after = data.picked(target.module(data.after[rows]), data.after_choice, rows)
-    goal = (data.rewards[rows] + gamma * data.alive[rows] * after).clamp_(*data.bounds)
-    traced = q.trace(data.before[rows])
-    error = data.picked(traced.out, data.choice, rows) - goal
-    traced.learn(data.spread(2.0 * weights * error / len(rows), traced.out, data.choice, rows))
+    next_values = data.select_outputs(target.module(data.next_inputs[rows]), data.next_choice, rows)
+    td_target = (data.rewards[rows] + gamma * data.not_terminated[rows] * next_values).clamp_(
+        *data.value_bounds
+    )
+    traced = q.trace(data.inputs[rows])
+    error = data.select_outputs(traced.out, data.choice, rows) - td_target
+    traced.learn(data.scatter_gradient(2.0 * weights * error / len(rows), traced.out, data.choice, rows))
     optimizer.clip(None)
     optimizer.step()
     loss: Tensor = (weights * error.square()).mean()
     return loss
 
 
-class _Data:
+class _FQEData:
     """A dataset with the policy's actions beside it, as the networks see it.
 
     Of vectors Q takes observation and action, of choices it takes the observation and says all values.
     """
 
-    def __init__(self, actor: ActorOf[Any], columns: Columns, how: Fitting) -> None:
+    def __init__(self, actor: BaseActor[Any], columns: Columns, settings: FQESettings) -> None:
         _require_fit(actor, columns)
-        ends = columns["terminated"] | columns["truncated"]
-        starts = np.flatnonzero(np.concatenate([[True], ends[:-1]]))
-        self._n, self._how = len(ends), how
-        wide = columns["obs"][0].size + (
-            1 if actor.actions.discrete else columns["actions"][0].size
-        )
+        is_end = columns["terminated"] | columns["truncated"]
+        starts = np.flatnonzero(np.concatenate([[True], is_end[:-1]]))
+        self._n, self._settings = len(is_end), settings
+        row_size = columns["obs"][0].size + (1 if actor.actions.is_discrete else columns["actions"][0].size)
         require_memory(
-            COPIES * 4 * wide * self._n,
+            MEMORY_COPIES * 4 * row_size * self._n,
             f"valuing a policy by {self._n:,} transitions",
             "their number",
         )
-        obs, after = (_flat(columns[name], np.float32) for name in ("obs", "next_obs"))
-        mean, std = obs.mean(0, dtype=np.float64), obs.std(0, dtype=np.float64) + EPS
-        seen = [((rows - mean) / std).astype(np.float32) for rows in (obs, after)]
-        taken, theirs = columns["actions"], _asked(actor, after)
-        first = _asked(actor, obs[starts])
+        obs, next_obs = (_flatten(columns[name], np.float32) for name in ("obs", "next_obs"))
+        mean, std = obs.mean(0, dtype=np.float64), obs.std(0, dtype=np.float64) + STD_EPSILON
+        normalized = [((rows - mean) / std).astype(np.float32) for rows in (obs, next_obs)]
+        actions, next_actions = columns["actions"], _policy_actions(actor, next_obs)
+        start_actions = _policy_actions(actor, obs[starts])
         self.scale = 1.0 / max(float(np.abs(columns["rewards"]).max()), 1e-8)
-        self.rewards = torch.from_numpy(
-            columns["rewards"].astype(np.float32) * np.float32(self.scale)
-        )
-        self.alive = torch.from_numpy((~columns["terminated"]).astype(np.float32))
-        self.level = _level(columns, how.gamma) * self.scale
-        self.bounds = _bounds(self.rewards, how.gamma)
+        self.rewards = torch.from_numpy(columns["rewards"].astype(np.float32) * np.float32(self.scale))
+        self.not_terminated = torch.from_numpy((~columns["terminated"]).astype(np.float32))
+        self.initial_value = _initial_value(columns, settings.gamma) * self.scale
+        self.value_bounds = _value_bounds(self.rewards, settings.gamma)
         codec = actor.actions
-        self.choice = self.after_choice = self._start_choice = None
-        if codec.discrete:
+        self.choice = self.next_choice = self._start_choice = None
+        if codec.is_discrete:
             self.outputs = codec.size
-            self.choice, self.after_choice, self._start_choice = (
-                torch.from_numpy(_flat(a, np.int64)[:, 0].copy()) for a in (taken, theirs, first)
+            self.choice, self.next_choice, self._start_choice = (
+                torch.from_numpy(_flatten(a, np.int64)[:, 0].copy())
+                for a in (actions, next_actions, start_actions)
             )
-            parts = [torch.from_numpy(rows) for rows in (*seen, seen[0][starts])]
+            tensors = [torch.from_numpy(rows) for rows in (*normalized, normalized[0][starts])]
         else:
             self.outputs = 1
-            pairs = ((seen[0], taken), (seen[1], theirs), (seen[0][starts], first))
-            parts = [torch.from_numpy(np.hstack([rows, _unit(codec, a)])) for rows, a in pairs]
-        self.before, self.after, self._starts = parts
-        self.width = int(self.before.shape[1])
-        self._start_weights = _bootstraps(len(starts), how)
-        self._episode = torch.from_numpy(np.cumsum(_marks(starts, self._n)) - 1)
+            pairs = (
+                (normalized[0], actions),
+                (normalized[1], next_actions),
+                (normalized[0][starts], start_actions),
+            )
+            tensors = [torch.from_numpy(np.hstack([rows, _to_unit(codec, a)])) for rows, a in pairs]
+        self.inputs, self.next_inputs, self._start_inputs = tensors
+        self.width = int(self.inputs.shape[1])
+        self._start_weights = _bootstrap_weights(len(starts), settings)
+        self._episode = torch.from_numpy(np.cumsum(_start_marks(starts, self._n)) - 1)
 
-    def drawn(self, update: int) -> NDArray[np.int64]:
+    def draw_rows(self, update: int) -> NDArray[np.int64]:
         """The rows of a batch, uniformly."""
-        stream = Stream(self._how.seed, "fqe", update)
-        drawn: NDArray[np.int64] = (stream.uniform(self._how.batch_size) * self._n).astype(np.int64)
-        return drawn
+        stream = Stream(self._settings.seed, "fqe", update)
+        rows: NDArray[np.int64] = (stream.uniform(self._settings.batch_size) * self._n).astype(np.int64)
+        return rows
 
     def weights(self, rows: Tensor) -> Tensor:
         """How often each member has the episodes of these rows, `[1 + members, B]`."""
         return self._start_weights[:, self._episode[rows]]
 
-    def picked(self, out: Tensor, choice: Tensor | None, rows: Tensor | None) -> Tensor:
+    def select_outputs(self, outputs: Tensor, choice: Tensor | None, rows: Tensor | None) -> Tensor:
         """`[members, B]` of what networks say `[members, B, outputs]`."""
         if choice is None:
-            return out.squeeze(-1)
-        at = choice if rows is None else choice[rows]
-        return out.gather(-1, at.expand(len(out), -1).unsqueeze(-1)).squeeze(-1)
+            return outputs.squeeze(-1)
+        index = choice if rows is None else choice[rows]
+        return outputs.gather(-1, index.expand(len(outputs), -1).unsqueeze(-1)).squeeze(-1)
 
-    def spread(self, slope: Tensor, like: Tensor, choice: Tensor | None, rows: Tensor) -> Tensor:
-        """The way back of `picked`."""
+    def scatter_gradient(self, gradient: Tensor, like: Tensor, choice: Tensor | None, rows: Tensor) -> Tensor:
+        """The way back of `select_outputs`."""
         if choice is None:
-            return slope.unsqueeze(-1)
-        at = choice[rows].expand(len(like), -1).unsqueeze(-1)
-        return torch.zeros_like(like).scatter_(-1, at, slope.unsqueeze(-1))
+            return gradient.unsqueeze(-1)
+        index = choice[rows].expand(len(like), -1).unsqueeze(-1)
+        return torch.zeros_like(like).scatter_(-1, index, gradient.unsqueeze(-1))
 
-    def starts_value(self, q: EnsembleMLP) -> Tensor:
+    def start_values(self, q: EnsembleMLP) -> Tensor:
         """What each member says of the policy where its episodes begin, `[members]`."""
-        values = self.picked(q(self._starts), self._start_choice, None)
+        values = self.select_outputs(q(self._start_inputs), self._start_choice, None)
         weighted: Tensor = (self._start_weights * values).sum(-1) / self._start_weights.sum(-1)
         return weighted
 
 
-def _is_whole(value: Any, least: int) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
+def _is_integer(value: Any, minimum: int) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= minimum
 
 
-def _checked(columns: Columns) -> Columns:
+def _check_columns(columns: Columns) -> Columns:
     """The columns that are learned from, as arrays of as many rows, flags as bools."""
-    if missing := [name for name in COLUMNS if name not in columns]:
+    if missing_names := [name for name in COLUMNS if name not in columns]:
         raise ConfigError(
-            f"the dataset has no column {missing[0]}, expected {', '.join(COLUMNS)}; its columns are "
+            f"the dataset has no column {missing_names[0]}, expected {', '.join(COLUMNS)}; its columns are "
             f"{', '.join(map(str, columns)) or 'none'}"
         )
-    if masked := [name for name in COLUMNS if is_masked(columns[name])]:
-        raise ConfigError(f"{masked[0]} of the dataset: {MASKED}")
-    found = {name: np.asarray(columns[name]) for name in COLUMNS}
-    lengths = {name: len(column) if column.ndim else 0 for name, column in found.items()}
+    if masked_names := [name for name in COLUMNS if is_masked(columns[name])]:
+        raise ConfigError(f"{masked_names[0]} of the dataset: {MASKED_MESSAGE}")
+    arrays = {name: np.asarray(columns[name]) for name in COLUMNS}
+    lengths = {name: len(column) if column.ndim else 0 for name, column in arrays.items()}
     if len(set(lengths.values())) > 1 or not lengths["obs"]:
-        told = ", ".join(f"{name} {length}" for name, length in lengths.items())
-        raise ShapeError(f"rows of the dataset: {told}; expected as many of each, one at least")
+        lengths_text = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        raise ShapeError(f"rows of the dataset: {lengths_text}; expected as many of each, one at least")
     for name in FLAGS:
-        if found[name].dtype != np.bool_:
-            raise ConfigError(f"{name} of the dataset is {found[name].dtype}, expected bool")
-    return found
+        if arrays[name].dtype != np.bool_:
+            raise ConfigError(f"{name} of the dataset is {arrays[name].dtype}, expected bool")
+    return arrays
 
 
-def _flat(column: NDArray[Any], dtype: Any) -> NDArray[Any]:
+def _flatten(column: NDArray[Any], dtype: Any) -> NDArray[Any]:
     return column.reshape(len(column), -1).astype(dtype)
 
 
-def _marks(starts: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+def _start_marks(starts: NDArray[np.int64], n: int) -> NDArray[np.int64]:
     marks = np.zeros(n, np.int64)
     marks[starts] = 1
     return marks
 
 
-def _bootstraps(episodes: int, how: Fitting) -> Tensor:
+def _bootstrap_weights(episodes: int, settings: FQESettings) -> Tensor:
     """How often each Q has each episode, `[1 + members, episodes]`: once, then draws with replacement."""
     rows = [np.ones(episodes, np.int64)]
-    for member in range(how.members):
-        drawn = Stream(how.seed, "fqe-episodes", member).uniform(episodes) * episodes
-        rows.append(np.bincount(drawn.astype(np.int64), minlength=episodes))
+    for member in range(settings.members):
+        episodes_drawn = Stream(settings.seed, "fqe-episodes", member).uniform(episodes) * episodes
+        rows.append(np.bincount(episodes_drawn.astype(np.int64), minlength=episodes))
     return torch.from_numpy(np.stack(rows).astype(np.float32))
 
 
-def _level(columns: Columns, gamma: float) -> float:
+def _initial_value(columns: Columns, gamma: float) -> float:
     """About what rows are worth, to begin with: the mean reward for ever, or for as long as episodes last."""
     returns = complete_returns(columns)
     mean = float(columns["rewards"].mean())
@@ -310,61 +313,55 @@ def _level(columns: Columns, gamma: float) -> float:
     return mean / max(1.0 - gamma, 1.0 / len(columns["rewards"]))
 
 
-def _bounds(rewards: Tensor, gamma: float) -> tuple[float, float]:
+def _value_bounds(rewards: Tensor, gamma: float) -> tuple[float, float]:
     """No policy is worth less than the least reward once or for ever, nor more than the greatest."""
-    ends = [float(end) for end in rewards.aminmax()]
-    each = [
-        *ends,
-        *(end / (1.0 - gamma) if gamma < 1.0 else math.copysign(math.inf, end) for end in ends),
+    limits = [float(limit) for limit in rewards.aminmax()]
+    candidates = [
+        *limits,
+        *(limit / (1.0 - gamma) if gamma < 1.0 else math.copysign(math.inf, limit) for limit in limits),
     ]
-    return min(each), max(each)
+    return min(candidates), max(candidates)
 
 
-def _require_fit(actor: ActorOf[Any], columns: Columns) -> None:
-    if not isinstance(actor, Forgetful):
+def _require_fit(actor: BaseActor[Any], columns: Columns) -> None:
+    if not isinstance(actor, StatelessActor):
         raise ConfigError(
             "the policy acts by what came before, expected one that acts by what it sees: what it would do "
             "in a row of a dataset is not known"
         )
-    obs, expected = _flat(columns["obs"], np.float32), actor.observations.seen
+    obs, expected = _flatten(columns["obs"], np.float32), actor.observations.input_dim
     if actor.observations.images:
         raise ConfigError("the policy sees images, expected one of vectors")
     if actor.actions.kind == "factored":
-        raise ConfigError(
-            "the policy has actions of several parts, expected one choice or one vector"
-        )
-    if actor.observations.masked:
+        raise ConfigError("the policy has actions of several parts, expected one choice or one vector")
+    if actor.observations.mask_dim:
         raise ConfigError("the policy keeps to masks of actions, which no dataset has")
     if obs.shape[1] != expected:
-        raise ShapeError(
-            f"the dataset has observations of {obs.shape[1]} numbers, the policy {expected}"
-        )
-    require_taken(columns["actions"], actor.actions, "the dataset", "the policy's environment")
+        raise ShapeError(f"the dataset has observations of {obs.shape[1]} numbers, the policy {expected}")
+    require_valid_actions(columns["actions"], actor.actions, "the dataset", "the policy's environment")
     for name in ("obs", "next_obs", "actions", "rewards"):
         if not np.isfinite(columns[name]).all():
-            raise NonFiniteError(
-                f"{name} of the dataset is not finite; rlox dataset check says where"
-            )
+            raise NonFiniteError(f"{name} of the dataset is not finite; rlox dataset check says where")
     episodes = int((columns["terminated"] | columns["truncated"]).sum())
-    if episodes < LEAST:
+    if episodes < MIN_EPISODES:
         raise ConfigError(
-            f"the dataset has {episodes} complete episodes, expected at least {LEAST}: the interval is of "
-            "bootstraps of them"
+            f"the dataset has {episodes} complete episodes, expected at least {MIN_EPISODES}: the interval "
+            "is of bootstraps of them"
         )
 
 
-def _asked(actor: ActorOf[Any], obs: NDArray[np.float32]) -> NDArray[Any]:
+def _policy_actions(actor: BaseActor[Any], obs: NDArray[np.float32]) -> NDArray[Any]:
     """The policy's best actions as rows of a dataset."""
-    found = []
-    with actor.ready():
-        for first in range(0, len(obs), AT_ONCE):
-            rows = obs[first : first + AT_ONCE]
-            player = actor.player(len(rows))
-            found.append(actor.actions.of_env(player.act(rows), len(rows)))
-    return np.concatenate(found)
+    actions = []
+    with actor.inference_mode():
+        for start in range(0, len(obs), ROWS_AT_ONCE):
+            rows = obs[start : start + ROWS_AT_ONCE]
+            player = actor.make_player(len(rows))
+            actions.append(actor.actions.from_env(player.act(rows), len(rows)))
+    return np.concatenate(actions)
 
 
-def _unit(codec: ActionCodec, actions: NDArray[Any]) -> NDArray[np.float32]:
+def _to_unit(codec: ActionCodec, actions: NDArray[Any]) -> NDArray[np.float32]:
     """Vectors in [-1, 1] where they have bounds, else as they are."""
-    rows = _flat(actions, np.float32)
-    return codec.shrunk(rows) if isinstance(codec, UnitCodec) else rows
+    rows = _flatten(actions, np.float32)
+    return codec.to_unit(rows) if isinstance(codec, UnitCodec) else rows

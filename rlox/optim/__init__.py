@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rlox.later import later
+from rlox.lazy_imports import lazy_getattr
 
 if TYPE_CHECKING:
-    from rlox.optim.flat import FlatParameters
-    from rlox.optim.rules import Adam, AdamW, Optimizer, RMSprop
+    from rlox.optim.flat_parameters import FlatParameters
+    from rlox.optim.optimizers import Adam, AdamW, Optimizer, RMSprop
     from rlox.optim.target import TargetNetwork
 
 __all__ = ["Adam", "AdamW", "FlatParameters", "Optimizer", "RMSprop", "TargetNetwork"]
 
-__getattr__ = later(
+__getattr__ = lazy_getattr(
     __name__,
     {
-        "flat": ("FlatParameters",),
-        "rules": ("Adam", "AdamW", "Optimizer", "RMSprop"),
+        "flat_parameters": ("FlatParameters",),
+        "optimizers": ("Adam", "AdamW", "Optimizer", "RMSprop"),
         "target": ("TargetNetwork",),
     },
 )

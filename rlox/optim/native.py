@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlox.parameters.layout import Part, as_array, fill, restored
+from rlox.parameters.layout import ParameterVector, as_array, copy_into, restore_moments
 
-__all__ = ["ADAM", "ADAM_EPS", "NativeOptimizer", "NativeTarget"]
+__all__ = ["ADAM_EPS", "ADAM_MOMENTS", "NativeOptimizer", "NativeTargetNetwork"]
 
-ADAM = ("exp_avg", "exp_avg_sq")  # its moments
+ADAM_MOMENTS = ("exp_avg", "exp_avg_sq")  # its moments
 ADAM_EPS = 1e-5  # of `rlox.optim.Adam` where nobody says otherwise
 
 
@@ -29,18 +29,18 @@ class NativeOptimizer:
 
     def __init__(
         self,
-        part: Part,
+        parameters: ParameterVector,
         moments: Sequence[str],
         lr: float,
         eps: float,
-        start: float = 0.0,
+        initial_moment: float = 0.0,
     ) -> None:
-        self.vector, self.moments = part.vector, tuple(moments)
+        self.vector, self.moments = parameters.vector, tuple(moments)
         self.lr, self.eps, self.steps = lr, eps, 0
-        self._layout, self.using = part.layout, part.using
-        self._moments = {name: part.layout.zeros() for name in moments}
+        self._layout, self.lock = parameters.layout, parameters.lock
+        self._moments = {name: parameters.layout.zeros() for name in moments}
         for moment in self._moments.values():
-            moment += start
+            moment += initial_moment
 
     def moment(self, name: str) -> NDArray[np.float32]:
         """The vector of this name in `moments`, which lies as the parameters do."""
@@ -57,41 +57,41 @@ class NativeOptimizer:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()`, also of torch's; names or shapes that do not fit are an error."""
-        self.steps = restored(state, self._layout, self._moments, _copy)
+        self.steps = restore_moments(state, self._layout, self._moments, _copy_into)
 
 
-class NativeTarget:
+class NativeTargetNetwork:
     """A vector of parameters that begins as another is and follows it; its state is what torch's has."""
 
-    def __init__(self, online: Part) -> None:
-        self._online, self._own = online, Part.of(online.layout.shapes.items())
-        self.copy()
+    def __init__(self, online: ParameterVector) -> None:
+        self._online, self._parameters = online, ParameterVector.zeros(online.layout.shapes.items())
+        self.copy_online()
 
     @property
     def vector(self) -> NDArray[np.float32]:
         """Its parameters, which lie as the others do."""
-        return self._own.vector
+        return self._parameters.vector
 
-    def copy(self) -> None:
+    def copy_online(self) -> None:
         """Become the other vector."""
         self.vector[:] = self._online.vector
 
-    def follow(self, tau: float) -> None:
+    def polyak_update(self, tau: float) -> None:
         """target <- (1 - tau) target + tau online."""
         if tau == 1.0:
-            self.copy()
+            self.copy_online()
         else:
-            own = self.vector
-            own += np.float32(tau) * (self._online.vector - own)
+            vector = self.vector
+            vector += np.float32(tau) * (self._online.vector - vector)
 
     def state(self) -> dict[str, NDArray[np.float32]]:
         """Copies of the parameters by name."""
-        return {name: view.copy() for name, view in self._own.views().items()}
+        return {name: view.copy() for name, view in self._parameters.views().items()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()`, also of torch's; CheckpointError for names or shapes that do not fit."""
-        fill(self._own.views(), state)
+        copy_into(self._parameters.views(), state)
 
 
-def _copy(view: NDArray[np.float32], saved: Any) -> None:
+def _copy_into(view: NDArray[np.float32], saved: Any) -> None:
     view[...] = as_array(saved)

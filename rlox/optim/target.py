@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from rlox.optim.flat import FlatParameters
+from rlox.optim.flat_parameters import FlatParameters
 
 __all__ = ["TargetNetwork"]
 
@@ -24,20 +24,20 @@ class TargetNetwork(Generic[M]):
     def __init__(self, module: M, online: FlatParameters) -> None:
         self.module = module
         self._online = online
-        self._flat = FlatParameters(module.requires_grad_(True), learned=False)
+        self._flat = FlatParameters(module.requires_grad_(True), is_learned=False)
         module.requires_grad_(False)
-        self.copy()
+        self.copy_online()
 
     @torch.no_grad()
-    def copy(self) -> None:
+    def copy_online(self) -> None:
         """Become the online network."""
         self._flat.vector.copy_(self._online.vector)
 
     @torch.no_grad()
-    def follow(self, tau: float) -> None:
+    def polyak_update(self, tau: float) -> None:
         """target <- (1 - tau) target + tau online, in one pass over all parameters."""
         if tau == 1.0:
-            self.copy()
+            self.copy_online()
         else:
             self._flat.vector.lerp_(self._online.vector, tau)
 

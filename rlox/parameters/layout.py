@@ -12,15 +12,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlox.devices import loaded_torch
+from rlox.devices import torch_if_imported
 from rlox.errors import CheckpointError
 
-__all__ = ["Layout", "Named", "Part", "as_array", "fill", "linear_layers", "restored", "widest"]
+__all__ = [
+    "Layout",
+    "NamedShape",
+    "ParameterVector",
+    "as_array",
+    "copy_into",
+    "linear_shapes",
+    "max_width",
+    "restore_moments",
+]
 
-Named = tuple[str, tuple[int, ...]]  # a parameter's name and shape
+NamedShape = tuple[str, tuple[int, ...]]  # a parameter's name and shape
 
 # Whose the vectors are that an optimizer's state has of a parameter.
-RULES = {("exp_avg", "exp_avg_sq"): "Adam", ("square_avg",): "RMSprop"}
+OPTIMIZER_NAMES = {("exp_avg", "exp_avg_sq"): "Adam", ("square_avg",): "RMSprop"}
 
 ALIGN = 16  # parameters start at multiples of 64 bytes, where vector loads are fastest
 
@@ -28,8 +37,8 @@ ALIGN = 16  # parameters start at multiples of 64 bytes, where vector loads are 
 class Layout:
     """Parameters by name and shape, one after the other; `size` numbers in all."""
 
-    def __init__(self, named: Iterable[Named]) -> None:
-        self.shapes = dict(named)
+    def __init__(self, shapes: Iterable[NamedShape]) -> None:
+        self.shapes = dict(shapes)
         self.slices: dict[str, slice] = {}
         self.size = 0
         for name, shape in self.shapes.items():
@@ -39,29 +48,27 @@ class Layout:
 
     def zeros(self) -> NDArray[np.float32]:
         """Such a vector, which begins at a multiple of 64 bytes too."""
-        room = np.zeros(self.size + ALIGN, np.float32)
-        first = -room.ctypes.data % (4 * ALIGN) // 4
-        return room[first : first + self.size]
+        memory = np.zeros(self.size + ALIGN, np.float32)
+        offset = -memory.ctypes.data % (4 * ALIGN) // 4
+        return memory[offset : offset + self.size]
 
     def views(self, vector: Any) -> dict[str, Any]:
         """The parts of such a vector, of NumPy's or torch's, by name and in their shapes."""
-        return {name: vector[at].reshape(self.shapes[name]) for name, at in self.slices.items()}
+        return {name: vector[position].reshape(self.shapes[name]) for name, position in self.slices.items()}
 
 
 @dataclass(frozen=True)
-class Part:
+class ParameterVector:
     """Parameters that lie one after the other in a vector, float32."""
 
     layout: Layout
     vector: NDArray[np.float32]
-    using: Any = field(
-        default_factory=RLock, repr=False, compare=False
-    )  # to be held in calls of Rust
+    lock: Any = field(default_factory=RLock, repr=False, compare=False)  # to be held in calls of Rust
 
     @classmethod
-    def of(cls, named: Iterable[Named]) -> Part:
+    def zeros(cls, shapes: Iterable[NamedShape]) -> ParameterVector:
         """Zeros."""
-        layout = Layout(named)
+        layout = Layout(shapes)
         return cls(layout, layout.zeros())
 
     def views(self) -> dict[str, NDArray[np.float32]]:
@@ -69,40 +76,42 @@ class Part:
         return self.layout.views(self.vector)
 
 
-def linear_layers(prefix: str, sizes: Sequence[int]) -> list[Named]:
+def linear_shapes(prefix: str, sizes: Sequence[int]) -> list[NamedShape]:
     """The parameters of linear layers `sizes[0] -> ... -> sizes[-1]`, as those of `rlox.networks.mlp`."""
-    named: list[Named] = []
+    shapes: list[NamedShape] = []
     for i, (inputs, outputs) in enumerate(pairwise(sizes)):
-        named += [(f"{prefix}{2 * i}.weight", (outputs, inputs))]
-        named += [(f"{prefix}{2 * i}.bias", (outputs,))]
-    return named
+        shapes += [(f"{prefix}{2 * i}.weight", (outputs, inputs))]
+        shapes += [(f"{prefix}{2 * i}.bias", (outputs,))]
+    return shapes
 
 
-def widest(named: Iterable[Named]) -> int:
+def max_width(shapes: Iterable[NamedShape]) -> int:
     """The largest number of inputs or outputs that a layer of these has."""
-    return max((size for _, shape in named for size in shape[-2:]), default=1)
+    return max((size for _, shape in shapes for size in shape[-2:]), default=1)
 
 
-def fill(views: Mapping[str, NDArray[np.float32]], saved: Mapping[str, Any]) -> None:
+def copy_into(views: Mapping[str, NDArray[np.float32]], saved_values: Mapping[str, Any]) -> None:
     """Write arrays or tensors, by name, to `views`; CheckpointError for what does not fit."""
-    for name in [*views, *saved]:
-        shapes = [list(of[name].shape) if name in of else "missing" for of in (saved, views)]
+    for name in [*views, *saved_values]:
+        shapes = [
+            list(arrays[name].shape) if name in arrays else "missing" for arrays in (saved_values, views)
+        ]
         if shapes[0] != shapes[1]:
             raise CheckpointError(f"{name} is {shapes[0]} there and {shapes[1]} here")
     for name, view in views.items():
-        view[...] = as_array(saved[name])
+        view[...] = as_array(saved_values[name])
 
 
 def as_array(values: Any) -> NDArray[Any]:
     """An array, or a tensor of any device and kind as one of float32."""
-    torch = loaded_torch()
+    torch = torch_if_imported()
     if torch is None or not isinstance(values, torch.Tensor):
         return np.asarray(values)
     array: NDArray[np.float32] = values.detach().cpu().float().numpy()
     return array
 
 
-def restored(
+def restore_moments(
     state: Mapping[str, Any],
     layout: Layout,
     vectors: Mapping[str, Any],
@@ -115,27 +124,28 @@ def restored(
     """
     moments = state["moments"]
     if moments.keys() != layout.shapes.keys():
-        odd = sorted(moments.keys() ^ layout.shapes.keys())[0]
-        raise CheckpointError(f"optimizer state and policy differ in parameter '{odd}'")
-    for name, kept in moments.items():
-        if kept.keys() != vectors.keys():
+        name_in_one = sorted(moments.keys() ^ layout.shapes.keys())[0]
+        raise CheckpointError(f"optimizer state and policy differ in parameter '{name_in_one}'")
+    for name, parameter_moments in moments.items():
+        if parameter_moments.keys() != vectors.keys():
             raise CheckpointError(
-                f"the optimizer state of {name} is {_rule(kept)}, the optimizer here is {_rule(vectors)}; "
-                "give the run the optimizer that it began with (of A2C: algo.use_rms_prop)"
+                f"the optimizer state of {name} is {_optimizer_text(parameter_moments)}, the optimizer here "
+                f"is {_optimizer_text(vectors)}; give the run the optimizer that it began with (of A2C: "
+                "algo.use_rms_prop)"
             )
     for key, vector in vectors.items():
         for name, view in layout.views(vector).items():
-            saved = moments[name][key]
-            if tuple(saved.shape) != tuple(view.shape):
+            saved_vector = moments[name][key]
+            if tuple(saved_vector.shape) != tuple(view.shape):
                 raise CheckpointError(
-                    f"optimizer state {key} of {name} has shape {tuple(saved.shape)}, "
+                    f"optimizer state {key} of {name} has shape {tuple(saved_vector.shape)}, "
                     f"expected {tuple(view.shape)}"
                 )
-            copy(view, saved)
+            copy(view, saved_vector)
     return int(state["steps"])
 
 
-def _rule(vectors: Iterable[str]) -> str:
+def _optimizer_text(vectors: Iterable[str]) -> str:
     """The optimizer that keeps these vectors, in words."""
     keys = tuple(sorted(vectors))
-    return f"{RULES.get(keys, 'another one')}'s ({', '.join(keys)})"
+    return f"{OPTIMIZER_NAMES.get(keys, 'another one')}'s ({', '.join(keys)})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rlox.later import later
+from rlox.lazy_imports import lazy_getattr
 
 if TYPE_CHECKING:
     from rlox.policies.base import ActorCritic
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rlox.policies.factored import FactoredPolicy, MaskedFactoredPolicy
     from rlox.policies.masking import MaskedDiscretePolicy
     from rlox.policies.scored import Scored
-    from rlox.policies.user import UserPolicy, as_actor_critic, require_takes
+    from rlox.policies.user_policy import UserPolicy, as_actor_critic, require_policy_fits
 
 __all__ = [
     "ActorCritic",
@@ -26,10 +26,10 @@ __all__ = [
     "Scored",
     "UserPolicy",
     "as_actor_critic",
-    "require_takes",
+    "require_policy_fits",
 ]
 
-__getattr__ = later(
+__getattr__ = lazy_getattr(
     __name__,
     {
         "base": ("ActorCritic",),
@@ -38,7 +38,7 @@ __getattr__ = later(
         "factored": ("FactoredPolicy", "MaskedFactoredPolicy"),
         "masking": ("MaskedDiscretePolicy",),
         "scored": ("Scored",),
-        "user": ("UserPolicy", "as_actor_critic", "require_takes"),
+        "user_policy": ("UserPolicy", "as_actor_critic", "require_policy_fits"),
     },
 )
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rlox.networks import mlp
-from rlox.networks.density import log_normal
+from rlox.networks.normal_density import log_normal
 from rlox.policies.base import Policy
 from rlox.policies.factored import FactoredHead
 from rlox.policies.heads import sample_choices, sample_vectors
@@ -20,17 +20,15 @@ __all__ = ["CategoricalActor", "FactoredActor", "GaussianActor"]
 class CategoricalActor(Policy):
     """A choice among `n_actions`: an MLP gives logits."""
 
-    def __init__(
-        self, obs_dim: int, n_actions: int, net_arch: Sequence[int], activation: str
-    ) -> None:
+    def __init__(self, obs_dim: int, n_actions: int, net_arch: Sequence[int], activation: str) -> None:
         super().__init__()
         self.n_actions = n_actions
         self.net = mlp((obs_dim, *net_arch, n_actions), activation)
 
     def mode(self, obs: Tensor) -> Tensor:
         """The most likely choice `[B]`."""
-        best: Tensor = self.net(obs).argmax(-1)
-        return best
+        actions: Tensor = self.net(obs).argmax(-1)
+        return actions
 
     def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """A sampled choice `[B]`."""
@@ -45,9 +43,7 @@ class CategoricalActor(Policy):
 class GaussianActor(Policy):
     """A vector of `act_dim`: an MLP gives its mean; the standard deviations are parameters."""
 
-    def __init__(
-        self, obs_dim: int, act_dim: int, net_arch: Sequence[int], activation: str
-    ) -> None:
+    def __init__(self, obs_dim: int, act_dim: int, net_arch: Sequence[int], activation: str) -> None:
         super().__init__()
         self.net = mlp((obs_dim, *net_arch, act_dim), activation)
         self.log_std = nn.Parameter(torch.zeros(act_dim))

@@ -19,19 +19,27 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rlox.networks.traced import require_values_learn
+from rlox.networks.traced import require_trainable_values
 from rlox.policies.scored import Scored, graph
 
-__all__ = ["ACTING", "ActorCritic", "Policy", "Sampler", "acting", "evaluated", "newest"]
+__all__ = [
+    "ACTING_METHODS",
+    "ActorCritic",
+    "Policy",
+    "Sampler",
+    "dispatch_evaluation",
+    "evaluation_mode",
+    "find_most_derived",
+]
 
 # Maps the observations `[N, obs_dim]` of rollout step t to actions, rows of `rlox.envs.actions`: `[N]` or
 # `[N, act_dim]`.
 Sampler = Callable[[Tensor, int], Tensor]
 
 # Methods of a policy that are given rows of a rollout or of a batch, on policy and off policy.
-_TAKES_ROWS = (
+_ROW_METHODS = (
     "act",
-    "as_seen",
+    "action_values",
     "draw",
     "evaluate_actions",
     "forward",
@@ -40,62 +48,62 @@ _TAKES_ROWS = (
     "get_logprob_and_entropy",
     "get_value",
     "mode",
-    "said",
+    "outputs",
+    "q_values",
     "sample",
     "score",
     "scored",
-    "taken",
+    "scoring_inputs",
     "trace",
     "value",
-    "worth",
 )
 
 # What may draw the actions of a rollout: of those that the most derived class defines the first.
-ACTING = ("sampler", "get_action_and_logprob", "sample", "get_action_value")
+ACTING_METHODS = ("sampler", "get_action_and_logprob", "sample", "get_action_value")
 
 # Noise is drawn in blocks of at most this many numbers.
 NOISE_BLOCK = 1 << 20
 
 
 @contextmanager
-def acting(policy: nn.Module) -> Iterator[None]:
+def evaluation_mode(policy: nn.Module) -> Iterator[None]:
     """Run a block with `policy` in evaluation mode: dropout off, statistics of batches frozen.
 
     Each part then goes back to the mode it was in, also one that its owner keeps in another mode.
     """
-    awake, scripted = _awake(policy)
+    training_flags, scripted_modules = _training_modules(policy)
     try:
-        for flags in awake:
+        for flags in training_flags:
             flags["training"] = False
-        for module in scripted:
+        for module in scripted_modules:
             module.training = False
         yield
     finally:
-        for flags in awake:
+        for flags in training_flags:
             flags["training"] = True
-        for module in scripted:
+        for module in scripted_modules:
             module.training = True
 
 
-def _awake(policy: nn.Module) -> tuple[list[dict[str, Any]], list[nn.Module]]:
+def _training_modules(policy: nn.Module) -> tuple[list[dict[str, Any]], list[nn.Module]]:
     """The attributes of the parts in training mode, and such parts that keep theirs elsewhere.
 
     Looked up at each call, as `train()` may be called at any time; by hand, as `modules()` and the
     setting of an attribute, which may be a parameter, take longer than an action.
     """
-    awake: list[dict[str, Any]] = []
-    scripted: list[nn.Module] = []  # by TorchScript: in their graph
-    waiting = [policy]
-    for module in waiting:
+    training_flags: list[dict[str, Any]] = []
+    scripted_modules: list[nn.Module] = []  # by TorchScript: in their graph
+    pending = [policy]
+    for module in pending:
         flags = module.__dict__
         if "training" not in flags:
             if module.training:
-                scripted.append(module)
+                scripted_modules.append(module)
         elif flags["training"]:
-            awake.append(flags)
+            training_flags.append(flags)
         if parts := module._modules:
-            waiting += [part for part in parts.values() if part is not None]
-    return awake, scripted
+            pending += [part for part in parts.values() if part is not None]
+    return training_flags, scripted_modules
 
 
 class Policy(nn.Module, ABC):
@@ -109,10 +117,10 @@ class Policy(nn.Module, ABC):
         super().__init_subclass__(**options)
         if cls.__module__.partition(".")[0] == "rlox":
             return
-        for name in (*_TAKES_ROWS, "sampler"):
+        for name in (*_ROW_METHODS, "sampler"):
             method = cls.__dict__.get(name)
             if isfunction(method):
-                wrap = _sampling_copies if name == "sampler" else _given_copies
+                wrap = _with_cloned_rows if name == "sampler" else _with_cloned_arguments
                 setattr(cls, name, wrap(method))
 
     @abstractmethod
@@ -128,16 +136,16 @@ class ActorCritic(Policy):
     """A policy and a value function.
 
     A subclass may override what it likes: whoever acts or scores asks the method that the most derived class
-    defines (`newest`), which is that of the object itself where it has one.
+    defines (`find_most_derived`), which is that of the object itself where it has one.
     """
 
-    _values_learn = False  # whether they were seen to, or to be constants
+    _has_checked_values = False  # whether they were seen to, or to be constants
 
     @abstractmethod
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Sampler:
         """Exploration for one rollout; all its randomness comes from `generator`."""
 
-    def as_seen(self, obs: Tensor) -> tuple[Tensor, ActorCritic]:
+    def scoring_inputs(self, obs: Tensor) -> tuple[Tensor, ActorCritic]:
         """What the sampler made of the rollout's rows `obs` `[T * N, obs_dim]`, and who scores that.
 
         Asked once, when the rollout is over; the rows and the policy itself unless a look at them is costly.
@@ -150,14 +158,14 @@ class ActorCritic(Policy):
 
     def scored(self, obs: Tensor, actions: Tensor) -> Scored:
         """`evaluate_actions` without gradient, and the way back to the parameters."""
-        return graph(lambda: self._evaluated(obs, actions), self.parameters())
+        return graph(lambda: self._evaluate_and_check(obs, actions), self.parameters())
 
-    def _evaluated(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        log_prob, entropy, value = evaluated(self, obs, actions)
-        if not self._values_learn and log_prob.requires_grad:
+    def _evaluate_and_check(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        log_prob, entropy, value = dispatch_evaluation(self, obs, actions)
+        if not self._has_checked_values and log_prob.requires_grad:
             if not value.requires_grad:
-                require_values_learn(lambda: self.get_value(obs), log_prob, self)
-            self._values_learn = True
+                require_trainable_values(lambda: self.get_value(obs), log_prob, self)
+            self._has_checked_values = True
         return log_prob, entropy, value
 
     @abstractmethod
@@ -187,47 +195,49 @@ class ActorCritic(Policy):
         return log_prob, entropy
 
 
-def newest(policy: object, *names: str) -> str:
+def find_most_derived(policy: object, *names: str) -> str:
     """Of methods the one that the most derived class defines, of those of one class the first.
 
     What the object itself has comes before that of any class.
     """
-    for of in (vars(policy), *map(vars, type(policy).__mro__)):
+    for namespace in (vars(policy), *map(vars, type(policy).__mro__)):
         for name in names:
-            if name in of:
+            if name in namespace:
                 return name
     raise AttributeError(f"{type(policy).__name__} has none of {', '.join(names)}")
 
 
-def evaluated(policy: ActorCritic, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def dispatch_evaluation(policy: ActorCritic, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Log-probability, entropy and value, each `[B]`, by the method that the most derived class defines."""
-    if newest(policy, "evaluate_actions", "get_logprob_and_entropy") == "evaluate_actions":
+    if find_most_derived(policy, "evaluate_actions", "get_logprob_and_entropy") == "evaluate_actions":
         return policy.evaluate_actions(obs, actions)
     return *policy.get_logprob_and_entropy(obs, actions), policy.get_value(obs)
 
 
-def _given_copies(method: Callable[..., Any]) -> Callable[..., Any]:
+def _with_cloned_arguments(method: Callable[..., Any]) -> Callable[..., Any]:
     """The method, called with copies of the tensors that it is called with."""
 
     @wraps(method)
-    def call(*given: Any, **named: Any) -> Any:
-        return method(*map(_own, given), **{name: _own(value) for name, value in named.items()})
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return method(
+            *map(_clone_tensor, args), **{name: _clone_tensor(value) for name, value in kwargs.items()}
+        )
 
     return call
 
 
-def _sampling_copies(sampler: Callable[..., Sampler]) -> Callable[..., Sampler]:
+def _with_cloned_rows(sampler: Callable[..., Sampler]) -> Callable[..., Sampler]:
     """The method `sampler`, what it returns is called with copies."""
 
     @wraps(sampler)
-    def call(*given: Any, **named: Any) -> Sampler:
-        return _given_copies(sampler(*given, **named))
+    def call(*args: Any, **kwargs: Any) -> Sampler:
+        return _with_cloned_arguments(sampler(*args, **kwargs))
 
     return call
 
 
-def _own(given: Any) -> Any:
-    return given.clone() if isinstance(given, Tensor) else given
+def _clone_tensor(value: Any) -> Any:
+    return value.clone() if isinstance(value, Tensor) else value
 
 
 class NoiseBlocks:
@@ -248,7 +258,7 @@ class NoiseBlocks:
         self._rows: tuple[Tensor, ...] = ()
 
     def __getitem__(self, t: int) -> Tensor:
-        at = t % self._length
-        if at == 0:
+        row = t % self._length
+        if row == 0:
             self._rows = self._draw((self._length, *self._shape)).unbind(0)
-        return self._rows[at]
+        return self._rows[row]

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from rlox.networks import inference, widths_of
-from rlox.networks.density import LOG_SQRT_2PI, log_normal
+from rlox.networks import inference_function, resolve_widths
+from rlox.networks.normal_density import LOG_SQRT_2PI, log_normal
 from rlox.policies.base import Sampler
 from rlox.policies.heads import normal_noise, sample_vectors, score_vectors
 from rlox.policies.mlp import MLPActorCritic
@@ -26,7 +26,7 @@ class GaussianPolicy(MLPActorCritic):
 
     def mode(self, obs: Tensor) -> Tensor:
         """The mean `[B, act_dim]`."""
-        return inference(self.actor)(obs)
+        return inference_function(self.actor)(obs)
 
 
 class ContinuousPolicy(GaussianPolicy):
@@ -47,7 +47,7 @@ class ContinuousPolicy(GaussianPolicy):
         log_std_init: float = 0.0,
         critic_net_arch: Sequence[int] | None = None,
     ) -> None:
-        widths = widths_of(hidden, net_arch, obs_dim=obs_dim, act_dim=act_dim)
+        widths = resolve_widths(hidden, net_arch, obs_dim=obs_dim, act_dim=act_dim)
         super().__init__(obs_dim, act_dim, widths, critic_net_arch, activation, ortho_init)
         self.act_dim = act_dim
         self.log_std = nn.Parameter(torch.full((act_dim,), float(log_std_init)))
@@ -55,7 +55,7 @@ class ContinuousPolicy(GaussianPolicy):
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Sampler:
         """Mean plus scaled normal noise."""
         noise = normal_noise(n_steps, n_envs, self.log_std.detach().exp(), generator)
-        actor = inference(self.actor)
+        actor = inference_function(self.actor)
         return lambda obs, t: actor(obs).add_(noise[t])
 
     def evaluate_actions(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -107,15 +107,13 @@ class SDEPolicy(GaussianPolicy):
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Sampler:
         """One noise matrix `[features, act_dim]` an environment, renewed every `sample_freq` steps."""
         std = self.log_std.detach().exp()
-        every = self.sample_freq if self.sample_freq > 0 else n_steps
+        interval = self.sample_freq if self.sample_freq > 0 else n_steps
         shape = (n_envs, self.features, self.act_dim)
         matrix = std.new_zeros(shape)
 
         def sample(obs: Tensor, t: int) -> Tensor:
-            if t % every == 0:
-                torch.mul(
-                    torch.randn(shape, generator=generator, device=std.device), std, out=matrix
-                )
+            if t % interval == 0:
+                torch.mul(torch.randn(shape, generator=generator, device=std.device), std, out=matrix)
             mean, features = self._heads(obs)
             return mean + torch.bmm(features.unsqueeze(1), matrix).squeeze(1)
 
@@ -124,7 +122,7 @@ class SDEPolicy(GaussianPolicy):
     def evaluate_actions(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Log-probability, entropy and value, each `[B]`."""
         mean, features = self._heads(obs)
-        log_std = self._log_deviation(features)
+        log_std = self._log_std(features)
         log_prob = log_normal(actions, mean, log_std).sum(-1)
         entropy = (log_std + 0.5 + LOG_SQRT_2PI).sum(-1)
         return log_prob, entropy, self.get_value(obs)
@@ -134,7 +132,7 @@ class SDEPolicy(GaussianPolicy):
     ) -> tuple[Tensor, Tensor]:
         """An action drawn with a fresh noise matrix for each row, and its log-probability."""
         mean, features = self._heads(obs)
-        log_std = self._log_deviation(features)
+        log_std = self._log_std(features)
         action = sample_vectors(mean, log_std, generator).detach()
         return action, log_normal(action, mean, log_std).sum(-1)
 
@@ -142,6 +140,6 @@ class SDEPolicy(GaussianPolicy):
         features: Tensor = self.actor[:-1](obs)
         return self.actor[-1](features), features
 
-    def _log_deviation(self, features: Tensor) -> Tensor:
+    def _log_std(self, features: Tensor) -> Tensor:
         variance = features.detach().square() @ self.log_std.exp().square()
         return 0.5 * (variance + 1e-6).log()

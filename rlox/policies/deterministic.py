@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from rlox.networks import EnsembleMLP, inference, mlp, trace
+from rlox.networks import EnsembleMLP, inference_function, mlp, trace
 from rlox.policies.base import Policy
 
 __all__ = ["DeterministicPolicy"]
@@ -46,7 +46,7 @@ class DeterministicPolicy(Policy):
 
     def mode(self, obs: Tensor) -> Tensor:
         """The vector `[B, act_dim]`."""
-        return inference(self.actor)(obs).tanh()
+        return inference_function(self.actor)(obs).tanh()
 
     def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """The same: nothing is drawn."""

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from rlox.networks import inference, widths_of
-from rlox.policies.base import Sampler, newest
+from rlox.networks import inference_function, resolve_widths
+from rlox.policies.base import Sampler, find_most_derived
 from rlox.policies.heads import choice_noise, gumbel, score_choices
 from rlox.policies.mlp import MLPActorCritic
 from rlox.policies.scored import Scored, choices
@@ -40,7 +40,7 @@ class DiscretePolicy(MLPActorCritic):
         ortho_init: bool = True,
         critic_net_arch: Sequence[int] | None = None,
     ) -> None:
-        widths = widths_of(hidden, net_arch, obs_dim=obs_dim, n_actions=n_actions)
+        widths = resolve_widths(hidden, net_arch, obs_dim=obs_dim, n_actions=n_actions)
         super().__init__(obs_dim, n_actions, widths, critic_net_arch, activation, ortho_init)
         self.n_actions = n_actions
 
@@ -49,20 +49,20 @@ class DiscretePolicy(MLPActorCritic):
         logits: Tensor = self.actor(obs)
         return logits
 
-    def fast_logits(self) -> Callable[[Tensor], Tensor]:
+    def inference_logits(self) -> Callable[[Tensor], Tensor]:
         """`logits` for many small calls without gradients; what it returns may be written to."""
-        return inference(self.actor)
+        return inference_function(self.actor)
 
-    def _quick_logits(self) -> Callable[[Tensor], Tensor]:
-        """`fast_logits`, or `logits` where a class of somebody's own has other ones."""
-        if newest(self, "fast_logits", "logits") == "fast_logits":
-            return self.fast_logits()
+    def _choose_logits_function(self) -> Callable[[Tensor], Tensor]:
+        """`inference_logits`, or `logits` where a class of somebody's own has other ones."""
+        if find_most_derived(self, "inference_logits", "logits") == "inference_logits":
+            return self.inference_logits()
         return lambda obs: self.logits(obs).clone()
 
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Sampler:
         """Gumbel-max: argmax(logits + g) with g = -log(-log u) is a draw from softmax(logits)."""
         noise = choice_noise(n_steps, n_envs, self.n_actions, generator)
-        logits = self._quick_logits()
+        logits = self._choose_logits_function()
         return lambda obs, t: logits(obs).add_(noise[t]).argmax(-1)
 
     def evaluate_actions(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -77,7 +77,7 @@ class DiscretePolicy(MLPActorCritic):
 
     def mode(self, obs: Tensor) -> Tensor:
         """The most likely choice `[B]`."""
-        return self._quick_logits()(obs).argmax(-1)
+        return self._choose_logits_function()(obs).argmax(-1)
 
     def get_action_and_logprob(
         self, obs: Tensor, generator: torch.Generator | None = None

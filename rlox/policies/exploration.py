@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rlox._core import Stream
-from rlox.devices import moved
-from rlox.policies.blocks import StepBlocks
-from rlox.policies.draws import NormalDraws
+from rlox.devices import to_device
+from rlox.policies.exploration_noise import NormalDraws
+from rlox.policies.step_blocks import StepBlocks
 
-__all__ = ["NoisyExploration", "SampledChoices"]
+__all__ = ["CategoricalExploration", "NoisyExploration"]
 
 
 class NoisyExploration(NormalDraws):
@@ -29,7 +29,7 @@ class NoisyExploration(NormalDraws):
     n_envs : environments that are acted in side by side
     seed : of the run; the noise of step t is of the stream "explore"
     device : where the policy is
-    every : steps for which the same noise is used
+    noise_interval : steps for which the same noise is used
     """
 
     def __init__(
@@ -40,24 +40,24 @@ class NoisyExploration(NormalDraws):
         n_envs: int,
         seed: int,
         device: torch.device,
-        every: int = 1,
+        noise_interval: int = 1,
     ) -> None:
         super().__init__(shape, act_dim, n_envs, seed)
-        self._act, self._device, self._every = act, device, every
+        self._act, self._device, self._noise_interval = act, device, noise_interval
         self._noise = StepBlocks(self._draw, math.prod(self._noise_shape))
 
     def act(self, obs: NDArray[np.float32], step: int, elapsed: float) -> NDArray[np.float32]:
         """Vectors `[N, act_dim]` for `obs` `[N, obs_dim]`; in inference mode."""
-        seen = torch.from_numpy(obs).to(self._device)
-        noise = self._noise[step // self._every]
-        actions: NDArray[np.float32] = self._act(seen, noise).cpu().numpy()
+        obs_tensor = torch.from_numpy(obs).to(self._device)
+        noise = self._noise[step // self._noise_interval]
+        actions: NDArray[np.float32] = self._act(obs_tensor, noise).cpu().numpy()
         return actions
 
     def _draw(self, block: int, rows: int) -> tuple[Tensor, ...]:
-        return moved(torch.from_numpy(self._normal(block, rows)), self._device).unbind(0)
+        return to_device(torch.from_numpy(self._normal(block, rows)), self._device).unbind(0)
 
 
-class SampledChoices:
+class CategoricalExploration:
     """Chooses as a distribution over `n_actions` says, by its logits.
 
     Parameters
@@ -80,7 +80,7 @@ class SampledChoices:
         self._logits = logits
         self._seed, self._device, self._shape = seed, device, (n_envs, n_actions)
 
-    def random(self, step: int, obs: NDArray[np.float32]) -> NDArray[np.int64]:
+    def random_actions(self, step: int, obs: NDArray[np.float32]) -> NDArray[np.int64]:
         """Any choice, `[N]`."""
         n_envs, n_actions = self._shape
         u = Stream(self._seed, "random", step).uniform(n_envs)

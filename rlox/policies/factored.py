@@ -10,15 +10,15 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rlox.errors import ConfigError
-from rlox.networks import Traced, gradient_of, inference
-from rlox.policies.base import NoiseBlocks, Sampler, newest
-from rlox.policies.heads import NEVER, Explorer, Head, gumbel, score_vectors
+from rlox.networks import Traced, gradient_of, inference_function
+from rlox.policies.base import NoiseBlocks, Sampler, find_most_derived
+from rlox.policies.heads import MASKED_LOGIT, Head, HeadSampler, gumbel, score_vectors
 from rlox.policies.mlp import MLPActorCritic
 from rlox.policies.scored import Scored, of_logits, of_means
 
 __all__ = ["FactoredHead", "FactoredPolicy", "MaskedFactoredPolicy"]
 
-Net = Callable[[Tensor], Tensor]
+NetFunction = Callable[[Tensor], Tensor]
 
 
 class FactoredHead(Head):
@@ -34,40 +34,38 @@ class FactoredHead(Head):
     """
 
     places: Tensor  # [sum(choices)], of each logit in `[K * M]`
-    counts: (
-        Tensor  # [K], the choices again: saved, as weights of other ones may have the same shapes
-    )
+    counts: Tensor  # [K], the choices again: saved, as weights of other ones may have the same shapes
 
     def __init__(self, choices: Sequence[int], vector: int = 0, log_std_init: float = 0.0) -> None:
         super().__init__(sum(choices) + vector)
         self.choices, self.vector = tuple(choices), vector
         self.logits = sum(choices)
-        self.widest = max(choices)
-        places = [k * self.widest + i for k, n in enumerate(choices) for i in range(n)]
+        self.max_choices = max(choices)
+        places = [k * self.max_choices + i for k, n in enumerate(choices) for i in range(n)]
         self.register_buffer("places", torch.tensor(places), persistent=False)
         self.register_buffer("counts", torch.tensor(self.choices))
         init = torch.full((vector,), float(log_std_init))
         self.log_std = nn.Parameter(init) if vector else None
 
-    def padded(self, outputs: Tensor, fill: float) -> Tensor:
+    def pad_logits(self, outputs: Tensor, fill: float) -> Tensor:
         """The logits among outputs `[..., size]` as `[..., K, M]`, `fill` where a choice has fewer."""
-        logits, shape = outputs[..., : self.logits], (len(self.choices), self.widest)
+        logits, shape = outputs[..., : self.logits], (len(self.choices), self.max_choices)
         if len(self.places) < shape[0] * shape[1]:
-            wide = logits.new_full((*logits.shape[:-1], shape[0] * shape[1]), fill)
-            logits = wide.index_copy(-1, self.places, logits)
+            padded_logits = logits.new_full((*logits.shape[:-1], shape[0] * shape[1]), fill)
+            logits = padded_logits.index_copy(-1, self.places, logits)
         return logits.reshape(*logits.shape[:-1], *shape)
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
         """Weights of a head with the same choices; `ConfigError` for those of another one."""
-        there = state_dict.get(f"{prefix}counts")
-        if there is not None and there.tolist() != list(self.choices):
+        saved_counts = state_dict.get(f"{prefix}counts")
+        if saved_counts is not None and saved_counts.tolist() != list(self.choices):
             raise ConfigError(
-                f"its actions are choices among {there.tolist()}, these are among {list(self.choices)}; give "
-                "it an environment with the same spaces"
+                f"its actions are choices among {saved_counts.tolist()}, these are among "
+                f"{list(self.choices)}; give it an environment with the same spaces"
             )
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
-    def explorer(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Explorer:
+    def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> HeadSampler:
         """What is added to outputs: Gumbel noise to logits, whose argmax is then a draw, normal to means."""
         noise = NoiseBlocks(
             lambda shape: self._noise(shape, generator, generator.device),
@@ -83,37 +81,37 @@ class FactoredHead(Head):
     def mode(self, outputs: Tensor) -> Tensor:
         """The most likely choices, and the means."""
         # of equal ones argmax takes the first, so that what is filled in is never taken
-        best = self.padded(outputs, -torch.inf).argmax(-1)
+        choices = self.pad_logits(outputs, -torch.inf).argmax(-1)
         if not self.vector:
-            return best
-        return torch.cat([best.to(outputs.dtype), outputs[..., self.logits :]], -1)
+            return choices
+        return torch.cat([choices.to(outputs.dtype), outputs[..., self.logits :]], -1)
 
     def score(self, outputs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
         """Log-probability of `actions` and entropy, sums over all factors."""
-        log_p = torch.log_softmax(self.padded(outputs, NEVER), -1)
-        log_prob = log_p.gather(-1, self.chosen(actions)).sum((-2, -1))
+        log_p = torch.log_softmax(self.pad_logits(outputs, MASKED_LOGIT), -1)
+        log_prob = log_p.gather(-1, self.choice_index(actions)).sum((-2, -1))
         entropy = -(log_p.exp() * log_p).sum((-2, -1))
         if self.log_std is None:
             return log_prob, entropy
-        vectors = score_vectors(outputs[..., self.logits :], self.log_std, self.numbers(actions))
+        vectors = score_vectors(outputs[..., self.logits :], self.log_std, self.vector_part(actions))
         return log_prob + vectors[0], entropy + vectors[1]
 
-    def chosen(self, actions: Tensor) -> Tensor:
+    def choice_index(self, actions: Tensor) -> Tensor:
         """The choices of actions as an index `[B, K, 1]`."""
         return actions[..., : len(self.choices)].long().unsqueeze(-1)
 
-    def numbers(self, actions: Tensor) -> Tensor:
+    def vector_part(self, actions: Tensor) -> Tensor:
         """The numbers of actions `[B, vector]`."""
         return actions[..., len(self.choices) :]
 
     def _noise(
         self, shape: tuple[int, ...], generator: torch.Generator | None, device: torch.device
     ) -> Tensor:
-        drawn = gumbel((*shape[:-1], self.logits), generator, device)
+        gumbel_noise = gumbel((*shape[:-1], self.logits), generator, device)
         if self.log_std is None:
-            return drawn
-        normal = torch.randn((*shape[:-1], self.vector), generator=generator, device=device)
-        return torch.cat([drawn, normal.mul_(self.log_std.detach().exp())], -1)
+            return gumbel_noise
+        normal_noise = torch.randn((*shape[:-1], self.vector), generator=generator, device=device)
+        return torch.cat([gumbel_noise, normal_noise.mul_(self.log_std.detach().exp())], -1)
 
 
 class FactoredPolicy(MLPActorCritic):
@@ -143,20 +141,20 @@ class FactoredPolicy(MLPActorCritic):
         outputs: Tensor = self.actor(obs)
         return outputs
 
-    def fast_outputs(self) -> Net:
+    def inference_outputs(self) -> NetFunction:
         """`outputs` for many small calls without gradients."""
-        return inference(self.actor)
+        return inference_function(self.actor)
 
-    def _quick_outputs(self) -> Net:
-        """`fast_outputs`, or `outputs` where a class of somebody's own has other ones."""
-        own = newest(self, "fast_outputs", "outputs") == "outputs"
-        return self.outputs if own else self.fast_outputs()
+    def _choose_outputs_function(self) -> NetFunction:
+        """`inference_outputs`, or `outputs` where a class of somebody's own has other ones."""
+        is_overridden = find_most_derived(self, "inference_outputs", "outputs") == "outputs"
+        return self.outputs if is_overridden else self.inference_outputs()
 
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Sampler:
         """Outputs with noise, of which the head takes the best."""
-        explore = self.head.explorer(n_steps, n_envs, generator)
-        outputs = self._quick_outputs()
-        return lambda obs, t: explore(outputs(obs), t)
+        sample = self.head.sampler(n_steps, n_envs, generator)
+        outputs = self._choose_outputs_function()
+        return lambda obs, t: sample(outputs(obs), t)
 
     def evaluate_actions(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Log-probability, entropy and value, each `[B]`."""
@@ -164,14 +162,14 @@ class FactoredPolicy(MLPActorCritic):
 
     def scored(self, obs: Tensor, actions: Tensor) -> Scored:
         """`evaluate_actions` with its gradients written out; a subclass may evaluate in any way."""
-        own = type(self.head) is not FactoredHead
-        if own or (traced := self.traced(obs, FactoredPolicy)) is None:
+        has_own_head = type(self.head) is not FactoredHead
+        if has_own_head or (traced := self.traced(obs, FactoredPolicy)) is None:
             return super().scored(obs, actions)
         return factors(*traced, self.head, actions)
 
     def mode(self, obs: Tensor) -> Tensor:
         """The most likely choices and the means, `[B, len(choices) + vector]`."""
-        return self.head.mode(self._quick_outputs()(obs))
+        return self.head.mode(self._choose_outputs_function()(obs))
 
     def get_action_and_logprob(
         self, obs: Tensor, generator: torch.Generator | None = None
@@ -186,33 +184,33 @@ class MaskedFactoredPolicy(FactoredPolicy):
     """A `FactoredPolicy` for rows `[B, obs_dim + sum(choices)]`: the masks are behind the observation."""
 
     def outputs(self, obs: Tensor) -> Tensor:
-        """What the actor says; `NEVER` for logits of what is not allowed."""
+        """What the actor says; `MASKED_LOGIT` for logits of what is not allowed."""
         return self._over_rows(self.actor)(obs)
 
-    def fast_outputs(self) -> Net:
+    def inference_outputs(self) -> NetFunction:
         """`outputs` for many small calls without gradients."""
-        return self._over_rows(super().fast_outputs())
+        return self._over_rows(super().inference_outputs())
 
     def get_value(self, obs: Tensor) -> Tensor:
         """V of the observations alone, `[B]`."""
         return super().get_value(obs[..., : -self.head.logits])
 
-    def _over_rows(self, net: Net) -> Net:
-        def masked(rows: Tensor) -> Tensor:
+    def _over_rows(self, net: NetFunction) -> NetFunction:
+        def mask_outputs(rows: Tensor) -> Tensor:
             outputs = net(rows[..., : -self.head.logits])
-            forbidden = functional.pad(rows[..., -self.head.logits :] == 0, (0, self.head.vector))
-            return outputs.masked_fill(forbidden, NEVER)
+            is_forbidden = functional.pad(rows[..., -self.head.logits :] == 0, (0, self.head.vector))
+            return outputs.masked_fill(is_forbidden, MASKED_LOGIT)
 
-        return masked
+        return mask_outputs
 
 
 def factors(actor: Traced, critic: Traced, head: FactoredHead, actions: Tensor) -> Scored:
     """Of rows `[B, len(choices) + vector]` by the outputs of a head; gradients written out."""
     said, log_std = actor.out, head.log_std
-    each, entropies, back = of_logits(head.padded(said, NEVER), head.chosen(actions))
+    each, entropies, back = of_logits(head.pad_logits(said, MASKED_LOGIT), head.choice_index(actions))
     log_probs, entropy = each.sum(-1), entropies.sum(-1)
     if log_std is not None:
-        vector = of_means(said[..., head.logits :], log_std, head.numbers(actions))
+        vector = of_means(said[..., head.logits :], log_std, head.vector_part(actions))
         log_probs, entropy = log_probs + vector[0], entropy + vector[1]
 
     def learn(to_log_probs: Tensor, to_entropy: Tensor | None, to_values: Tensor) -> None:

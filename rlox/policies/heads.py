@@ -11,15 +11,15 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from rlox.networks.density import LOG_SQRT_2PI, log_normal
+from rlox.networks.normal_density import LOG_SQRT_2PI, log_normal
 from rlox.policies.base import NoiseBlocks
 
 __all__ = [
-    "NEVER",
+    "MASKED_LOGIT",
     "CategoricalHead",
-    "Explorer",
     "GaussianHead",
     "Head",
+    "HeadSampler",
     "choice_noise",
     "gumbel",
     "normal_noise",
@@ -31,15 +31,13 @@ __all__ = [
 
 # The logit of what is not there, or not allowed: its probability is exactly 0, and so is that times its
 # logarithm times any slope, which would not be of the least float32.
-NEVER = -1e30
+MASKED_LOGIT = -1e30
 
 # Maps the outputs `[N, size]` of rollout step t to actions `[N]` or `[N, size]`.
-Explorer = Callable[[Tensor, int], Tensor]
+HeadSampler = Callable[[Tensor, int], Tensor]
 
 
-def gumbel(
-    shape: tuple[int, ...], generator: torch.Generator | None, device: torch.device
-) -> Tensor:
+def gumbel(shape: tuple[int, ...], generator: torch.Generator | None, device: torch.device) -> Tensor:
     """g = -log(-log u) of uniform u: the argmax of logits + g is a draw from their softmax."""
     u = torch.rand(shape, generator=generator, device=device)
     return u.clamp_min_(1e-20).log_().neg_().log_().neg_()
@@ -93,7 +91,7 @@ class Head(nn.Module, ABC):
         self.size = size
 
     @abstractmethod
-    def explorer(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Explorer:
+    def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> HeadSampler:
         """Samples of a rollout, whose noise is drawn from `generator` in blocks of steps."""
 
     @abstractmethod
@@ -112,7 +110,7 @@ class Head(nn.Module, ABC):
 class CategoricalHead(Head):
     """A choice among `size`: outputs are logits."""
 
-    def explorer(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Explorer:
+    def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> HeadSampler:
         """Gumbel-max: argmax(logits + g) is a draw from softmax(logits)."""
         noise = choice_noise(n_steps, n_envs, self.size, generator)
         return lambda outputs, t: (outputs + noise[t]).argmax(-1)
@@ -137,7 +135,7 @@ class GaussianHead(Head):
         super().__init__(size)
         self.log_std = nn.Parameter(torch.full((size,), float(log_std_init)))
 
-    def explorer(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Explorer:
+    def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> HeadSampler:
         """Means plus scaled normal noise."""
         noise = normal_noise(n_steps, n_envs, self.log_std.detach().exp(), generator)
         return lambda outputs, t: outputs + noise[t]

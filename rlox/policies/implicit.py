@@ -11,10 +11,10 @@ from rlox.networks import BoundedGaussianPolicy, EnsembleMLP, mlp
 from rlox.policies.base import Policy
 from rlox.policies.heads import sample_vectors
 
-__all__ = ["ImplicitPolicy"]
+__all__ = ["IQLPolicy"]
 
 
-class ImplicitPolicy(Policy):
+class IQLPolicy(Policy):
     """Vectors in [-1, 1] of a Gaussian, critics of observation and vector, and a value of the observation.
 
     Parameters
@@ -46,5 +46,5 @@ class ImplicitPolicy(Policy):
 
     def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """A sampled vector `[B, act_dim]`, cut to [-1, 1]."""
-        log_std = self.actor.deviation().log()
+        log_std = self.actor.std().log()
         return sample_vectors(self.mode(obs), log_std, generator).clamp(-1.0, 1.0)

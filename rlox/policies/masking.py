@@ -1,8 +1,8 @@
 """Policies that keep to masks of allowed actions (Huang and Ontanon 2020, arXiv:2006.14171).
 
 Rows `[..., obs_dim + n_actions]` have the mask behind the observation (`rlox.envs.masks`). Networks see the
-observation alone. Before a softmax or a maximum, the numbers of actions that are not allowed become `NEVER`,
-far below any other: their probability is exactly 0, and so is every gradient through them.
+observation alone. Before a softmax or a maximum, the numbers of actions that are not allowed become
+`MASKED_LOGIT`, far below any other: their probability is exactly 0, and so is every gradient through them.
 """
 
 from __future__ import annotations
@@ -16,37 +16,37 @@ from torch import Tensor
 
 from rlox.networks import Traced
 from rlox.policies.discrete import DiscretePolicy
-from rlox.policies.heads import NEVER
-from rlox.policies.q import EpsilonGreedy, QPolicy
+from rlox.policies.heads import MASKED_LOGIT
+from rlox.policies.q_policy import EpsilonGreedy, QPolicy
 
-__all__ = ["MaskedDiscretePolicy", "MaskedEpsilonGreedy", "MaskedQPolicy", "allowed_only"]
+__all__ = ["MaskedDiscretePolicy", "MaskedEpsilonGreedy", "MaskedQPolicy", "mask_values"]
 
-Net = Callable[[Tensor], Tensor]
+NetFunction = Callable[[Tensor], Tensor]
 
 
-def allowed_only(values: Tensor, masks: Tensor) -> Tensor:
-    """`values` `[..., n]` where `masks` are not 0, `NEVER` elsewhere; new memory.
+def mask_values(values: Tensor, masks: Tensor) -> Tensor:
+    """`values` `[..., n]` where `masks` are not 0, `MASKED_LOGIT` elsewhere; new memory.
 
     Finite, unlike -inf, so that 0 times it is 0: in an entropy, and in a target of discount 0.
     """
-    return values.masked_fill(masks == 0, NEVER)
+    return values.masked_fill(masks == 0, MASKED_LOGIT)
 
 
-def over_rows(net: Net, n_actions: int) -> Net:
+def with_mask_rows(net: NetFunction, n_actions: int) -> NetFunction:
     """`net` of observations as a function of rows with a mask behind them, `[..., n_actions]`."""
-    return lambda rows: allowed_only(net(rows[..., :-n_actions]), rows[..., -n_actions:])
+    return lambda rows: mask_values(net(rows[..., :-n_actions]), rows[..., -n_actions:])
 
 
 class MaskedDiscretePolicy(DiscretePolicy):
     """A `DiscretePolicy` for rows `[B, obs_dim + n_actions]`, which have the mask behind the observation."""
 
     def logits(self, obs: Tensor) -> Tensor:
-        """The logit of each choice `[B, n_actions]`; `NEVER` of one that is not allowed."""
-        return over_rows(self.actor, self.n_actions)(obs)
+        """The logit of each choice `[B, n_actions]`; `MASKED_LOGIT` of one that is not allowed."""
+        return with_mask_rows(self.actor, self.n_actions)(obs)
 
-    def fast_logits(self) -> Net:
+    def inference_logits(self) -> NetFunction:
         """`logits` for many small calls without gradients."""
-        return over_rows(super().fast_logits(), self.n_actions)
+        return with_mask_rows(super().inference_logits(), self.n_actions)
 
     def get_value(self, obs: Tensor) -> Tensor:
         """V of the observations alone, `[B]`."""
@@ -56,40 +56,40 @@ class MaskedDiscretePolicy(DiscretePolicy):
 class MaskedQPolicy(QPolicy):
     """A `QPolicy` for rows `[B, obs_dim + n_actions]`, which have the mask behind the observation."""
 
-    def said(self, obs: Tensor, noise: Tensor | None = None) -> Tensor:
+    def outputs(self, obs: Tensor, noise: Tensor | None = None) -> Tensor:
         """What the network says of each choice, allowed or not."""
-        return super().said(obs[..., : -self.n_actions], noise)
+        return super().outputs(obs[..., : -self.n_actions], noise)
 
     def trace(self, obs: Tensor, noise: Tensor | None = None) -> Traced:
         """The same, flat, and the way back."""
         return super().trace(obs[..., : -self.n_actions], noise)
 
-    def worth(self, said: Tensor, obs: Tensor) -> Tensor:
-        """Q-values `[..., n_actions]`; `NEVER` of choices that are not allowed."""
-        return allowed_only(super().worth(said, obs), obs[..., -self.n_actions :])
+    def q_values(self, outputs: Tensor, obs: Tensor) -> Tensor:
+        """Q-values `[..., n_actions]`; `MASKED_LOGIT` of choices that are not allowed."""
+        return mask_values(super().q_values(outputs, obs), obs[..., -self.n_actions :])
 
-    def fast_values(self) -> Net:
+    def inference_values(self) -> NetFunction:
         """The Q-values for many small calls without gradients."""
-        net = super().fast_values()
-        return net if net is self else over_rows(net, self.n_actions)
+        net = super().inference_values()
+        return net if net is self else with_mask_rows(net, self.n_actions)
 
     def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """The best choice `[B]`, or with probability `epsilon` any that is allowed; with noise the best."""
         if self.noise_size:
             return super().sample(obs, generator)
-        best, masks = self.mode(obs), obs[..., -self.n_actions :]
-        u = torch.rand((2, *best.shape), generator=generator, device=best.device)
-        nth = (u[1] * masks.sum(-1)).long()
-        other = (masks.cumsum(-1) > nth.unsqueeze(-1)).long().argmax(-1)
-        return torch.where(u[0] < self.epsilon, other, best)
+        greedy, masks = self.mode(obs), obs[..., -self.n_actions :]
+        u = torch.rand((2, *greedy.shape), generator=generator, device=greedy.device)
+        rank = (u[1] * masks.sum(-1)).long()
+        random = (masks.cumsum(-1) > rank.unsqueeze(-1)).long().argmax(-1)
+        return torch.where(u[0] < self.epsilon, random, greedy)
 
 
 class MaskedEpsilonGreedy(EpsilonGreedy):
     """Explores with a `MaskedQPolicy`: the best choice, or with probability epsilon any that is allowed."""
 
-    def random(self, step: int, obs: NDArray[np.float32]) -> NDArray[np.int64]:
+    def random_actions(self, step: int, obs: NDArray[np.float32]) -> NDArray[np.int64]:
         """Any choice that is allowed, each as likely as the others, `[N]`."""
         masks = obs[:, -self._n_actions :] != 0
-        nth = (self._draws[step][1] * masks.sum(-1)).astype(np.int64)
-        choices: NDArray[np.int64] = (masks.cumsum(-1) > nth[:, None]).argmax(-1)
+        rank = (self._draws[step][1] * masks.sum(-1)).astype(np.int64)
+        choices: NDArray[np.int64] = (masks.cumsum(-1) > rank[:, None]).argmax(-1)
         return choices

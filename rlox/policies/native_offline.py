@@ -9,107 +9,107 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlox._core import CloningEngine, Explorer, IQLEngine
-from rlox.parameters.layout import Part, linear_layers, widest
-from rlox.policies.native_vectors import NativeVectors, VectorSizes
-from rlox.policies.on_demand import OnDemand, Watched
+from rlox.parameters.layout import ParameterVector, linear_shapes, max_width
+from rlox.policies.lazy_torch import LazyTorchModule, ModuleGuard
+from rlox.policies.native_vectors import ContinuousSizes, NativeContinuousPolicy
 
 if TYPE_CHECKING:
     from rlox.optim import FlatParameters
-    from rlox.policies.implicit import ImplicitPolicy
+    from rlox.policies.implicit import IQLPolicy
 
-__all__ = ["NativeCloned", "NativeImplicit"]
+__all__ = ["NativeBCPolicy", "NativeIQLPolicy"]
 
 
-class NativeImplicit(NativeVectors):
-    """The engine of an `ImplicitPolicy` of vectors."""
+class NativeIQLPolicy(NativeContinuousPolicy):
+    """The engine of an `IQLPolicy` of vectors."""
 
-    def __init__(self, sizes: VectorSizes, seed: int, make: Callable[[], ImplicitPolicy]) -> None:
-        """One with the weights that a run begins with; `make` gives its module.
+    def __init__(self, sizes: ContinuousSizes, seed: int, make_module: Callable[[], IQLPolicy]) -> None:
+        """One with the weights that a run begins with; `make_module` gives its module.
 
-        Raises ConfigError where the engine does not do what torch does (`golden`).
+        Raises ConfigError where the engine does not do what torch does (`self_test`).
         """
         self.sizes = sizes
-        own = ("log_std", (sizes.size,))
+        log_std_shape = ("log_std", (sizes.size,))
         widths = (sizes.obs_dim, *sizes.critic, 1)
-        parts = {
-            "actor": Part.of([own, *sizes.actors("net.")]),
-            "critic": Part.of(sizes.critics),
-            "value": Part.of(linear_layers("", widths)),
+        parameter_vectors = {
+            "actor": ParameterVector.zeros([log_std_shape, *sizes.actor_shapes("net.")]),
+            "critic": ParameterVector.zeros(sizes.critic_shapes),
+            "value": ParameterVector.zeros(linear_shapes("", widths)),
         }
-        self._on(parts, make)
-        self._begin(seed)
+        self._init_parameters(parameter_vectors, make_module)
+        self._init_weights(seed)
         self.engine = IQLEngine(
-            [own, *sizes.actors("actor.")],
-            sizes.critics,
-            linear_layers("value.", widths),
+            [log_std_shape, *sizes.actor_shapes("actor.")],
+            sizes.critic_shapes,
+            linear_shapes("value.", widths),
             obs_dim=sizes.obs_dim,
             size=sizes.size,
-            members=sizes.members,
+            members=sizes.n_critics,
             actor=list(sizes.actor),
             critic=list(sizes.critic),
             activation=sizes.activation,
         )
         self.explorer = Explorer(self.engine)
 
-    def _watch(self, module: ImplicitPolicy, flats: Mapping[str, FlatParameters]) -> Watched:
-        from rlox.policies.plain import Plain
+    def _make_guard(self, module: IQLPolicy, flats: Mapping[str, FlatParameters]) -> ModuleGuard:
+        from rlox.policies.mlp_guard import MLPGuard
 
-        asked = [(module.actor, ("trace", "deviation")), (module.critic, ("trace",))]
-        return Plain(module, (module.actor.net, module.value), asked, [*flats.values()])
+        guarded_methods = [(module.actor, ("trace", "std")), (module.critic, ("trace",))]
+        return MLPGuard(module, (module.actor.net, module.value), guarded_methods, [*flats.values()])
 
-    def _asked(self) -> tuple[Any, ...]:
+    def _acting_modules(self) -> tuple[Any, ...]:
         return self._module, self._module.actor
 
 
-class NativeCloned(OnDemand):
+class NativeBCPolicy(LazyTorchModule):
     """The engine of a `CategoricalActor` or a `GaussianActor`.
 
     Attributes
     ----------
-    choices : whether actions are choices, else vectors
+    is_discrete : whether actions are choices, else vectors
     """
 
     def __init__(
         self,
-        choices: bool,
+        is_discrete: bool,
         size: int,
         obs_dim: int,
         hidden: Sequence[int],
         activation: str,
         seed: int,
-        make: Callable[[], Any],
+        make_module: Callable[[], Any],
     ) -> None:
-        """One with the weights that a run begins with; `make` gives its module.
+        """One with the weights that a run begins with; `make_module` gives its module.
 
-        Raises ConfigError where the engine does not do what torch does (`golden`).
+        Raises ConfigError where the engine does not do what torch does (`self_test`).
         """
-        self.choices, self._size = choices, size
-        layers = linear_layers("net.", (obs_dim, *hidden, size))
-        named = layers if choices else [("log_std", (size,)), *layers]
-        self._on({"": Part.of(named)}, make)
-        self._begin(seed)
+        self.is_discrete, self._size = is_discrete, size
+        layers = linear_shapes("net.", (obs_dim, *hidden, size))
+        shapes = layers if is_discrete else [("log_std", (size,)), *layers]
+        self._init_parameters({"": ParameterVector.zeros(shapes)}, make_module)
+        self._init_weights(seed)
         self.engine = CloningEngine(
-            named,
-            kind="choices" if choices else "numbers",
+            shapes,
+            kind="choices" if is_discrete else "numbers",
             size=size,
             obs_dim=obs_dim,
             hidden=list(hidden),
             activation=activation,
         )
 
-    def widest(self) -> int:
+    def max_width(self) -> int:
         """The largest number of inputs or outputs that a layer has."""
-        return widest(self.parts[""].layout.shapes.items())
+        return max_width(self.parameter_vectors[""].layout.shapes.items())
 
-    def best(self, obs: NDArray[np.float32], mask: NDArray[np.bool_] | None = None) -> NDArray[Any]:
+    def best_actions(self, obs: NDArray[np.float32], mask: NDArray[np.bool_] | None = None) -> NDArray[Any]:
         """The likeliest choices `[n]`, or means `[n, size]`; masks are of other policies."""
         assert mask is None
-        said = np.zeros((len(obs), self._size), np.float32)
-        with self.using:
-            self.engine.outputs(self.vector, obs, said)
-        return said.argmax(-1) if self.choices else said
+        outputs = np.zeros((len(obs), self._size), np.float32)
+        with self.lock:
+            self.engine.outputs(self.vector, obs, outputs)
+        return outputs.argmax(-1) if self.is_discrete else outputs
 
-    def _watch(self, module: Any, flats: Mapping[str, FlatParameters]) -> Watched:
-        from rlox.policies.plain import Plain
+    def _make_guard(self, module: Any, flats: Mapping[str, FlatParameters]) -> ModuleGuard:
+        from rlox.policies.mlp_guard import MLPGuard
 
-        return Plain(module, (module.net,), [(module, ("score",))], [*flats.values()])
+        return MLPGuard(module, (module.net,), [(module, ("score",))], [*flats.values()])

@@ -11,52 +11,52 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlox._core import Explorer, ReplayIteration, SACEngine, TD3Engine
-from rlox.parameters.layout import Named, Part, linear_layers, widest
-from rlox.policies.on_demand import OnDemand, Watched
+from rlox.parameters.layout import NamedShape, ParameterVector, linear_shapes, max_width
+from rlox.policies.lazy_torch import LazyTorchModule, ModuleGuard
 
 if TYPE_CHECKING:  # a run of the native engine imports no torch
     from rlox.optim import FlatParameters
     from rlox.policies.deterministic import DeterministicPolicy
-    from rlox.policies.soft import SquashedPolicy
+    from rlox.policies.soft import SquashedSACPolicy
 
-__all__ = ["NativeDeterministic", "NativeSquashed", "VectorSizes"]
+__all__ = ["ContinuousSizes", "NativeDeterministicPolicy", "NativeSquashedPolicy"]
 
 E = TypeVar("E", SACEngine, TD3Engine)
 
 
 @dataclass(frozen=True)
-class VectorSizes:
+class ContinuousSizes:
     """What an actor of vectors and its critics are; `outputs` are the actor's, `size` an action's."""
 
     obs_dim: int
     size: int
     outputs: int
-    members: int  # critics
+    n_critics: int  # critics
     actor: tuple[int, ...]  # hidden widths
     critic: tuple[int, ...]
     activation: str
 
-    def actors(self, prefix: str = "") -> list[Named]:
+    def actor_shapes(self, prefix: str = "") -> list[NamedShape]:
         """Names and shapes of the actor's parameters, in the order of torch's modules."""
-        return linear_layers(prefix, (self.obs_dim, *self.actor, self.outputs))
+        return linear_shapes(prefix, (self.obs_dim, *self.actor, self.outputs))
 
     @property
-    def critics(self) -> list[Named]:
+    def critic_shapes(self) -> list[NamedShape]:
         """Those of the critics: of each layer the weights of all, then the biases."""
         pairs = list(pairwise((self.obs_dim + self.size, *self.critic, 1)))
-        weights = [(self.members, outputs, inputs) for inputs, outputs in pairs]
-        biases = [(self.members, outputs) for _, outputs in pairs]
+        weights = [(self.n_critics, outputs, inputs) for inputs, outputs in pairs]
+        biases = [(self.n_critics, outputs) for _, outputs in pairs]
         return [
             *((f"weights.{i}", shape) for i, shape in enumerate(weights)),
             *((f"biases.{i}", shape) for i, shape in enumerate(biases)),
         ]
 
-    def widest(self) -> int:
+    def max_width(self) -> int:
         """The largest number of inputs or outputs that a layer has."""
-        return widest([*self.actors(), *self.critics])
+        return max_width([*self.actor_shapes(), *self.critic_shapes])
 
 
-class NativeVectors(OnDemand):
+class NativeContinuousPolicy(LazyTorchModule):
     """The engine of an actor and critics, over the vectors of their parameters.
 
     Attributes
@@ -65,85 +65,95 @@ class NativeVectors(OnDemand):
     explorer : acts
     """
 
-    ACTS = "actor"
+    ACTING_PART = "actor"
 
-    sizes: VectorSizes
+    sizes: ContinuousSizes
     explorer: Explorer
 
-    def best(self, obs: NDArray[np.float32], mask: NDArray[np.bool_] | None = None) -> NDArray[Any]:
+    def best_actions(self, obs: NDArray[np.float32], mask: NDArray[np.bool_] | None = None) -> NDArray[Any]:
         """What the actor does without noise, float32 `[n, size]`; a `mask` is of choices."""
         assert mask is None
         actions = np.zeros((len(obs), self.sizes.size), np.float32)
-        with self.using:
+        with self.lock:
             self.explorer.act(self.vector, obs, actions, np.zeros_like(actions))
         return actions
 
-    def _of(
-        self, sizes: VectorSizes, prefix: str, seed: int, make: Callable[[], Any], kind: type[E]
+    def _init_engine(
+        self,
+        sizes: ContinuousSizes,
+        prefix: str,
+        seed: int,
+        make_module: Callable[[], Any],
+        engine_class: type[E],
     ) -> E:
         """Take the weights that a run begins with; the engine of such networks."""
         self.sizes = sizes
-        actor, critic = Part.of(sizes.actors(prefix)), Part.of(sizes.critics)
-        self._on({"actor": actor, "critic": critic}, make)
-        self._begin(seed)
-        return kind(
-            sizes.actors("actor."),
-            sizes.critics,
+        actor, critic = (
+            ParameterVector.zeros(sizes.actor_shapes(prefix)),
+            ParameterVector.zeros(sizes.critic_shapes),
+        )
+        self._init_parameters({"actor": actor, "critic": critic}, make_module)
+        self._init_weights(seed)
+        return engine_class(
+            sizes.actor_shapes("actor."),
+            sizes.critic_shapes,
             obs_dim=sizes.obs_dim,
             size=sizes.size,
-            members=sizes.members,
+            members=sizes.n_critics,
             actor=list(sizes.actor),
             critic=list(sizes.critic),
             activation=sizes.activation,
         )
 
 
-class NativeDeterministic(NativeVectors):
-    """The engine of a `DeterministicPolicy` of vectors; `deviation` is that of its exploring noise."""
+class NativeDeterministicPolicy(NativeContinuousPolicy):
+    """The engine of a `DeterministicPolicy` of vectors; `noise_std` is that of its exploring noise."""
 
     def __init__(
         self,
-        sizes: VectorSizes,
+        sizes: ContinuousSizes,
         seed: int,
-        make: Callable[[], DeterministicPolicy],
-        deviation: float,
+        make_module: Callable[[], DeterministicPolicy],
+        noise_std: float,
     ) -> None:
-        """One with the weights that a run begins with; `make` gives its module.
+        """One with the weights that a run begins with; `make_module` gives its module.
 
-        Raises ConfigError where the engine does not do what torch does (`golden`).
+        Raises ConfigError where the engine does not do what torch does (`self_test`).
         """
-        self.engine = self._of(sizes, "", seed, make, TD3Engine)
-        self.learns: TD3Engine | ReplayIteration = self.engine
-        self.explorer = Explorer(self.engine, deviation)
+        self.engine = self._init_engine(sizes, "", seed, make_module, TD3Engine)
+        self.update_engine: TD3Engine | ReplayIteration = self.engine
+        self.explorer = Explorer(self.engine, noise_std)
 
-    def _watch(self, module: DeterministicPolicy, flats: Mapping[str, FlatParameters]) -> Watched:
-        from rlox.policies.plain import Plain
+    def _make_guard(self, module: DeterministicPolicy, flats: Mapping[str, FlatParameters]) -> ModuleGuard:
+        from rlox.policies.mlp_guard import MLPGuard
 
-        asked = [(module, ("act",)), (module.critic, ("trace",))]
-        return Plain(module, (module.actor,), asked, [*flats.values()])
+        guarded_methods = [(module, ("act",)), (module.critic, ("trace",))]
+        return MLPGuard(module, (module.actor,), guarded_methods, [*flats.values()])
 
 
-class NativeSquashed(NativeVectors):
-    """The engine of a `SquashedPolicy` of vectors without gSDE."""
+class NativeSquashedPolicy(NativeContinuousPolicy):
+    """The engine of a `SquashedSACPolicy` of vectors without gSDE."""
 
-    def __init__(self, sizes: VectorSizes, seed: int, make: Callable[[], SquashedPolicy]) -> None:
-        """One with the weights that a run begins with; `make` gives its module.
+    def __init__(
+        self, sizes: ContinuousSizes, seed: int, make_module: Callable[[], SquashedSACPolicy]
+    ) -> None:
+        """One with the weights that a run begins with; `make_module` gives its module.
 
-        Raises ConfigError where the engine does not do what torch does (`golden`).
+        Raises ConfigError where the engine does not do what torch does (`self_test`).
         """
-        self.engine = self._of(sizes, "net.", seed, make, SACEngine)
-        self.learns: SACEngine | ReplayIteration = self.engine
+        self.engine = self._init_engine(sizes, "net.", seed, make_module, SACEngine)
+        self.update_engine: SACEngine | ReplayIteration = self.engine
         self.explorer = Explorer(self.engine)
 
-    def _watch(self, module: SquashedPolicy, flats: Mapping[str, FlatParameters]) -> Watched:
-        from rlox.policies.plain import Plain
+    def _make_guard(self, module: SquashedSACPolicy, flats: Mapping[str, FlatParameters]) -> ModuleGuard:
+        from rlox.policies.mlp_guard import MLPGuard
 
-        asked = [
-            (module, ("draw", "value", "taken")),
+        guarded_methods = [
+            (module, ("draw", "value", "action_values")),
             (module.actor, ("trace", "draw", "explore")),
             (module.critic, ("trace",)),
         ]
-        return Plain(module, (module.actor.net,), asked, [*flats.values()])
+        return MLPGuard(module, (module.actor.net,), guarded_methods, [*flats.values()])
 
-    def _asked(self) -> tuple[Any, ...]:
+    def _acting_modules(self) -> tuple[Any, ...]:
         return self._module, self._module.actor

@@ -18,10 +18,10 @@ from rlox.networks import (
 from rlox.policies.actors import CategoricalActor
 from rlox.policies.base import Policy
 
-__all__ = ["CategoricalSoftPolicy", "SoftPolicy", "SquashedPolicy"]
+__all__ = ["CategoricalSACPolicy", "SACPolicy", "SquashedSACPolicy"]
 
 
-class SoftPolicy(Policy):
+class SACPolicy(Policy):
     """An actor, and critics which of a state and what the actor does there give its value.
 
     The critics are handed in where values are asked for: they may be those of a target network. What is said
@@ -37,30 +37,26 @@ class SoftPolicy(Policy):
         """Of the standard normal numbers that `draw` takes for so many rows."""
 
     @abstractmethod
-    def draw(
-        self, obs: Tensor, noise: Tensor
-    ) -> tuple[Tensor, Tensor, Callable[[Tensor, Tensor], None]]:
+    def draw(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Callable[[Tensor, Tensor], None]]:
         """What the actor does in `obs` `[B, obs_dim]`, E[log pi] of it, `[B]`, and the way to the actor."""
 
     @abstractmethod
     def value(
-        self, critic: EnsembleMLP, obs: Tensor, drawn: Tensor
+        self, critic: EnsembleMLP, obs: Tensor, sampled_actions: Tensor
     ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        """What the lowest critic says of that, the mean over what was `drawn`: `[B]`, and the way to it."""
+        """What the lowest critic says, the mean over the `sampled_actions`: `[B]`, and the way to it."""
 
     @abstractmethod
-    def taken(
+    def action_values(
         self, critic: EnsembleMLP, obs: Tensor, actions: Tensor
     ) -> tuple[Tensor, Callable[[Tensor], None]]:
         """What each critic says of stored actions: `[members, B]`, and the way to the critics."""
 
 
-class SquashedPolicy(SoftPolicy):
+class SquashedSACPolicy(SACPolicy):
     """Vectors in [-1, 1]: a squashed Gaussian, and critics of observation and vector."""
 
-    def __init__(
-        self, actor: SquashedGaussianPolicy | SquashedSDEPolicy, critic: EnsembleMLP
-    ) -> None:
+    def __init__(self, actor: SquashedGaussianPolicy | SquashedSDEPolicy, critic: EnsembleMLP) -> None:
         super().__init__()
         self.actor: SquashedGaussianPolicy | SquashedSDEPolicy = actor
         self.critic = critic
@@ -79,25 +75,23 @@ class SquashedPolicy(SoftPolicy):
             return (self.actor.features, self.actor.act_dim)
         return (batch, self.actor.act_dim)
 
-    def draw(
-        self, obs: Tensor, noise: Tensor
-    ) -> tuple[Tensor, Tensor, Callable[[Tensor, Tensor], None]]:
+    def draw(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Callable[[Tensor, Tensor], None]]:
         """One vector a row, `[B, act_dim]`, its log-density, and the way to the actor."""
         return self.actor.trace(obs, noise)
 
     def value(
-        self, critic: EnsembleMLP, obs: Tensor, drawn: Tensor
+        self, critic: EnsembleMLP, obs: Tensor, sampled_actions: Tensor
     ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         """min_i Q_i(s, a) of that vector; the gradient is that of the lowest."""
-        q = ActionValues(critic, obs, drawn)
-        lowest, which = q.out.min(0)
+        q = ActionValues(critic, obs, sampled_actions)
+        lowest, min_index = q.out.min(0)
 
         def back(slope: Tensor) -> Tensor:
-            return q.back(torch.zeros_like(q.out).scatter_(0, which[None], slope[None]))
+            return q.back(torch.zeros_like(q.out).scatter_(0, min_index[None], slope[None]))
 
         return lowest, back
 
-    def taken(
+    def action_values(
         self, critic: EnsembleMLP, obs: Tensor, actions: Tensor
     ) -> tuple[Tensor, Callable[[Tensor], None]]:
         """Q_i(s, a) of vectors `[B, act_dim]`."""
@@ -105,7 +99,7 @@ class SquashedPolicy(SoftPolicy):
         return q.out, q.learn
 
 
-class CategoricalSoftPolicy(SoftPolicy):
+class CategoricalSACPolicy(SACPolicy):
     """Choices: a categorical actor, and critics that give the value of each choice.
 
     Expectations are sums over all choices, so that nothing is drawn (Christodoulou 2019,
@@ -137,9 +131,7 @@ class CategoricalSoftPolicy(SoftPolicy):
         """None is drawn."""
         return (0,)
 
-    def draw(
-        self, obs: Tensor, noise: Tensor
-    ) -> tuple[Tensor, Tensor, Callable[[Tensor, Tensor], None]]:
+    def draw(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Callable[[Tensor, Tensor], None]]:
         """The probability of each choice, `[B, n_actions]`, and sum_a pi(a|s) log pi(a|s)."""
         net = trace(self.actor.net, obs)
         log_p = torch.log_softmax(net.out, -1)
@@ -154,13 +146,13 @@ class CategoricalSoftPolicy(SoftPolicy):
         return p, (p * log_p).sum(-1), learn
 
     def value(
-        self, critic: EnsembleMLP, obs: Tensor, drawn: Tensor
+        self, critic: EnsembleMLP, obs: Tensor, sampled_actions: Tensor
     ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         """sum_a pi(a|s) min_i Q_i(s, a); the gradient is the probabilities'."""
         lowest = critic.trace(obs).out.amin(0)
-        return (drawn * lowest).sum(-1), lambda slope: slope.unsqueeze(-1) * lowest
+        return (sampled_actions * lowest).sum(-1), lambda slope: slope.unsqueeze(-1) * lowest
 
-    def taken(
+    def action_values(
         self, critic: EnsembleMLP, obs: Tensor, actions: Tensor
     ) -> tuple[Tensor, Callable[[Tensor], None]]:
         """Q_i(s, a) of choices `[B]`."""

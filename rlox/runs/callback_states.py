@@ -5,44 +5,46 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rlox.callbacks import Callback, named
+from rlox.callbacks import Callback, name_errors
 from rlox.errors import CheckpointError
-from rlox.kinds import back, kept
+from rlox.state_tree import from_state_tree, to_state_tree
 
-__all__ = ["restore_callbacks", "states_of"]
+__all__ = ["get_callback_states", "restore_callbacks"]
 
 
-def states_of(callbacks: Iterable[Callback]) -> list[dict[str, Any]]:
+def get_callback_states(callbacks: Iterable[Callback]) -> list[dict[str, Any]]:
     """Copies of the states of those that have one, with the name of each one's class.
 
     Raises `CheckpointError` for what would not come back, with its place.
     """
-    found = []
+    states = []
     for callback in callbacks:
         if not isinstance(callback, Callback):
             continue
-        with named(callback):
+        with name_errors(callback):
             state = callback.state()
-        whose = f"the callback {type(callback).__name__}:"
+        label = f"the callback {type(callback).__name__}:"
         if not isinstance(state, Mapping):
-            raise CheckpointError(
-                f"{whose} state() returned a {type(state).__name__}, expected a dict"
-            )
+            raise CheckpointError(f"{label} state() returned a {type(state).__name__}, expected a dict")
         if state:
-            found.append({"name": _name(callback), "state": kept(state, f"{whose} its state")})
-    return found
+            states.append(
+                {"name": _class_name(callback), "state": to_state_tree(state, f"{label} its state")}
+            )
+    return states
 
 
-def restore_callbacks(callbacks: Iterable[Callback], saved: Iterable[Mapping[str, Any]]) -> None:
+def restore_callbacks(callbacks: Iterable[Callback], states: Iterable[Mapping[str, Any]]) -> None:
     """Give each callback the next state that one of its class left; those of other classes begin anew."""
-    left = list(saved)
+    remaining = list(states)
     for callback in callbacks:
-        found = next((one for one in left if one["name"] == _name(callback)), None)
-        if found is not None:
-            left.remove(found)
-            with named(callback):
-                callback.restore(back(found["state"]))
+        entry = next(
+            (candidate for candidate in remaining if candidate["name"] == _class_name(callback)), None
+        )
+        if entry is not None:
+            remaining.remove(entry)
+            with name_errors(callback):
+                callback.restore(from_state_tree(entry["state"]))
 
 
-def _name(callback: Callback) -> str:
+def _class_name(callback: Callback) -> str:
     return f"{type(callback).__module__}:{type(callback).__qualname__}"

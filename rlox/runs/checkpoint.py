@@ -28,12 +28,12 @@ import safetensors
 import safetensors.numpy
 from numpy.typing import NDArray
 
-from rlox.disk import Disk, target_of
+from rlox.disk import Disk, link_target
 from rlox.errors import CheckpointError, RloxError, StorageError
 from rlox.loggers import METRICS, read_rows
 from rlox.runs.preflight import available_memory
 from rlox.runs.tree import pack, unpack
-from rlox.sources.store import InMemory, Segments, Storable, Store
+from rlox.sources.store import InMemoryStore, Segments, Storable, Store
 
 __all__ = [
     "MANIFEST",
@@ -42,15 +42,15 @@ __all__ = [
     "best_checkpoint",
     "checkpoint_bytes",
     "clock_of",
+    "intact_checkpoints",
+    "interrupted_replacements",
+    "manifest_digest",
     "newest_checkpoint",
-    "own_digest",
-    "pass_over",
     "read_checkpoint",
     "read_manifest",
-    "replaced",
     "resolve_checkpoint",
-    "steps_of",
-    "whole_checkpoints",
+    "step_folders",
+    "warn_skipped",
     "write_checkpoint",
 ]
 
@@ -62,8 +62,8 @@ REPLAY = "replay"  # the folder of segments, in a run or in a checkpoint apart f
 OWN_REPLAY = "last"  # the name of the only save in the latter
 MAX_MANIFEST = 1 << 20  # bytes; it is read before anything about it is known
 JSON_IN_MEMORY = 18  # times its size, at most: nested lists
-_NO_STATE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-_OLD = ".old"
+_STATE_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+_BACKUP_SUFFIX = ".old"
 _FILES = ("state.json", "weights.safetensors", "optimizer.safetensors", "state.safetensors")
 _STEP = re.compile(r"^step-\d{12}(-\d{12})?$")
 
@@ -89,7 +89,7 @@ class Checkpoint:
     @property
     def store(self) -> Store:
         """What its source fills its buffer from."""
-        return self.replay or InMemory()
+        return self.replay or InMemoryStore()
 
 
 def write_checkpoint(
@@ -111,7 +111,7 @@ def write_checkpoint(
         "files": {n: {"bytes": len(d), "blake2b": _digest(d)} for n, d in files.items()},
         "replay": checkpoint.replay.name if checkpoint.replay else None,
     }
-    manifest["blake2b"] = own_digest(manifest)
+    manifest["blake2b"] = manifest_digest(manifest)
     _require_replaceable(folder)
     partial = folder.with_name(f".{folder.name}.partial")
     try:
@@ -120,10 +120,10 @@ def write_checkpoint(
         for name, data in files.items():
             disk.write(partial / name, data)
         if buffer is not None:
-            Segments(partial / REPLAY, OWN_REPLAY).keep(buffer)
+            Segments(partial / REPLAY, OWN_REPLAY).save(buffer)
         disk.write(partial / MANIFEST, json.dumps(manifest, indent=1).encode())
         disk.sync_folder(partial)
-        _into_place(partial, folder, disk)
+        _move_into_place(partial, folder, disk)
         disk.sync_folder(folder.parent)
     except OSError as error:
         disk.remove(partial)
@@ -131,7 +131,7 @@ def write_checkpoint(
 
 
 @contextmanager
-def _reading() -> Iterator[None]:
+def _read_errors() -> Iterator[None]:
     """What may not be read is not damaged: it is named, and nothing older is taken in its place."""
     try:
         yield
@@ -141,14 +141,14 @@ def _reading() -> Iterator[None]:
         raise StorageError(f"cannot read {error.filename}: {error.strerror}") from error
 
 
-@_reading()
+@_read_errors()
 def read_checkpoint(folder: Path) -> Checkpoint:
     """Read and verify a checkpoint; `CheckpointError` names the file and what is wrong with it,
     `StorageError` one that may not be read.
     """
     manifest = read_manifest(folder)
-    data = {name: _verified(folder, name, manifest["files"][name]) for name in _FILES}
-    arrays = {name: _arrays(folder, name, data[name]) for name in _FILES[1:]}
+    data = {name: _read_verified(folder, name, manifest["files"][name]) for name in _FILES}
+    arrays = {name: _load_arrays(folder, name, data[name]) for name in _FILES[1:]}
     try:
         state = json.loads(data["state.json"])
         return Checkpoint(
@@ -158,91 +158,91 @@ def read_checkpoint(folder: Path) -> Checkpoint:
             optimizer=unpack(state["optimizer"], arrays["optimizer.safetensors"]),
             state=unpack(state["state"], arrays["state.safetensors"]),
             logs={str(k): int(v) for k, v in manifest["logs"].items()},
-            replay=_replay(folder, manifest.get("replay")),
+            replay=_replay_segments(folder, manifest.get("replay")),
         )
-    except _NO_STATE as error:
-        told = f"{folder}/state.json is not a checkpoint's state: {error}"
-        raise CheckpointError(told) from error
+    except _STATE_ERRORS as error:
+        message = f"{folder}/state.json is not a checkpoint's state: {error}"
+        raise CheckpointError(message) from error
 
 
-def _replay(folder: Path, name: Any) -> Segments | None:
+def _replay_segments(folder: Path, name: Any) -> Segments | None:
     """Where the rows are: in the folder itself, or in that of its run if the manifest names a save."""
     if (folder / REPLAY).is_dir():
         return Segments(folder / REPLAY, OWN_REPLAY)
-    shared = folder.resolve().parent.parent / REPLAY
-    return Segments(shared, name) if isinstance(name, str) and shared.is_dir() else None
+    shared_folder = folder.resolve().parent.parent / REPLAY
+    return Segments(shared_folder, name) if isinstance(name, str) and shared_folder.is_dir() else None
 
 
-@_reading()
-def resolve_checkpoint(run: Path, name: str = "last") -> Path:
+@_read_errors()
+def resolve_checkpoint(run_dir: Path, name: str = "last") -> Path:
     """The folder of checkpoint `name` (`last`, `best`, `step-...`) of a run, or of a path to one.
 
     A folder with a manifest is the checkpoint, whatever its name. `last` of a run is the newest whole
     checkpoint, whatever the link of that name says; without an evaluation during training, `best` is `last`.
     """
-    if (run / MANIFEST).exists():
-        return run
-    if not run.exists() and (_old(run) / MANIFEST).exists():
-        return _old(run)  # killed while it was being replaced
-    if (place := run.absolute()).name in ("last", "best") and place.parent.name == "checkpoints":
-        owner = place.parent.parent
-        if (owner / "config.yaml").is_file():  # a run, and a copy left nothing of its link
-            return resolve_checkpoint(owner, place.name)
-        if (found := _named(place)) is not None:
-            return found
-    root = run / "checkpoints"
-    found = _inside(root, name) if _STEP.match(name) else None
-    if found is None and name == "best":
-        found = best_checkpoint(run)
-    if found is None and name in ("last", "best"):
-        found = newest_checkpoint(run)
-    if found is not None:
-        return found
-    there = ", ".join(p.name for p in steps_of(root))
-    if there and name in ("last", "best"):
-        raise CheckpointError(f"{run} has only damaged checkpoints: {there}")
-    if there:
-        raise CheckpointError(f"{run} has no checkpoint '{name}'; it has {there}")
-    if (run / "config.yaml").is_file():
+    if (run_dir / MANIFEST).exists():
+        return run_dir
+    if not run_dir.exists() and (_backup_path(run_dir) / MANIFEST).exists():
+        return _backup_path(run_dir)  # killed while it was being replaced
+    if (link_path := run_dir.absolute()).name in ("last", "best") and link_path.parent.name == "checkpoints":
+        owner_dir = link_path.parent.parent
+        if (owner_dir / "config.yaml").is_file():  # a run, and a copy left nothing of its link
+            return resolve_checkpoint(owner_dir, link_path.name)
+        if (checkpoint := _linked_checkpoint(link_path)) is not None:
+            return checkpoint
+    root = run_dir / "checkpoints"
+    checkpoint = _checkpoint_in(root, name) if _STEP.match(name) else None
+    if checkpoint is None and name == "best":
+        checkpoint = best_checkpoint(run_dir)
+    if checkpoint is None and name in ("last", "best"):
+        checkpoint = newest_checkpoint(run_dir)
+    if checkpoint is not None:
+        return checkpoint
+    names = ", ".join(p.name for p in step_folders(root))
+    if names and name in ("last", "best"):
+        raise CheckpointError(f"{run_dir} has only damaged checkpoints: {names}")
+    if names:
+        raise CheckpointError(f"{run_dir} has no checkpoint '{name}'; it has {names}")
+    if (run_dir / "config.yaml").is_file():
         raise CheckpointError(
-            f"{run} has no checkpoint: one is saved every checkpoint.every steps and when the run "
+            f"{run_dir} has no checkpoint: one is saved every checkpoint.every steps and when the run "
             "ends or is stopped"
         )
-    raise CheckpointError(f"{run} has no checkpoint; is it a run folder or a checkpoint?")
+    raise CheckpointError(f"{run_dir} has no checkpoint; is it a run folder or a checkpoint?")
 
 
-def best_checkpoint(run: Path) -> Path | None:
+def best_checkpoint(run_dir: Path) -> Path | None:
     """The checkpoint of the best evaluation on the way; `None` where there was none.
 
     It is what `best` leads to, or names where it is a file. A copy of the folder may have the checkpoint
     itself in its place, or nothing: then the log says which evaluation was best.
     """
-    best = (root := run / "checkpoints") / "best"
-    if (found := _named(best)) is not None:
-        return found
-    if not best.is_symlink() and (clock := clock_of(best)) is not None:
-        return next((folder for folder in steps_of(root) if clock_of(folder) == clock), best)
-    there = [(clock_of(folder) or {}, folder) for folder in steps_of(root)]
-    found, highest = None, -math.inf
-    for row in read_rows(run / METRICS):
+    link_path = (root := run_dir / "checkpoints") / "best"
+    if (best_folder := _linked_checkpoint(link_path)) is not None:
+        return best_folder
+    if not link_path.is_symlink() and (clock := clock_of(link_path)) is not None:
+        return next((folder for folder in step_folders(root) if clock_of(folder) == clock), link_path)
+    candidates = [(clock_of(folder) or {}, folder) for folder in step_folders(root)]
+    best_folder, highest = None, -math.inf
+    for row in read_rows(run_dir / METRICS):
         mean = row.get("eval/return_mean") if isinstance(row, dict) else None
         if isinstance(mean, int | float) and mean > highest:
-            for clock, folder in there:
-                if clock and all(row.get(name, at) == at for name, at in clock.items()):
-                    found, highest = folder, mean
-    return found
+            for clock, folder in candidates:
+                if clock and all(row.get(name, steps) == steps for name, steps in clock.items()):
+                    best_folder, highest = folder, mean
+    return best_folder
 
 
-def _named(link: Path) -> Path | None:
+def _linked_checkpoint(link: Path) -> Path | None:
     """The checkpoint that a link leads to, or that the file in its place names."""
-    target = target_of(link)
-    return _inside(link.parent, target) if target is not None and _STEP.match(target) else None
+    target = link_target(link)
+    return _checkpoint_in(link.parent, target) if target is not None and _STEP.match(target) else None
 
 
-def _inside(root: Path, name: str) -> Path | None:
+def _checkpoint_in(root: Path, name: str) -> Path | None:
     """The checkpoint of that name in a root; a link that leads elsewhere is not followed."""
-    found = (root / name).resolve()
-    return found if found.parent == root.resolve() and (found / MANIFEST).exists() else None
+    folder = (root / name).resolve()
+    return folder if folder.parent == root.resolve() and (folder / MANIFEST).exists() else None
 
 
 def clock_of(folder: Path) -> dict[str, int] | None:
@@ -253,43 +253,45 @@ def clock_of(folder: Path) -> dict[str, int] | None:
         return None
 
 
-@_reading()
-def newest_checkpoint(run: Path) -> Path | None:
+@_read_errors()
+def newest_checkpoint(run_dir: Path) -> Path | None:
     """The newest checkpoint of a run that reads back whole; `None` before the first."""
-    return next((folder for folder, _ in whole_checkpoints(run)), None)
+    return next((folder for folder, _ in intact_checkpoints(run_dir)), None)
 
 
-def whole_checkpoints(run: Path) -> Iterator[tuple[Path, Checkpoint]]:
+def intact_checkpoints(run_dir: Path) -> Iterator[tuple[Path, Checkpoint]]:
     """The checkpoints of a run that read back whole, newest first; the others are warned of."""
-    with _reading():
-        steps = steps_of(run / "checkpoints")
+    with _read_errors():
+        steps = step_folders(run_dir / "checkpoints")
     for folder in reversed(steps):
         try:
-            saved = read_checkpoint(folder)
+            checkpoint = read_checkpoint(folder)
         except CheckpointError as error:
-            pass_over(folder, error)
+            warn_skipped(folder, error)
         else:
-            yield folder, saved
+            yield folder, checkpoint
 
 
-def pass_over(folder: Path, error: CheckpointError) -> None:
+def warn_skipped(folder: Path, error: CheckpointError) -> None:
     """Say that a checkpoint is not used, and why."""
     log.warning("passing over %s: %s", folder.name, error)
 
 
-def steps_of(root: Path) -> list[Path]:
+def step_folders(root: Path) -> list[Path]:
     """The step folders of a checkpoint root, oldest first."""
     if not root.is_dir():
         return []
-    found = {p.name: p for p in root.iterdir() if _STEP.match(p.name)}
-    found.update((folder.name, old) for old, folder in replaced(root))
-    return [found[name] for name in sorted(found)]
+    by_name = {p.name: p for p in root.iterdir() if _STEP.match(p.name)}
+    by_name.update((folder.name, old) for old, folder in interrupted_replacements(root))
+    return [by_name[name] for name in sorted(by_name)]
 
 
-def replaced(root: Path) -> list[tuple[Path, Path]]:
+def interrupted_replacements(root: Path) -> list[tuple[Path, Path]]:
     """Checkpoints whose replacement was killed before the new one was in its place, and that place."""
-    waiting = [(old, root / old.name[1 : -len(_OLD)]) for old in root.glob(f".step-*{_OLD}")]
-    return [(old, folder) for old, folder in waiting if not folder.exists()]
+    backups = [
+        (old, root / old.name[1 : -len(_BACKUP_SUFFIX)]) for old in root.glob(f".step-*{_BACKUP_SUFFIX}")
+    ]
+    return [(old, folder) for old, folder in backups if not folder.exists()]
 
 
 def checkpoint_bytes(checkpoint: Checkpoint) -> int:
@@ -303,14 +305,14 @@ def checkpoint_bytes(checkpoint: Checkpoint) -> int:
 def _encode(checkpoint: Checkpoint) -> dict[str, bytes]:
     arrays: dict[str, dict[str, NDArray[Any]]] = {"weights": {}, "optimizer": {}, "state": {}}
     document: dict[str, Any] = {"config": checkpoint.config}
-    for part, named in arrays.items():
-        document[part] = pack(getattr(checkpoint, part), named)
+    for part, part_arrays in arrays.items():
+        document[part] = pack(getattr(checkpoint, part), part_arrays)
     files = {"state.json": json.dumps(document, indent=1).encode()}
     return files | {f"{n}.safetensors": safetensors.numpy.save(a) for n, a in arrays.items()}
 
 
-def _into_place(partial: Path, folder: Path, disk: Disk) -> None:
-    old = _old(folder)
+def _move_into_place(partial: Path, folder: Path, disk: Disk) -> None:
+    old = _backup_path(folder)
     if folder.exists():
         disk.remove(old)
         disk.rename(folder, old)
@@ -323,27 +325,27 @@ def _into_place(partial: Path, folder: Path, disk: Disk) -> None:
     disk.remove(old)
 
 
-def _old(folder: Path) -> Path:
+def _backup_path(folder: Path) -> Path:
     """Where the checkpoint that is being replaced waits until the new one is in its place."""
-    return folder.with_name(f".{folder.name}{_OLD}")
+    return folder.with_name(f".{folder.name}{_BACKUP_SUFFIX}")
 
 
 def _require_replaceable(folder: Path) -> None:
     """A checkpoint or an empty folder may be replaced; anything else is somebody's work."""
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        theirs = True
+        is_foreign = True
     else:
-        theirs = folder.exists() and not (folder / MANIFEST).is_file() and any(folder.iterdir())
-    if theirs:
+        is_foreign = folder.exists() and not (folder / MANIFEST).is_file() and any(folder.iterdir())
+    if is_foreign:
         raise StorageError(
             f"{folder} is there and is not a checkpoint, so it is not replaced; choose another path"
         )
 
 
-def own_digest(manifest: Mapping[str, Any]) -> str:
+def manifest_digest(manifest: Mapping[str, Any]) -> str:
     """The checksum of a manifest's other entries."""
-    rest = {k: v for k, v in manifest.items() if k != "blake2b"}
-    return _digest(json.dumps(rest, sort_keys=True).encode())
+    entries = {k: v for k, v in manifest.items() if k != "blake2b"}
+    return _digest(json.dumps(entries, sort_keys=True).encode())
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -360,17 +362,15 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} is damaged: {error!r}") from error
     if version != FORMAT:
-        raise CheckpointError(
-            f"{path} has format {version}, expected {FORMAT}; use another version"
-        )
-    if manifest.get("blake2b") != own_digest(manifest):
+        raise CheckpointError(f"{path} has format {version}, expected {FORMAT}; use another version")
+    if manifest.get("blake2b") != manifest_digest(manifest):
         raise CheckpointError(f"{path} is damaged: its checksum differs from its content")
     if not all(isinstance(v, Mapping) for v in (manifest.get("clock"), manifest.get("logs"))):
         raise CheckpointError(f"{path} is damaged: no clock or logs")
     return {**manifest, "files": entries}
 
 
-def _verified(folder: Path, name: str, entry: tuple[int, str]) -> bytes:
+def _read_verified(folder: Path, name: str, entry: tuple[int, str]) -> bytes:
     path = folder / name
     if path.is_symlink() or not path.is_file():
         raise CheckpointError(f"{path} is missing or not a plain file")
@@ -389,7 +389,7 @@ def _verified(folder: Path, name: str, entry: tuple[int, str]) -> bytes:
     return data
 
 
-def _arrays(folder: Path, name: str, data: bytes) -> dict[str, NDArray[np.generic]]:
+def _load_arrays(folder: Path, name: str, data: bytes) -> dict[str, NDArray[np.generic]]:
     try:
         return dict(safetensors.numpy.load(data))
     except (safetensors.SafetensorError, ValueError, KeyError) as error:

@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from rlox._core import prune_replay
-from rlox.disk import Disk, may_pass, replace_file, target_of
+from rlox.disk import Disk, is_transient, link_target, replace_file
 from rlox.errors import CheckpointError, StorageError
 from rlox.runs.checkpoint import (
     MANIFEST,
     REPLAY,
     Checkpoint,
     clock_of,
-    own_digest,
+    interrupted_replacements,
+    manifest_digest,
     read_manifest,
-    replaced,
-    steps_of,
+    step_folders,
     write_checkpoint,
 )
 from rlox.types import Clock, Unit
@@ -35,7 +35,7 @@ LINKS = ("last", "best")  # a convenience: nothing that a run does depends on th
 class CheckpointStore:
     """The checkpoints of one run: the newest `keep`, and the best.
 
-    `resumed` is the one that the run goes on from: it is there already, whole. `unit` is what their
+    `resume_checkpoint` is the one that the run goes on from: it is there already, whole. `unit` is what their
     names count.
     """
 
@@ -44,7 +44,7 @@ class CheckpointStore:
         root: Path,
         keep: int,
         disk: Disk | None = None,
-        resumed: Checkpoint | None = None,
+        resume_checkpoint: Checkpoint | None = None,
         unit: Unit = "env_steps",
     ) -> None:
         self.root = root
@@ -52,14 +52,14 @@ class CheckpointStore:
         self.unit = unit
         self.disk = disk or Disk()
         self._best: str | None = None  # once this store has linked one
-        for old, folder in replaced(root):
+        for old, folder in interrupted_replacements(root):
             self.disk.rename(old, folder)
         for leftover in root.glob(".step-*") if root.is_dir() else ():
             self.disk.remove(leftover)  # of a save that was killed
         for name in LINKS:
             with suppress(OSError):  # a disk that refuses shows it in the next save
                 self._relink(root / name)
-        self._written = {self._folder(resumed)} if resumed else set()
+        self._written_folders = {self._folder_of(resume_checkpoint)} if resume_checkpoint else set()
 
     def save(self, checkpoint: Checkpoint, best: bool = False) -> Path:
         """Write the checkpoint, point `last` (and `best`) at it, remove the oldest.
@@ -67,12 +67,12 @@ class CheckpointStore:
         A second save at the same clock only moves the links and the log offsets: the state is the
         same, and a checkpoint that is whole is never taken away.
         """
-        folder = self._folder(checkpoint)
-        if folder in self._written:
-            _move_logs(folder, checkpoint.logs, self.disk)
+        folder = self._folder_of(checkpoint)
+        if folder in self._written_folders:
+            _update_log_offsets(folder, checkpoint.logs, self.disk)
         else:
             write_checkpoint(folder, checkpoint, self.disk)
-            self._written.add(folder)
+            self._written_folders.add(folder)
         self._link("last", folder)
         if best:
             self._link("best", folder)
@@ -84,7 +84,7 @@ class CheckpointStore:
 
     def link_best(self, step: int) -> None:
         """Point `best` at the checkpoint of that step, if there is one."""
-        folder = self.root / _name(step)
+        folder = self.root / _step_name(step)
         if (folder / MANIFEST).is_file():
             self._link("best", folder)
 
@@ -95,7 +95,7 @@ class CheckpointStore:
         try:
             self.disk.link(self.root / name, folder.name)
         except OSError as error:
-            if may_pass(error):
+            if is_transient(error):
                 raise StorageError(f"cannot update {self.root}: {error}") from error
             log.warning("%s does not lead to %s: %s", self.root / name, folder.name, error)
 
@@ -108,31 +108,31 @@ class CheckpointStore:
         if clock is None:
             path.rmdir()  # zip leaves an empty folder; what has files in it is not ours, and stays
             return
-        same = next((f for f in steps_of(self.root) if clock_of(f) == clock), None)
+        same = next((f for f in step_folders(self.root) if clock_of(f) == clock), None)
         if same is None:
-            same = self.root / _name(int(clock[self.unit]))
+            same = self.root / _step_name(int(clock[self.unit]))
             self.disk.rename(path, same)
         else:
             self.disk.remove(path)
         self._link(path.name, same)
 
-    def _folder(self, checkpoint: Checkpoint) -> Path:
+    def _folder_of(self, checkpoint: Checkpoint) -> Path:
         """Where it is, or is to be; the updates are in its name if the step has another one."""
-        plain = self.root / _name(checkpoint.clock[self.unit])
+        plain = self.root / _step_name(checkpoint.clock[self.unit])
         longer = plain.with_name(f"{plain.name}-{checkpoint.clock.get('updates', 0):012d}")
         if clock_of(longer) == checkpoint.clock:
             return longer
         return plain if clock_of(plain) in (None, checkpoint.clock) else longer
 
     def _prune(self, last: Path) -> None:
-        named = {last.name, self._best or target_of(self.root / "best")}
-        for old in steps_of(self.root)[: -self.keep]:
-            if old.name not in named:
+        protected_names = {last.name, self._best or link_target(self.root / "best")}
+        for old in step_folders(self.root)[: -self.keep]:
+            if old.name not in protected_names:
                 self.disk.remove(old)
         replay = self.root.parent / REPLAY
         if replay.is_dir():
             try:
-                names = [read_manifest(folder).get("replay") for folder in steps_of(self.root)]
+                names = [read_manifest(folder).get("replay") for folder in step_folders(self.root)]
                 prune_replay(replay, [name for name in names if isinstance(name, str)])
             except CheckpointError as error:  # of an older save: nothing is removed
                 log.warning("%s is not tidied: %s", replay, error)
@@ -140,16 +140,16 @@ class CheckpointStore:
 
 def replay_name(clock: Clock) -> str:
     """What the save of a buffer is called: within one step of the unit there may be several updates."""
-    return f"{_name(clock.now)}-{clock.updates}"
+    return f"{_step_name(clock.now)}-{clock.updates}"
 
 
-def _name(step: int) -> str:
+def _step_name(step: int) -> str:
     return f"step-{step:012d}"
 
 
-def _move_logs(folder: Path, logs: Mapping[str, int], disk: Disk) -> None:
+def _update_log_offsets(folder: Path, logs: Mapping[str, int], disk: Disk) -> None:
     """Replace the log offsets in a whole checkpoint's manifest, in one step."""
     manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_bytes())
     manifest["logs"] = dict(logs)
-    manifest["blake2b"] = own_digest(manifest)
+    manifest["blake2b"] = manifest_digest(manifest)
     replace_file(folder / MANIFEST, json.dumps(manifest, indent=1).encode(), disk)

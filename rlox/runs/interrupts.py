@@ -10,93 +10,94 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 
-from rlox.devices import require_unmixed
+from rlox.devices import require_no_autocast
 from rlox.errors import RloxError
-from rlox.exclusive import Exclusive
-from rlox.policies.engine import NativeRefused
+from rlox.exclusive_lock import ExclusiveLock
+from rlox.policies.engine import NativeUnsupportedError
 
-__all__ = ["Exactness", "whole_updates"]
+__all__ = ["ResumeStatus", "finish_update_on_interrupt"]
 
 
 @dataclass
-class Exactness:
+class ResumeStatus:
     """Whether what is saved, or goes on, is what a run never broken off would have."""
 
-    whole: bool = True  # the weights are those after a whole update
-    why_not: str = ""  # of a checkpoint that does not go on as it was saved
-    closed: bool = False  # the environments: nothing steps them again
-    training: Exclusive = field(default_factory=lambda: Exclusive("training is under way"))
+    is_update_complete: bool = True  # the weights are those after a whole update
+    resume_warning: str = ""  # of a checkpoint that does not go on as it was saved
+    has_closed_envs: bool = False  # the environments: nothing steps them again
+    training_lock: ExclusiveLock = field(default_factory=lambda: ExclusiveLock("training is under way"))
 
     @contextmanager
-    def trains(self, whose: str, in_torch: bool) -> Iterator[None]:
-        """The block that trains; `RloxError` while another does, and where `whose` is closed.
+    def lock_training(self, label: str, is_torch_run: bool) -> Iterator[None]:
+        """The block that trains; `RloxError` while another does, and where `label` is closed.
 
-        What learns `in_torch` is refused in a block that computes in other numbers than float32.
+        What learns in torch (`is_torch_run`) is refused in a block that computes in other numbers than
+        float32.
         """
-        if self.closed:
+        if self.has_closed_envs:
             raise RloxError(
-                f"{whose} is closed, and its environments with it, so that it cannot train; call close() "
+                f"{label} is closed, and its environments with it, so that it cannot train; call close() "
                 "when training is over, or go on with another one: save(path) and from_checkpoint(path)"
             )
-        if in_torch:
-            require_unmixed()
-        with self.training:
+        if is_torch_run:
+            require_no_autocast()
+        with self.training_lock:
             yield
 
     def begin_update(self) -> None:
         """From now on a part of an update is in the weights, until the tick is over."""
-        self.whole = False
+        self.is_update_complete = False
 
     @contextmanager
-    def refusing(self) -> Iterator[None]:
+    def unchanged_on_refusal(self) -> Iterator[None]:
         """While active, a policy that an engine refuses to learn is one of which nothing was learned."""
         try:
             yield
-        except NativeRefused:
-            self.whole = True
+        except NativeUnsupportedError:
+            self.is_update_complete = True
             raise
 
-    def tell(self, step: int, env: str, trains: bool = False) -> None:
+    def warn(self, step: int, env: str, is_training: bool = False) -> None:
         """Warn of what is not exact, once; `RloxError` while another thread trains.
 
-        What `trains` is refused, and nothing told, while this thread does too: in a callback.
+        What trains (`is_training`) is refused, and nothing told, while this thread does too: in a callback.
         """
-        self.training.require_no_other(nor_this=trains)
-        if not self.whole:
+        self.training_lock.require_free(include_own_thread=is_training)
+        if not self.is_update_complete:
             warnings.warn(
                 f"training was broken off in the middle of an update, at step {step:,}: a part of it is in "
                 "the weights; a checkpoint from before has none of it",
                 UserWarning,
                 stacklevel=3,
             )
-        if self.why_not:
-            warnings.warn(f"{env}: {self.why_not}", UserWarning, stacklevel=3)
-        self.whole, self.why_not = True, ""
+        if self.resume_warning:
+            warnings.warn(f"{env}: {self.resume_warning}", UserWarning, stacklevel=3)
+        self.is_update_complete, self.resume_warning = True, ""
 
 
 @contextmanager
-def whole_updates(stop: Callable[[str], None]) -> Iterator[None]:
+def finish_update_on_interrupt(stop: Callable[[str], None]) -> Iterator[None]:
     """While active, Ctrl-C calls `stop`, and `KeyboardInterrupt` comes at the end; a second one at once.
 
     Only where Python would have raised it: in the main thread, with nobody else's handler.
     """
-    ours = threading.current_thread() is threading.main_thread()
-    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    is_main_thread = threading.current_thread() is threading.main_thread()
+    if not is_main_thread or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
-    asked = False
+    is_requested = False
 
-    def ask(signum: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        if asked:
+    def request_stop(signum: int, frame: FrameType | None) -> None:
+        nonlocal is_requested
+        if is_requested:
             raise KeyboardInterrupt
-        asked = True
+        is_requested = True
         stop("interrupt")
 
-    before = signal.signal(signal.SIGINT, ask)
+    previous_handler = signal.signal(signal.SIGINT, request_stop)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
-    if asked:
+        signal.signal(signal.SIGINT, previous_handler)
+    if is_requested:
         raise KeyboardInterrupt

@@ -11,11 +11,11 @@ from typing import Any
 
 from rlox.configs import RunConfig
 from rlox.disk import replace_file
-from rlox.envs.films import FILM
+from rlox.envs.videos import VIDEO
 from rlox.errors import StorageError
 from rlox.loggers import METRICS, Delivery, JsonLines, Row, finish, open_loggers, read_rows
 from rlox.runs.checkpoint import Checkpoint
-from rlox.types import Episode, Unit
+from rlox.types import Clock, Episode, Unit
 
 __all__ = [
     "EPISODES",
@@ -23,18 +23,17 @@ __all__ = [
     "SAMPLES",
     "Journal",
     "best_evaluation",
-    "keep_films",
-    "offsets_of",
+    "resume_offsets",
+    "row_position",
+    "save_videos",
 ]
 
 log = logging.getLogger("rlox.session")
 
 EPISODES, SAMPLES = "episodes.jsonl", "samples.jsonl"
 VIDEOS = "videos"
-CLOSE_SECONDS = (
-    4.0  # after the last row, that the end of a run waits for its loggers: it is over within 5 s
-)
-LEAST_SECONDS = 2.0  # however long the picture took to draw meanwhile
+CLOSE_SECONDS = 4.0  # after the last row, that the end of a run waits for its loggers: it is over within 5 s
+MIN_SECONDS = 2.0  # however long the picture took to draw meanwhile
 
 
 class Journal:
@@ -43,22 +42,22 @@ class Journal:
     The loggers follow `metrics.jsonl` by themselves; here they only learn where it is cut.
     """
 
-    def __init__(self, folder: Path, config: RunConfig, offsets: dict[str, int]) -> None:
-        patience = config.checkpoint.storage_timeout
-        self._loggers = open_loggers(folder, config)
+    def __init__(self, run_dir: Path, config: RunConfig, offsets: dict[str, int]) -> None:
+        storage_timeout = config.checkpoint.storage_timeout
+        self._loggers = open_loggers(run_dir, config)
         for logger in self._loggers:
             logger.rewind(offsets.get(METRICS, 0))
         names = [METRICS, EPISODES, *[SAMPLES] * (config.algo.unit == "samples")]
         self._files: dict[str, JsonLines] = {}
         with ExitStack() as opened:
             for name in names:
-                self._files[name] = JsonLines(folder / name, offsets.get(name, 0), patience)
+                self._files[name] = JsonLines(run_dir / name, offsets.get(name, 0), storage_timeout)
                 opened.callback(self._files[name].close)
             opened.pop_all()
         self.deliveries: dict[str, Delivery] = {}  # of the loggers, once it is closed
-        self._closed: float | None = None  # when it had its last row
+        self._closed_at: float | None = None  # when it had its last row
         # episodes of text end at prompts, others at steps of environments
-        self._counted = "samples" if config.algo.unit == "samples" else "env_steps"
+        self._step_key = "samples" if config.algo.unit == "samples" else "env_steps"
         for logger in self._loggers:
             logger.start()
 
@@ -69,14 +68,14 @@ class Journal:
     def write_episodes(self, episodes: Iterable[Episode]) -> None:
         """One line a finished episode, with `is_success` where its environment said so."""
         for e in episodes:
-            told = {} if e.success is None else {"is_success": e.success}
+            success_field = {} if e.is_success is None else {"is_success": e.is_success}
             self._files[EPISODES].write(
                 {
-                    self._counted: e.env_steps,
+                    self._step_key: e.env_steps,
                     "env": e.env,
                     "return": e.total_reward,
                     "length": e.length,
-                    **told,
+                    **success_field,
                 }
             )
 
@@ -86,56 +85,54 @@ class Journal:
             for sample in samples:
                 self._files[SAMPLES].write({**position, **sample})
 
-    def ends(self) -> dict[str, int]:
+    def end_offsets(self) -> dict[str, int]:
         """Where each file will end once it has every row: what a checkpoint made now goes on from."""
-        return {name: rows.end for name, rows in self._files.items()}
+        return {name: rows.end_offset for name, rows in self._files.items()}
 
-    def settle(self) -> None:
+    def sync(self) -> None:
         """Force every row to the device, before a checkpoint that relies on it."""
         for rows in self._files.values():
             if not rows.flush():
                 raise StorageError(f"{rows.path} has rows that the disk has not taken yet")
             rows.sync()
 
-    def close(self, deliver: bool = True, hurried: Callable[[], bool] = lambda: False) -> None:
+    def close(self, deliver: bool = True, should_give_up: Callable[[], bool] = lambda: False) -> None:
         """Write what waits and close every file, also where one of them cannot be written."""
         with ExitStack() as stack:
             if deliver:
                 stack.callback(self.deliver)
             for rows in reversed(self._files.values()):
-                stack.callback(rows.close, hurried)
-            self._closed = time.monotonic()
+                stack.callback(rows.close, should_give_up)
+            self._closed_at = time.monotonic()
 
     def deliver(self) -> None:
         """Have the loggers catch up and send what else lies in the folder by now, as far as time allows."""
-        since = time.monotonic() - self._closed if self._closed is not None else 0.0
-        self.deliveries = finish(
-            self._loggers, max(CLOSE_SECONDS - since, min(LEAST_SECONDS, CLOSE_SECONDS))
-        )
+        since = time.monotonic() - self._closed_at if self._closed_at is not None else 0.0
+        self.deliveries = finish(self._loggers, max(CLOSE_SECONDS - since, min(MIN_SECONDS, CLOSE_SECONDS)))
 
 
-def keep_films(folder: Path, episodes: Iterable[Episode]) -> None:
+def save_videos(run_dir: Path, episodes: Iterable[Episode]) -> None:
     """Write the films of training episodes to `videos/`; a disk that is full costs the film only."""
     for episode in episodes:
-        film = (episode.info or {}).get(FILM)
-        if film is None:
+        video = (episode.info or {}).get(VIDEO)
+        if video is None:
             continue
-        path = folder / VIDEOS / f"train-{episode.env_steps:012d}.mp4"
+        path = run_dir / VIDEOS / f"train-{episode.env_steps:012d}.mp4"
         try:
             path.parent.mkdir(exist_ok=True)
-            replace_file(path, film)
+            replace_file(path, video)
         except (OSError, StorageError) as error:
             log.warning("%s: a film of a training episode is lost: %s", path, error)
 
 
-def offsets_of(folder: Path, resumed: Checkpoint, finished: bool) -> dict[str, int]:
+def resume_offsets(run_dir: Path, resume_checkpoint: Checkpoint, is_finished: bool) -> dict[str, int]:
     """The log offsets to go on from.
 
     A run that was killed after its last save has its final evaluation in the log already, and will
     evaluate again: that row is cut off.
     """
-    logs, path = dict(resumed.logs), folder / METRICS
-    if not finished or METRICS not in logs or not path.is_file():
+    logs, path = dict(resume_checkpoint.logs), run_dir / METRICS
+    if not is_finished or METRICS not in logs or not path.is_file():
         return logs
     for line in reversed(path.read_bytes()[: logs[METRICS]].splitlines(True)):
         if b'"eval/return_mean"' not in line:
@@ -144,13 +141,19 @@ def offsets_of(folder: Path, resumed: Checkpoint, finished: bool) -> dict[str, i
     return logs
 
 
-def best_evaluation(folder: Path, unit: Unit) -> tuple[float, int]:
+def row_position(clock: Clock) -> dict[str, int]:
+    """Where a row of the log stands; the samples only where the run counts them."""
+    names = ("env_steps", "updates", *({clock.unit} - {"env_steps", "updates"}))
+    return {name: clock.counters[name] for name in names}
+
+
+def best_evaluation(run_dir: Path, unit: Unit) -> tuple[float, int]:
     """The highest evaluated mean return in the log, and at which step; -inf and 0 without any.
 
     One that was not finite is null in the log, and never the best.
     """
     best, step = float("-inf"), 0
-    for row in read_rows(folder / METRICS):
+    for row in read_rows(run_dir / METRICS):
         mean = row.get("eval/return_mean")
         if mean is not None and mean > best:
             best, step = float(mean), int(row[unit])

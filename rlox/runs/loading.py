@@ -8,13 +8,13 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rlox.configs import RunConfig, leaves, make, make_run, require_device, upgrade_saved
-from rlox.configs.code import Code, named, require_trusted
+from rlox.configs import RunConfig, dotted_items, make, make_run, require_device, upgrade_saved_config
+from rlox.configs.code import Code, require_trusted, spec_name
 from rlox.configs.params import object_name
-from rlox.configs.schedules import Schedule, other_ways, scheduled
-from rlox.configs.secrets import filled, looked_up
+from rlox.configs.schedules import Schedule, check_schedules, conflicting_fields
+from rlox.configs.secrets import resolve, substitute
 from rlox.devices import is_module
-from rlox.envs.make import EnvSource
+from rlox.envs.make import EnvLike
 from rlox.errors import CheckpointError, ConfigError
 from rlox.training.setup import env_name, first_line
 
@@ -23,32 +23,32 @@ if TYPE_CHECKING:  # a run of the native engine imports no torch
 
     from rlox.runs.checkpoint import Checkpoint
 
-__all__ = ["Given", "Objects", "fitting", "reread", "with_object"]
+__all__ = ["LoadOverrides", "RuntimeObjects", "load_config", "restore_errors", "with_policy_name"]
 
 T = TypeVar("T")
 
-REMEDY = "give it again (env_id=..., env_kwargs=..., policy=..., wrappers=...), or trust=True"
+TRUST_REMEDY = "give it again (env_id=..., env_kwargs=..., policy=..., wrappers=...), or trust=True"
 
 
-class Objects:
+class RuntimeObjects:
     """What a façade was given beside its configuration, where that is more than a module."""
 
-    def named(self, config: RunConfig) -> RunConfig:
+    def with_names(self, config: RunConfig) -> RunConfig:
         """The configuration with the names of these, which it cannot hold."""
         return config
 
-    def remade(self, saved: Checkpoint) -> Objects:
+    def restored_from(self, checkpoint: Checkpoint) -> RuntimeObjects:
         """With what a checkpoint has of these."""
         return self
 
 
 @dataclass(frozen=True)
-class Given:
+class LoadOverrides:
     """What `from_checkpoint` is told besides the path."""
 
-    env_id: EnvSource | None = None
+    env_id: EnvLike | None = None
     env_kwargs: Mapping[str, Any] | None = None
-    policy: nn.Module | Objects | Code | None = None
+    policy: nn.Module | RuntimeObjects | Code | None = None
     wrappers: Sequence[Code] | None = None
     reward_wrappers: Sequence[Code] | None = None
     schedules: Mapping[str, Schedule] | None = None
@@ -57,88 +57,90 @@ class Given:
     @property
     def module(self) -> Any:
         """The policy, if it is an object, or what is given in its place."""
-        given = is_module(self.policy) or isinstance(self.policy, Objects)
-        return self.policy if given else None
+        is_object = is_module(self.policy) or isinstance(self.policy, RuntimeObjects)
+        return self.policy if is_object else None
 
-    def objects(self, saved: Checkpoint) -> Any:
+    def runtime_objects(self, checkpoint: Checkpoint) -> Any:
         """The same, with what the checkpoint has of it."""
-        return self.policy.remade(saved) if isinstance(self.policy, Objects) else self.module
+        return (
+            self.policy.restored_from(checkpoint) if isinstance(self.policy, RuntimeObjects) else self.module
+        )
 
-    def config(self, saved: RunConfig, path: Path) -> RunConfig:
+    def apply_to(self, saved_config: RunConfig, path: Path) -> RunConfig:
         """What the checkpoint's configuration becomes; `ConfigError` for what is missing.
 
         A checkpoint is data: code that it names is imported only where it is given again, or trusted.
         """
-        frozen = replace(saved, callbacks=())  # of further training, and none are saved
-        if self.env_id is None and frozen.env.id.startswith("<"):
+        without_callbacks = replace(saved_config, callbacks=())  # of further training, and none are saved
+        if self.env_id is None and without_callbacks.env.id.startswith("<"):
             raise ConfigError(
-                f"{path} was trained on an environment object, {frozen.env.id}; pass it: "
+                f"{path} was trained on an environment object, {without_callbacks.env.id}; pass it: "
                 "from_checkpoint(path, env_id=...)"
             )
         if not isinstance(self.trust, bool):
             raise ConfigError(f"trust={self.trust!r}: expected True or False")
-        config = self._applied(frozen)
+        config = self._with_overrides(without_callbacks)
         if not self.trust:
-            require_trusted(config, list(self._typed()), str(path), lambda _: REMEDY)
-        return looked_up(config) if self.trust else config
+            require_trusted(config, list(self._repeated_names()), str(path), lambda _: TRUST_REMEDY)
+        return resolve(config) if self.trust else config
 
-    def _applied(self, config: RunConfig) -> RunConfig:
+    def _with_overrides(self, config: RunConfig) -> RunConfig:
         env: dict[str, Any] = {}
         if self.env_id is not None:
             env["id"] = env_name(self.env_id)
         if self.env_kwargs:
-            env["kwargs"] = {**config.env.kwargs, **filled(self.env_kwargs, "env.kwargs")}
+            env["kwargs"] = {**config.env.kwargs, **substitute(self.env_kwargs, "env.kwargs")}
         for name in ("wrappers", "reward_wrappers"):
-            if (given := getattr(self, name)) is not None:
-                env[name] = filled(tuple(given), f"env.{name}")
-        algo: dict[str, Any] = scheduled(config.algo, self.schedules or {})
+            if (wrappers := getattr(self, name)) is not None:
+                env[name] = substitute(tuple(wrappers), f"env.{name}")
+        algo: dict[str, Any] = check_schedules(config.algo, self.schedules or {})
         kind: Any = type(config.algo)
-        displaced = {f.name: f.default for f in fields(kind) if f.name in other_ways(kind, algo)}
+        displaced = {f.name: f.default for f in fields(kind) if f.name in conflicting_fields(kind, algo)}
         algo = displaced | algo
         if self.policy is not None and self.module is None:
-            algo["policy"] = filled(self.policy, "algo.policy")
-        made = replace(
-            config, env=_with(config.env, env, "env"), algo=_with(config.algo, algo, "algo")
+            algo["policy"] = substitute(self.policy, "algo.policy")
+        overridden_config = replace(
+            config,
+            env=_replace_checked(config.env, env, "env"),
+            algo=_replace_checked(config.algo, algo, "algo"),
         )
-        return with_object(made, self.module)
+        return with_policy_name(overridden_config, self.module)
 
-    def _typed(self) -> Iterator[str]:
+    def _repeated_names(self) -> Iterator[str]:
         """What the user has named again."""
-        yield from (str(value) for _, value in leaves(self.env_kwargs or {}))
+        yield from (str(value) for _, value in dotted_items(self.env_kwargs or {}))
         if isinstance(self.env_id, str):
             yield self.env_id
         for spec in (self.policy, *(self.wrappers or ()), *(self.reward_wrappers or ())):
             if isinstance(spec, (str, Mapping)):
-                yield named(spec)
+                yield spec_name(spec)
 
 
-def _with(config: T, given: Mapping[str, Any], path: str) -> T:
+def _replace_checked(config: T, changes: Mapping[str, Any], path: str) -> T:
     """The configuration object with other values, checked as those of a constructor are."""
     declared: Any = config
-    now = {f.name: getattr(config, f.name) for f in fields(declared)}
-    return make(type(config), {**now, **given}, path)
+    current_values = {f.name: getattr(config, f.name) for f in fields(declared)}
+    return make(type(config), {**current_values, **changes}, path)
 
 
-def reread(
-    saved: Mapping[str, Any], device: str | None = None, backend: str | None = None
-) -> RunConfig:
+def load_config(data: Mapping[str, Any], device: str | None = None, backend: str | None = None) -> RunConfig:
     """A saved configuration with another device, or engine of the updates, where one is given.
 
     `ConfigError` for what is none.
     """
     if backend is not None:
-        saved = {**saved, "algo": {**saved["algo"], "backend": backend}}
-    config = make_run(upgrade_saved(saved))
+        data = {**data, "algo": {**data["algo"], "backend": backend}}
+    config = make_run(upgrade_saved_config(data))
     if device is None:
         return config
     require_device(device)
     return replace(config, device=device)
 
 
-def with_object(config: RunConfig, policy: nn.Module | Objects | None) -> RunConfig:
+def with_policy_name(config: RunConfig, policy: nn.Module | RuntimeObjects | None) -> RunConfig:
     """The configuration with the name of a policy object, which it cannot hold."""
-    if isinstance(policy, Objects):
-        return policy.named(config)
+    if isinstance(policy, RuntimeObjects):
+        return policy.with_names(config)
     if policy is None or "policy" not in {f.name for f in fields(config.algo)}:
         return config
     algo: Any = config.algo
@@ -146,7 +148,7 @@ def with_object(config: RunConfig, policy: nn.Module | Objects | None) -> RunCon
 
 
 @contextmanager
-def fitting(algo: str, env: str) -> Iterator[None]:
+def restore_errors(algo: str, env: str) -> Iterator[None]:
     """What a state of another shape raises comes out as a `CheckpointError`."""
     try:
         yield
@@ -158,6 +160,4 @@ def fitting(algo: str, env: str) -> Iterator[None]:
         TypeError,
         ValueError,
     ) as error:
-        raise CheckpointError(
-            f"the checkpoint does not fit {algo} on {env}: {first_line(error)}"
-        ) from error
+        raise CheckpointError(f"the checkpoint does not fit {algo} on {env}: {first_line(error)}") from error

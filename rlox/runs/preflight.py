@@ -20,7 +20,7 @@ __all__ = [
 
 # Numbers that learning keeps of a parameter: itself, as it is made and in the flat vector, its gradient
 # in both places, two moments.
-LEARNED = 6
+COPIES_PER_PARAMETER = 6
 
 # cgroup v2, then v1: (limit, usage)
 _CGROUPS = (
@@ -31,54 +31,55 @@ _CGROUPS = (
 
 def available_memory(root: Path = Path("/")) -> int | None:
     """Bytes this process may still take: the machine's, or its control group's if that is less."""
-    found = [_meminfo(root / "proc/meminfo", "MemAvailable", "SC_AVPHYS_PAGES")]
+    amounts = [_meminfo(root / "proc/meminfo", "MemAvailable", "SC_AVPHYS_PAGES")]
     for limit_file, usage_file in _CGROUPS:
-        limit, usage = _number(root / limit_file), _number(root / usage_file)
+        limit, usage = _read_number(root / limit_file), _read_number(root / usage_file)
         if limit is not None and usage is not None:
-            found.append(max(limit - usage, 0))
-    known = [n for n in found if n is not None]
-    return min(known) if known else None
+            amounts.append(max(limit - usage, 0))
+    known_amounts = [n for n in amounts if n is not None]
+    return min(known_amounts) if known_amounts else None
 
 
 def memory_limit(root: Path = Path("/")) -> int | None:
     """Bytes of memory that this process may have at all: the machine's, or less in a control group."""
-    found = [_meminfo(root / "proc/meminfo", "MemTotal", "SC_PHYS_PAGES")]
-    found += [_number(root / limit_file) for limit_file, _ in _CGROUPS]
-    known = [n for n in found if n is not None]
-    return min(known) if known else None
+    amounts = [_meminfo(root / "proc/meminfo", "MemTotal", "SC_PHYS_PAGES")]
+    amounts += [_read_number(root / limit_file) for limit_file, _ in _CGROUPS]
+    known_amounts = [n for n in amounts if n is not None]
+    return min(known_amounts) if known_amounts else None
 
 
-def require_memory(need: int, what: str, lower: str, root: Path = Path("/")) -> None:
-    """Raise `ConfigError` if `need` bytes for `what` exceed what is available."""
-    have = available_memory(root)
-    if have is not None and need > have:
+def require_memory(required_bytes: int, purpose: str, settings: str, root: Path = Path("/")) -> None:
+    """Raise `ConfigError` if `required_bytes` for `purpose` exceed what is available."""
+    available_bytes = available_memory(root)
+    if available_bytes is not None and required_bytes > available_bytes:
         raise ConfigError(
-            f"{what} needs {_size(need)} of memory, {_size(have)} are available; lower {lower}"
+            f"{purpose} needs {_format_size(required_bytes)} of memory, {_format_size(available_bytes)} are "
+            f"available; lower {settings}"
         )
 
 
-def require_networks(*networks: Sequence[int], copies: int = LEARNED, more: int = 0) -> None:
+def require_networks(
+    *networks: Sequence[int], copies: int = COPIES_PER_PARAMETER, extra_parameters: int = 0
+) -> None:
     """Raise `ConfigError` if networks will not fit, before they are made.
 
     Of each the widths of its layers, the input's and the output's too; of every parameter `copies`
-    float32 numbers are kept, of which there are `more` than in these layers.
+    float32 numbers are kept, of which there are `extra_parameters` more than in these layers.
     """
-    count = sum((into + 1) * out for widths in networks for into, out in pairwise(widths)) + more
-    require_memory(
-        4 * copies * count, f"learning networks of {count:,} parameters", "algo.net_arch"
-    )
+    count = sum((into + 1) * out for widths in networks for into, out in pairwise(widths)) + extra_parameters
+    require_memory(4 * copies * count, f"learning networks of {count:,} parameters", "algo.net_arch")
 
 
-def require_disk(folder: Path, need: int) -> None:
-    """Raise `StorageError` if the disk of `folder` has fewer than `need` bytes left."""
+def require_disk(folder: Path, required_bytes: int) -> None:
+    """Raise `StorageError` if the disk of `folder` has fewer than `required_bytes` left."""
     try:
         free = shutil.disk_usage(folder).free
     except OSError as error:
         raise StorageError(f"cannot write to {folder}: {error.strerror}") from error
-    if need > free:
+    if required_bytes > free:
         raise StorageError(
-            f"{folder} has {_size(free)} left, the run needs {_size(need)} for its checkpoints; "
-            "free some or choose another place with run_root=FOLDER"
+            f"{folder} has {_format_size(free)} left, the run needs {_format_size(required_bytes)} for its "
+            "checkpoints; free some or choose another place with run_root=FOLDER"
         )
 
 
@@ -95,7 +96,7 @@ def _meminfo(path: Path, field: str, pages: str) -> int | None:
         return None
 
 
-def _number(path: Path) -> int | None:
+def _read_number(path: Path) -> int | None:
     """The number in a control file; `None` where there is none (also `max`: no limit)."""
     try:
         return int(path.read_text())
@@ -103,7 +104,7 @@ def _number(path: Path) -> int | None:
         return None
 
 
-def _size(count: int) -> str:
+def _format_size(count: int) -> str:
     value = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if value < 1024:

@@ -22,25 +22,25 @@ if TYPE_CHECKING:
     from rlox.types import Clock, Progress, Update
 
 __all__ = [
-    "Bar",
-    "Lines",
-    "Pace",
-    "Snapshot",
-    "duration",
-    "paced",
-    "reporter",
-    "reporting",
-    "shown",
-    "under_way",
-    "word",
+    "BarReporter",
+    "LineReporter",
+    "ProgressCallback",
+    "ProgressSnapshot",
+    "activity_text",
+    "format_duration",
+    "make_reporter",
+    "make_reporter_if",
+    "progress_callback",
+    "progress_hook",
+    "unit_label",
 ]
 
 LINE_SECONDS = 2.0
-WIDE = 80  # columns, below which only what fits is shown
+MIN_BAR_COLUMNS = 80  # columns, below which only what fits is shown
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class ProgressSnapshot:
     """How far a run is."""
 
     unit: str
@@ -54,20 +54,20 @@ class Snapshot:
     under_way: str = ""  # in words, what else is being done and takes long
 
     @classmethod
-    def of(cls, clock: Clock, return_mean: float | None, speed: float, seconds: float) -> Snapshot:
+    def of(cls, clock: Clock, return_mean: float | None, speed: float, seconds: float) -> ProgressSnapshot:
         """At a clock, after so many seconds, at a speed in its unit."""
-        left = clock.left / speed if speed else float("inf")
-        return cls(clock.unit, clock.now, clock.horizon, return_mean, speed, seconds, left)
+        seconds_left = clock.units_left / speed if speed else float("inf")
+        return cls(clock.unit, clock.now, clock.horizon, return_mean, speed, seconds, seconds_left)
 
 
-class Pace(Protocol):
+class ProgressCallback(Protocol):
     """What is told how far something is."""
 
     def __call__(self, now: int, return_mean: float | None = None) -> None:
         """So much of it is done."""
 
 
-class Lines:
+class LineReporter:
     """A line every few seconds, for log files and pipes."""
 
     def __init__(self) -> None:
@@ -84,19 +84,21 @@ class Lines:
     ) -> None:
         """Nothing to restore."""
 
-    def __call__(self, now: Snapshot) -> None:
+    def __call__(self, snapshot: ProgressSnapshot) -> None:
         """Print when the interval is over or the run is."""
-        over = now.now >= now.total and now.evaluating is None
-        if time.monotonic() < self._next and not over:
+        is_over = snapshot.now >= snapshot.total and snapshot.evaluating is None
+        if time.monotonic() < self._next and not is_over:
             return
         self._next = time.monotonic() + LINE_SECONDS
-        counted = word(now.unit)
-        steps = f"{counted} {now.now:>{len(f'{now.total:,}')},}/{now.total:,}{_return(now)}"
-        speed = f"{now.steps_per_second:,.0f} {counted}/s  left {duration(now.seconds_left)}"
-        print(f"{steps}  {under_way(now) or speed}", flush=True)
+        unit = unit_label(snapshot.unit)
+        steps = (
+            f"{unit} {snapshot.now:>{len(f'{snapshot.total:,}')},}/{snapshot.total:,}{_return_text(snapshot)}"
+        )
+        speed = f"{snapshot.steps_per_second:,.0f} {unit}/s  left {format_duration(snapshot.seconds_left)}"
+        print(f"{steps}  {activity_text(snapshot) or speed}", flush=True)
 
 
-class Bar:
+class BarReporter:
     """A rich progress bar."""
 
     def __init__(self) -> None:
@@ -116,7 +118,7 @@ class Bar:
             TaskProgressColumn(),
             TextColumn("{task.fields[left]}"),
         ]
-        if console.width >= WIDE:
+        if console.width >= MIN_BAR_COLUMNS:
             columns.insert(1, BarColumn(bar_width=None))
             columns[3:3] = [TextColumn("{task.fields[score]}"), TextColumn("{task.fields[speed]}")]
         self._progress = Progress(*columns, console=console, expand=True)
@@ -134,80 +136,82 @@ class Bar:
     ) -> None:
         self._progress.stop()
 
-    def __call__(self, now: Snapshot) -> None:
+    def __call__(self, snapshot: ProgressSnapshot) -> None:
         """Redraw."""
-        counted = word(now.unit)
+        unit = unit_label(snapshot.unit)
         fields: dict[str, Any] = {
-            "steps": f"{now.now:,}/{now.total:,} {counted}",
-            "score": _return(now).strip(),
-            "speed": f"{now.steps_per_second:,.0f} {counted}/s",
-            "left": under_way(now) or f"{duration(now.seconds_left)} left",
+            "steps": f"{snapshot.now:,}/{snapshot.total:,} {unit}",
+            "score": _return_text(snapshot).strip(),
+            "speed": f"{snapshot.steps_per_second:,.0f} {unit}/s",
+            "left": activity_text(snapshot) or f"{format_duration(snapshot.seconds_left)} left",
         }
         if self._task is None:
-            self._task = self._progress.add_task("", total=now.total, completed=now.now, **fields)
-        self._progress.update(self._task, completed=now.now, **fields)
+            self._task = self._progress.add_task("", total=snapshot.total, completed=snapshot.now, **fields)
+        self._progress.update(self._task, completed=snapshot.now, **fields)
 
 
-def shown(report: Lines | Bar, start: int, recent: RecentEpisodes) -> Hook:
+def progress_hook(report: LineReporter | BarReporter, start: int, recent: RecentEpisodes) -> Hook:
     """A hook of the loop that reports after every tick; the run begins at `start` of its unit."""
-    began = time.perf_counter()
+    start_time = time.perf_counter()
 
     def hook(clock: Clock, progress: Progress, update: Update) -> None:
-        seconds = max(time.perf_counter() - began, 1e-9)
-        report(Snapshot.of(clock, recent.mean_return, (clock.now - start) / seconds, seconds))
+        seconds = max(time.perf_counter() - start_time, 1e-9)
+        report(ProgressSnapshot.of(clock, recent.mean_return, (clock.now - start) / seconds, seconds))
 
     return hook
 
 
-def paced(report: Callable[[Snapshot], None], unit: str, total: int) -> Pace:
+def progress_callback(report: Callable[[ProgressSnapshot], None], unit: str, total: int) -> ProgressCallback:
     """What is told how much of `total` is done since now, and reports it with its speed."""
-    began = time.perf_counter()
+    start_time = time.perf_counter()
 
-    def told(now: int, return_mean: float | None = None) -> None:
-        seconds = max(time.perf_counter() - began, 1e-9)
+    def on_progress(now: int, return_mean: float | None = None) -> None:
+        seconds = max(time.perf_counter() - start_time, 1e-9)
         now = min(now, total)
         speed = now / seconds
-        left = (total - now) / speed if speed else float("inf")
-        report(Snapshot(unit, now, total, return_mean, speed, seconds, left))
+        seconds_left = (total - now) / speed if speed else float("inf")
+        report(ProgressSnapshot(unit, now, total, return_mean, speed, seconds, seconds_left))
 
-    return told
-
-
-def reporter(first: str = "") -> Lines | Bar:
-    """The one that fits standard output, below a `first` line: a terminal that moves no cursor gets lines."""
-    if first:
-        print(first, flush=True)
-    moves = os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
-    return Bar() if moves and sys.stdout.isatty() else Lines()
+    return on_progress
 
 
-def reporting(progress: bool, first: str = "") -> AbstractContextManager[Lines | Bar | None]:
-    """The `reporter` where an algorithm was asked to show its progress; `ConfigError` for no bool."""
+def make_reporter(first_line: str = "") -> LineReporter | BarReporter:
+    """The one that fits standard output, below a `first_line`: a terminal that moves no cursor gets lines."""
+    if first_line:
+        print(first_line, flush=True)
+    can_move_cursor = os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
+    return BarReporter() if can_move_cursor and sys.stdout.isatty() else LineReporter()
+
+
+def make_reporter_if(
+    progress: bool, first_line: str = ""
+) -> AbstractContextManager[LineReporter | BarReporter | None]:
+    """The `make_reporter` where an algorithm was asked to show its progress; `ConfigError` for no bool."""
     require_bools(progress=progress)
-    return reporter(first) if progress else nullcontext()
+    return make_reporter(first_line) if progress else nullcontext()
 
 
-def duration(seconds: float | None) -> str:
+def format_duration(seconds: float | None) -> str:
     """`0:42`, `12:05`, `3:07:20`; `-:--` when unknown."""
     if seconds is None or not 0 <= seconds < 1e8:
         return "-:--"
-    minutes, rest = divmod(round(seconds), 60)
+    minutes, remainder = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+    return f"{hours}:{minutes:02d}:{remainder:02d}" if hours else f"{minutes}:{remainder:02d}"
 
 
-def under_way(now: Snapshot) -> str:
+def activity_text(snapshot: ProgressSnapshot) -> str:
     """`evaluating for 0:12`, `rollout 8,192 of 65,536`: what takes long; empty between two updates."""
-    if now.evaluating is not None:
-        return f"evaluating for {duration(now.evaluating)}"
-    return now.under_way
+    if snapshot.evaluating is not None:
+        return f"evaluating for {format_duration(snapshot.evaluating)}"
+    return snapshot.under_way
 
 
-def word(unit: str) -> str:
+def unit_label(unit: str) -> str:
     """What a run's unit is called where it is short."""
     return "steps" if unit == "env_steps" else unit
 
 
-def _return(now: Snapshot) -> str:
+def _return_text(snapshot: ProgressSnapshot) -> str:
     """The mean training return; nothing before the first episode, and of runs that play none."""
-    return "" if now.return_mean is None else f"  return {now.return_mean:.1f}"
+    return "" if snapshot.return_mean is None else f"  return {snapshot.return_mean:.1f}"

@@ -15,53 +15,53 @@ from numpy.typing import NDArray
 
 from rlox.configs.check import require_bools
 from rlox.disk import replace_file
-from rlox.envs.base import reset_of, step_of
-from rlox.envs.failures import close_or_warn, encoded, raised
-from rlox.envs.identity import require_apart
-from rlox.envs.make import EnvSource, single_factory
+from rlox.envs.base import unpack_reset, unpack_step
+from rlox.envs.failures import close_or_warn, encode_checked, env_error_message
+from rlox.envs.identity import require_distinct_envs
+from rlox.envs.make import EnvLike, wrapped_factory
 from rlox.errors import ConfigError, EnvError, RloxError
 from rlox.runs.algorithm import Algorithm
-from rlox.sources.dataset_file import DATA, DOCUMENT, FORMAT, Dataset, digest_of, require_columns
-from rlox.sources.dataset_folder import renewed
-from rlox.training.actor import ActorOf, player_of
+from rlox.sources.dataset_file import DATA_FILE, DOCUMENT_FILE, FORMAT, Dataset, digest_of, require_columns
+from rlox.sources.dataset_folder import replace_dataset
+from rlox.training.actor import BaseActor, require_actor
 from rlox.training.evaluate import Evaluator
 from rlox.training.setup import env_name, torch_threads
 
 if TYPE_CHECKING:  # a run of the native engine imports no torch
     import torch
 
-__all__ = ["Rows", "dataset_of", "env_of", "play", "record", "write_dataset"]
+__all__ = ["GrowingColumns", "make_dataset", "open_env", "record", "record_episode", "write_dataset"]
 
-BLOCK = 4096  # rows that are held apart until they are an array
+BLOCK_ROWS = 4096  # rows that are held apart until they are an array
 
 
-class Rows:
+class GrowingColumns:
     """Columns that grow by a row."""
 
     def __init__(self) -> None:
         self._blocks: list[dict[str, NDArray[Any]]] = []
-        self._at = BLOCK
+        self._block_position = BLOCK_ROWS
 
     def __len__(self) -> int:
-        return BLOCK * len(self._blocks) - (BLOCK - self._at) if self._blocks else 0
+        return BLOCK_ROWS * len(self._blocks) - (BLOCK_ROWS - self._block_position) if self._blocks else 0
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Another row; the first one says of which types and shapes they are."""
-        if self._at == BLOCK:
+        if self._block_position == BLOCK_ROWS:
             kinds = {name: np.asarray(value) for name, value in row.items()}
             self._blocks.append(
-                {name: np.empty((BLOCK, *kind.shape), kind.dtype) for name, kind in kinds.items()}
+                {name: np.empty((BLOCK_ROWS, *kind.shape), kind.dtype) for name, kind in kinds.items()}
             )
-            self._at = 0
+            self._block_position = 0
         for name, value in row.items():
-            self._blocks[-1][name][self._at] = value
-        self._at += 1
+            self._blocks[-1][name][self._block_position] = value
+        self._block_position += 1
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """All rows, `[n, ...]` each."""
-        *whole, last = self._blocks
-        last = {name: column[: self._at] for name, column in last.items()}
-        return {name: np.concatenate([b[name] for b in (*whole, last)]) for name in last}
+        *full_blocks, last = self._blocks
+        last = {name: column[: self._block_position] for name, column in last.items()}
+        return {name: np.concatenate([b[name] for b in (*full_blocks, last)]) for name in last}
 
 
 def record(
@@ -69,39 +69,39 @@ def record(
     episodes: int | None = None,
     seed: int = 1_000_000,
     deterministic: bool = True,
-    env: EnvSource | None = None,
+    env: EnvLike | None = None,
     steps: int | None = None,
-    told: Callable[[int, float], None] = lambda rows, mean: None,
+    on_episode: Callable[[int, float], None] = lambda rows, mean: None,
 ) -> Dataset:
     """Play whole episodes of the algorithm's environment and keep every transition.
 
     `episodes` of them, or until there are `steps` transitions at least. Episode i starts from
     `reset(seed=seed + i)`, with the best action or a sampled one (keyed by the episode). `about` has the
-    returns. `env` is another environment than the algorithm's; `about` names the one that was played. `told`
-    hears after each episode how many transitions there are, and the mean return.
+    returns. `env` is another environment than the algorithm's; `about` names the one that was played.
+    `on_episode` hears after each episode how many transitions there are, and the mean return.
     """
     if (episodes is None) == (steps is None):
         raise ConfigError(f"episodes={episodes} and steps={steps}: give one of them")
-    for name, given in (("episodes", episodes), ("steps", steps)):
-        if given is not None and given < 1:
-            raise ConfigError(f"{name}={given}: expected at least 1")
+    for name, value in (("episodes", episodes), ("steps", steps)):
+        if value is not None and value < 1:
+            raise ConfigError(f"{name}={value}: expected at least 1")
     require_bools(deterministic=deterministic)
-    actor = player_of(algorithm.parts.actor, algorithm.name)
-    rows, returns = Rows(), list[float]()
+    actor = require_actor(algorithm.components.actor, algorithm.name)
+    columns, returns = GrowingColumns(), list[float]()
     total = 0.0
 
-    def sampling(episode: int) -> torch.Generator | None:
+    def episode_generator(episode: int) -> torch.Generator | None:
         if deterministic:
             return None
         return algorithm.streams.generator("record", seed + episode, str(actor.device))
 
     threads = torch_threads(algorithm.config.torch_threads)
-    with env_of(algorithm, env) as played, threads, actor.ready():
-        while len(returns) < (episodes or 1) or len(rows) < (steps or 0):
+    with open_env(algorithm, env) as gym_env, threads, actor.inference_mode():
+        while len(returns) < (episodes or 1) or len(columns) < (steps or 0):
             number = len(returns)
-            returns.append(play(actor, played, seed + number, sampling(number), rows))
+            returns.append(record_episode(actor, gym_env, seed + number, episode_generator(number), columns))
             total += returns[-1]  # a mean of all after each of many episodes would be slow
-            told(len(rows), total / len(returns))
+            on_episode(len(columns), total / len(returns))
     about = {
         "env": algorithm.config.env.id if env is None else env_name(env),
         "algo": algorithm.config.algo.name,
@@ -110,104 +110,104 @@ def record(
         "deterministic": deterministic,
         "returns": returns,
     }
-    return dataset_of(rows.columns(), about)
+    return make_dataset(columns.columns(), about)
 
 
 @contextmanager
-def env_of(algorithm: Algorithm, source: EnvSource | None = None) -> Iterator[gym.Env[Any, Any]]:
+def open_env(algorithm: Algorithm, source: EnvLike | None = None) -> Iterator[gym.Env[Any, Any]]:
     """An environment to play in, closed at the end: of `source`, else what the algorithm was given.
 
     With `eval.reuse_env` one of training, which has it back at the end.
     """
-    evaluate, config = algorithm.parts.evaluate, algorithm.config.env
-    if source is None and isinstance(evaluate, Evaluator):
-        if evaluate.settings.reuse_env:
-            with evaluate.lent() as env:
+    evaluator, config = algorithm.components.evaluate, algorithm.config.env
+    if source is None and isinstance(evaluator, Evaluator):
+        if evaluator.settings.reuse_env:
+            with evaluator.borrow_env() as env:
                 yield env
             return
-        source = evaluate.stages.source
-    if source is None and evaluate is None:
+        source = evaluator.eval_env_factory.source
+    if source is None and evaluator is None:
         raise ConfigError(f"{algorithm.name} was made without an environment; give one: env=...")
-    env = single_factory(config, source)()
-    if isinstance(evaluate, Evaluator):
-        require_apart([env], config.id, evaluate.trained)
+    env = wrapped_factory(config, source)()
+    if isinstance(evaluator, Evaluator):
+        require_distinct_envs([env], config.id, evaluator.training_objects)
     try:
         yield env
     finally:
         close_or_warn(env, config.id)
 
 
-def dataset_of(columns: Mapping[str, NDArray[Any]], about: Mapping[str, Any]) -> Dataset:
+def make_dataset(columns: Mapping[str, NDArray[Any]], about: Mapping[str, Any]) -> Dataset:
     """Columns that were recorded as a dataset, with what is known about them."""
-    kept = {**columns, "rewards": columns["rewards"].astype(np.float32)}
-    require_columns(kept, "the recording")
-    told = {"format": FORMAT, **about, "transitions": len(kept["rewards"])}
-    return Dataset(kept, told, digest_of(kept))
+    float_columns = {**columns, "rewards": columns["rewards"].astype(np.float32)}
+    require_columns(float_columns, "the recording")
+    document = {"format": FORMAT, **about, "transitions": len(float_columns["rewards"])}
+    return Dataset(float_columns, document, digest_of(float_columns))
 
 
 def write_dataset(dataset: Dataset, folder: Path) -> None:
     """Write a dataset folder; where that fails the dataset that is there stays."""
     document = {**dataset.about, "digest": dataset.digest}
-    with renewed(folder) as new:
-        replace_file(new / DATA, safetensors.numpy.save(dict(dataset.columns)))
-        replace_file(new / DOCUMENT, json.dumps(document, indent=1).encode())
+    with replace_dataset(folder) as new_folder:
+        replace_file(new_folder / DATA_FILE, safetensors.numpy.save(dict(dataset.columns)))
+        replace_file(new_folder / DOCUMENT_FILE, json.dumps(document, indent=1).encode())
 
 
-def play(
-    actor: ActorOf[Any],
+def record_episode(
+    actor: BaseActor[Any],
     env: gym.Env[Any, Any],
     seed: int,
     generator: torch.Generator | None,
-    rows: Rows,
+    columns: GrowingColumns,
 ) -> float:
-    """One episode into `rows`; its return."""
+    """One episode into `columns`; its return."""
     total = 0.0
-    seen = actor.observations.seen  # a dataset has no masks
-    with _named(env, seed, "reset"):
-        first, _ = reset_of(env.reset(seed=seed))
-    obs, player = _encoded(actor, first, env, seed), actor.player(1)
+    input_dim = actor.observations.input_dim  # a dataset has no masks
+    with _env_errors(env, seed, "reset"):
+        first_observation, _ = unpack_reset(env.reset(seed=seed))
+    obs, player = _encode(actor, first_observation, env, seed), actor.make_player(1)
     while True:
         action = player.act(obs, generator)
-        chosen = actor.actions.each(action)[0]
-        taken = actor.actions.of_env(action, 1)[0]  # now: the environment may write into its action
-        with _named(env, seed, "step"):
-            raw, reward, terminated, truncated, _ = step_of(env.step(chosen))
-        player.paid([reward])
-        after = _encoded(actor, raw, env, seed)
-        rows.add(
+        env_action = actor.actions.unbatch(action)[0]
+        policy_action = actor.actions.from_env(action, 1)[0]  # now: the environment may write into its action
+        with _env_errors(env, seed, "step"):
+            observation, reward, terminated, truncated, _ = unpack_step(env.step(env_action))
+        player.observe_rewards([reward])
+        next_obs = _encode(actor, observation, env, seed)
+        columns.add(
             {
-                "obs": obs[0, :seen],
-                "next_obs": after[0, :seen],
-                "actions": taken,
+                "obs": obs[0, :input_dim],
+                "next_obs": next_obs[0, :input_dim],
+                "actions": policy_action,
                 "rewards": reward,
                 "terminated": terminated,
                 "truncated": truncated,
             }
         )
-        total, obs = total + reward, after
+        total, obs = total + reward, next_obs
         if terminated or truncated:
             return total
 
 
 @contextmanager
-def _named(env: gym.Env[Any, Any], seed: int, call: str) -> Iterator[None]:
+def _env_errors(env: gym.Env[Any, Any], seed: int, call: str) -> Iterator[None]:
     """Whatever an environment raises is its failure, told with its name and the episode."""
     try:
         yield
     except RloxError:
         raise
     except (Exception, SystemExit) as error:
-        raise EnvError(raised(_told(env, seed), call, error)) from error
+        raise EnvError(env_error_message(_episode_label(env, seed), call, error)) from error
 
 
-def _encoded(
-    actor: ActorOf[Any], raw: Any, env: gym.Env[Any, Any], seed: int
+def _encode(
+    actor: BaseActor[Any], observation: Any, env: gym.Env[Any, Any], seed: int
 ) -> NDArray[np.float32]:
     row = actor.observations.rows(1)
-    encoded(actor.observations, raw, row[0], _told(env, seed))
+    encode_checked(actor.observations, observation, row[0], _episode_label(env, seed))
     return row
 
 
-def _told(env: gym.Env[Any, Any], seed: int) -> str:
+def _episode_label(env: gym.Env[Any, Any], seed: int) -> str:
     name = type(env.unwrapped).__name__ if env.spec is None else env.spec.id
     return f"{name} (episode of seed {seed})"

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from rlox.disk import Place, may_pass
+from rlox.disk import FolderIdentity, is_transient
 from rlox.errors import StorageError
 from rlox.runs.checkpoint import Checkpoint
 from rlox.runs.checkpoint_store import CheckpointStore
@@ -20,14 +20,15 @@ log = logging.getLogger("rlox.session")
 RETRY_SECONDS = 0.5
 
 # A checkpoint of now from the log offsets, with the rows of a replay buffer or without.
-Make = Callable[[dict[str, int], bool], Checkpoint]
+MakeCheckpoint = Callable[[dict[str, int], bool], Checkpoint]
 
 
 class Saver:
     """Saves checkpoints whose log offsets are on disk before they are.
 
     `timeout` is how long the disk may refuse before `StorageError` ends the run; what it will never take
-    ends it at once, as does a run folder that is moved away. `hurried` says whether nobody waits any longer.
+    ends it at once, as does a run folder that is moved away. `should_give_up` says whether nobody waits any
+    longer.
     """
 
     def __init__(
@@ -35,62 +36,62 @@ class Saver:
         store: CheckpointStore,
         journal: Journal,
         timeout: float,
-        hurried: Callable[[], bool] = lambda: False,
+        should_give_up: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._hurried = hurried
+        self._should_give_up = should_give_up
         self._store = store
         self._journal = journal
         self._timeout = timeout
-        self._place = Place(store.root.parent)
+        self._folder_identity = FolderIdentity(store.root.parent)
         self._refused_at: float | None = None
-        self._tried = 0.0
+        self._last_attempt_at = 0.0
         # The best policy's own checkpoint: a later one holds a policy that nobody evaluated.
-        self._owed_best: Checkpoint | None = None
+        self._pending_best: Checkpoint | None = None
 
     @property
-    def due(self) -> bool:
+    def is_retry_due(self) -> bool:
         """Whether a save was refused, not made up for, and some time ago: to try costs a checkpoint."""
-        return self._refused_at is not None and time.monotonic() - self._tried >= RETRY_SECONDS
+        return self._refused_at is not None and time.monotonic() - self._last_attempt_at >= RETRY_SECONDS
 
-    def save(self, make: Make, best: bool = False, wait: bool = False) -> Path | None:
-        """Save what `make(log offsets)` gives, or owe it (`wait`: try until the disk takes it, or the run
-        is in a hurry); `None` where it is owed.
+    def save(self, make_checkpoint: MakeCheckpoint, best: bool = False, wait: bool = False) -> Path | None:
+        """Save what `make_checkpoint(log offsets)` gives, or owe it (`wait`: try until the disk takes it, or
+        the run is in a hurry); `None` where it is owed.
 
-        `make` writes the rows of a replay buffer, which may be refused too: what is owed of the best
-        policy is then a checkpoint without them.
+        `make_checkpoint` writes the rows of a replay buffer, which may be refused too: what is owed of the
+        best policy is then a checkpoint without them.
         """
         checkpoint: Checkpoint | None = None
         while True:
-            self._place.require()
+            self._folder_identity.require_unmoved()
             try:
-                checkpoint = checkpoint or make(self._journal.ends(), True)
+                checkpoint = checkpoint or make_checkpoint(self._journal.end_offsets(), True)
                 if best:
-                    self._owed_best = checkpoint
+                    self._pending_best = checkpoint
                 folder = self._write(checkpoint)
             except StorageError as error:
                 if best and checkpoint is None:
-                    self._owed_best = make(self._journal.ends(), False)
-                self._refused(error)
+                    self._pending_best = make_checkpoint(self._journal.end_offsets(), False)
+                self._on_refusal(error)
             else:
                 self._refused_at = None
                 return folder
-            if not wait or self._hurried():
+            if not wait or self._should_give_up():
                 return None
             time.sleep(RETRY_SECONDS)
 
     def _write(self, checkpoint: Checkpoint) -> Path:
-        self._journal.settle()
-        if self._owed_best is not None and self._owed_best is not checkpoint:
-            self._store.save(self._owed_best, best=True)
-            self._owed_best = None
-        folder = self._store.save(checkpoint, best=checkpoint is self._owed_best)
-        self._owed_best = None
+        self._journal.sync()
+        if self._pending_best is not None and self._pending_best is not checkpoint:
+            self._store.save(self._pending_best, best=True)
+            self._pending_best = None
+        folder = self._store.save(checkpoint, best=checkpoint is self._pending_best)
+        self._pending_best = None
         return folder
 
-    def _refused(self, error: StorageError) -> None:
-        if not may_pass(error):
+    def _on_refusal(self, error: StorageError) -> None:
+        if not is_transient(error):
             raise error
-        now = self._tried = time.monotonic()
+        now = self._last_attempt_at = time.monotonic()
         if self._refused_at is None:
             self._refused_at = now
             log.warning("%s; trying again twice a second", error)

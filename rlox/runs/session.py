@@ -19,88 +19,88 @@ from rlox.loggers import Delivery, read_rows
 from rlox.runs.algorithm import Algorithm
 from rlox.runs.checkpoint import REPLAY, Checkpoint, checkpoint_bytes
 from rlox.runs.checkpoint_store import CheckpointStore, replay_name
-from rlox.runs.evaluating import Evaluating, between_updates
-from rlox.runs.journal import METRICS, Journal, best_evaluation, keep_films, offsets_of
-from rlox.runs.means import Means, Passed
+from rlox.runs.evaluation_limits import EvaluationMonitor, current_activity
+from rlox.runs.journal import METRICS, Journal, best_evaluation, resume_offsets, row_position, save_videos
+from rlox.runs.metric_means import DueCheck, MetricMeans
 from rlox.runs.outcome import Outcome
 from rlox.runs.preflight import require_disk
-from rlox.runs.progress import Snapshot, word
+from rlox.runs.progress import ProgressSnapshot, unit_label
 from rlox.runs.saver import Saver
-from rlox.sources.store import Nowhere, Segments
-from rlox.stopping import Abandoned, Patience
+from rlox.sources.store import NullStore, Segments
+from rlox.stopping import StopDeadline, StopRequested
 from rlox.training.evaluate import Evaluation, Evaluator
 from rlox.training.loop import Timings
 from rlox.types import Clock, Progress, Update
 
-__all__ = ["Outcome", "Session", "Snapshot"]
+__all__ = ["Outcome", "ProgressSnapshot", "Session"]
 
 log = logging.getLogger("rlox.session")
 
 PRUNED = "pruned"  # the reason of a run that was stopped for being worse than others
-STOPPED = "stopped before the final evaluation"  # why a run has no score
+STOPPED_EARLY = "stopped before the final evaluation"  # why a run has no score
 # What the last evaluation may take once `stop.minutes` are over: a part of them, at least so many seconds.
-GRACE, LEAST_GRACE = 0.1, 10.0
-NONFINITE = "nonfinite_batch.safetensors"  # written when a non-finite number stops the run
+GRACE_FRACTION, MIN_GRACE_SECONDS = 0.1, 10.0
+NONFINITE_FILE = "nonfinite_batch.safetensors"  # written when a non-finite number stops the run
 
 
 class Session:
-    """Runs an algorithm to its end and leaves everything in `folder`.
+    """Runs an algorithm to its end and leaves everything in `run_dir`.
 
     Parameters
     ----------
     algorithm : as built from its config
-    folder : an existing run folder
-    progress : called with a `Snapshot` at every tick, and every few seconds of a long evaluation, rollout
-        or update
-    evaluated : called with each evaluation on the way, and whether it is the best until then
-    resumed : the checkpoint that the algorithm was restored from; log rows after it are cut off.
+    run_dir : an existing run folder
+    on_progress : called with a `ProgressSnapshot` at every tick, and every few seconds of a long evaluation,
+        rollout or update
+    on_evaluation : called with each evaluation on the way, and whether it is the best until then
+    resume_checkpoint : the checkpoint that the algorithm was restored from; log rows after it are cut off.
         Without one the session starts the folder's logs anew.
-    prune : called with the step and the mean return of each evaluation on the way, those of earlier sessions
-        again; true ends the run. It is not asked about returns that are not finite
-    delivers : without it the loggers go on when the run has ended: the caller has files to write that
+    should_prune : called with the step and the mean return of each evaluation on the way, those of earlier
+        sessions again; true ends the run. It is not asked about returns that are not finite
+    deliver_at_end : without it the loggers go on when the run has ended: the caller has files to write that
         they are to send, and calls `deliver()` then
     """
 
     def __init__(
         self,
         algorithm: Algorithm,
-        folder: Path,
-        progress: Callable[[Snapshot], None] | None = None,
-        resumed: Checkpoint | None = None,
-        prune: Callable[[int, float], bool] | None = None,
-        delivers: bool = True,
-        evaluated: Callable[[Evaluation, bool], None] | None = None,
+        run_dir: Path,
+        on_progress: Callable[[ProgressSnapshot], None] | None = None,
+        resume_checkpoint: Checkpoint | None = None,
+        should_prune: Callable[[int, float], bool] | None = None,
+        deliver_at_end: bool = True,
+        on_evaluation: Callable[[Evaluation, bool], None] | None = None,
     ) -> None:
-        self._delivers = delivers
+        self._deliver_at_end = deliver_at_end
         self.algorithm = algorithm
         self.config = algorithm.config
-        self.folder = folder
-        self._progress = progress
-        self._prune, self._told = prune, evaluated
-        self._signalled = False
-        self._resumed = resumed
-        earlier = resumed.state.get("session", {}) if resumed else {}
-        self._seconds_before = float(earlier.get("seconds", 0.0))
-        algorithm.timings = Timings(**earlier.get("timings", {}))
-        self._best = float("-inf")
-        self._means = Means()
-        if "means" in earlier:
-            self._means.restore(earlier["means"])
-        self._row_at = (-1, -1)  # where the last row stands: step of the unit, update
-        self._before = algorithm.clock.now  # at the tick before
+        self.run_dir = run_dir
+        self._on_progress = on_progress
+        self._should_prune, self._on_evaluation = should_prune, on_evaluation
+        self._is_stop_requested = False
+        self._resume_checkpoint = resume_checkpoint
+        earlier_state = resume_checkpoint.state.get("session", {}) if resume_checkpoint else {}
+        self._seconds_before = float(earlier_state.get("seconds", 0.0))
+        algorithm.timings = Timings(**earlier_state.get("timings", {}))
+        self._best_return = float("-inf")
+        self._metric_means = MetricMeans()
+        if "means" in earlier_state:
+            self._metric_means.restore(earlier_state["means"])
+        self._last_row_clock = (-1, -1)  # where the last row stands: step of the unit, update
+        self._previous_step = algorithm.clock.now  # at the tick before
         # an evaluation during training that a signal cut short: the first thing to do on resuming
-        self._evaluation_owed = bool(earlier.get("evaluation_owed", False))
-        self._started = 0.0
-        self._start = algorithm.clock
-        self._patience = Patience(self._alive)
-        self._unscored = ""  # why the last evaluation came to nothing
+        self._evaluation_owed = bool(earlier_state.get("evaluation_owed", False))
+        self._start_time = 0.0
+        self._start_clock = algorithm.clock
+        self._stop_deadline = StopDeadline(self._report_activity)
+        self._no_score_reason = ""  # why the last evaluation came to nothing
 
     def request_stop(self, reason: str) -> None:
         """Ask the session to save and end at the next tick, or, where that is more than a moment away, to
         end without a save; safe to call from a signal handler.
         """
-        self._signalled = True
-        self._patience.ask()
+        self._is_stop_requested = True
+        self._stop_deadline.start()
         self.algorithm.stop(reason)
 
     @property
@@ -110,31 +110,31 @@ class Session:
 
     def run(self) -> Outcome:
         """Train, save, evaluate the final policy; the caller closes the algorithm."""
-        self._started = time.perf_counter()
-        alone = checkpoint_bytes(self.algorithm.checkpoint(store=Nowhere()))
-        require_disk(self.folder, 2 * alone + self.algorithm.source.stored_bytes)
-        if isinstance(self.algorithm.parts.evaluate, Evaluator):
-            self.algorithm.parts.evaluate.require_room()
+        self._start_time = time.perf_counter()
+        checkpoint_size = checkpoint_bytes(self.algorithm.checkpoint(store=NullStore()))
+        require_disk(self.run_dir, 2 * checkpoint_size + self.algorithm.source.stored_bytes)
+        if isinstance(self.algorithm.components.evaluate, Evaluator):
+            self.algorithm.components.evaluate.require_envs_fit()
         self._open()
         try:
-            with self._patience.kept():
+            with self._stop_deadline.active():
                 self._train()
-            checkpoint = self._save(wait=True)
-            evaluation = self._final()
+            checkpoint = self._save_checkpoint(wait=True)
+            evaluation = self._final_evaluation()
             if evaluation is not None:
                 best = bool(self.config.eval.every) and self._is_best(evaluation)
-                checkpoint = self._save(best, wait=True)
-            full = "while the disk took no checkpoint" if checkpoint is None else ""
-            return self._outcome(evaluation, checkpoint, full)
-        except Abandoned:
-            return self._outcome(None, None, "in the middle of an update or a rollout")
+                checkpoint = self._save_checkpoint(best, wait=True)
+            disk_note = "while the disk took no checkpoint" if checkpoint is None else ""
+            return self._make_outcome(evaluation, checkpoint, disk_note)
+        except StopRequested:
+            return self._make_outcome(None, None, "in the middle of an update or a rollout")
         except NonFiniteError:
             with suppress(OSError, SafetensorError):  # a help to whoever looks for the cause
-                save_file(self.algorithm.source.last_batch(), self.folder / NONFINITE)
+                save_file(self.algorithm.source.last_batch(), self.run_dir / NONFINITE_FILE)
             raise
         finally:
             failed = sys.exc_info()[0] is not None
-            self._close(failed, self._delivers or failed)
+            self._close(failed, self._deliver_at_end or failed)
 
     def deliver(self) -> dict[str, Delivery]:
         """Have the loggers send what the folder has by now; what came of each."""
@@ -144,7 +144,7 @@ class Session:
     def _close(self, failed: bool, deliver: bool) -> None:
         """Close the logs; what ended the run is not replaced by a disk that has no room for rows."""
         try:
-            self._journal.close(deliver, self._patience.over)
+            self._journal.close(deliver, self._stop_deadline.is_expired)
         except StorageError as error:
             if not failed:
                 raise
@@ -152,19 +152,22 @@ class Session:
 
     def _open(self) -> None:
         """Cut the logs back to the checkpoint, and put right what a kill left half done."""
-        resumed, settings = self._resumed, self.config.checkpoint
-        finished = not self._start.left
-        offsets = offsets_of(self.folder, resumed, finished) if resumed else {}
-        self._journal = Journal(self.folder, self.config, offsets)
+        resume_checkpoint, settings = self._resume_checkpoint, self.config.checkpoint
+        is_finished = not self._start_clock.units_left
+        offsets = resume_offsets(self.run_dir, resume_checkpoint, is_finished) if resume_checkpoint else {}
+        self._journal = Journal(self.run_dir, self.config, offsets)
         try:
             store = CheckpointStore(
-                self.folder / "checkpoints", settings.keep, resumed=resumed, unit=self._start.unit
+                self.run_dir / "checkpoints",
+                settings.keep,
+                resume_checkpoint=resume_checkpoint,
+                unit=self._start_clock.unit,
             )
-            wait = (settings.storage_timeout, self._patience.over)
+            wait = (settings.storage_timeout, self._stop_deadline.is_expired)
             self._saver = Saver(store, self._journal, *wait)
             if self.config.eval.every:
                 # a run that was killed between a save and moving the links has the row and not the link
-                self._best, step = best_evaluation(self.folder, self._start.unit)
+                self._best_return, step = best_evaluation(self.run_dir, self._start_clock.unit)
                 store.link_best(step)
         except BaseException:
             self._close(failed=True, deliver=True)
@@ -172,228 +175,224 @@ class Session:
 
     def _train(self) -> None:
         """Run the loop, unless a resumed run had only its evaluation left."""
-        self._prune_again()
-        if self._evaluation_owed and not self._pruned:
-            mean = self._evaluated()
+        self._replay_pruning()
+        if self._evaluation_owed and not self._is_pruned:
+            mean = self._logged_evaluation()
             if mean is None:
-                self._judge(self._evaluate())
+                self._handle_evaluation(self._evaluate())
             else:
                 self._evaluation_owed = False
-                self._stop_at(mean)
+                self._stop_if_reached(mean)
         if (
-            self._signalled
-            or not self.algorithm.clock.left
+            self._is_stop_requested
+            or not self.algorithm.clock.units_left
             or self.algorithm.stop_reason is not None
         ):
             return
         self.algorithm.fit(hooks=(self._tick,))
-        self._last_row()
+        self._write_last_row()
 
-    def _evaluated(self) -> float | None:
+    def _logged_evaluation(self) -> float | None:
         """The owed evaluation that the log has: killed after it, before the next checkpoint."""
-        means = [mean for step, mean in self._evaluations() if step == self.algorithm.clock.now]
+        means = [mean for step, mean in self._logged_evaluations() if step == self.algorithm.clock.now]
         return means[-1] if means else None
 
-    def _evaluations(self) -> list[tuple[int, float]]:
+    def _logged_evaluations(self) -> list[tuple[int, float]]:
         """Step and mean return of the evaluations in the log; NaN where a return was not finite."""
-        unit, rows = self.algorithm.clock.unit, read_rows(self.folder / METRICS)
+        unit, rows = self.algorithm.clock.unit, read_rows(self.run_dir / METRICS)
         means = [(row[unit], row["eval/return_mean"]) for row in rows if "eval/return_mean" in row]
         return [(int(at), math.nan if mean is None else float(mean)) for at, mean in means]
 
-    def _prune_again(self) -> None:
+    def _replay_pruning(self) -> None:
         """What was thought of each evaluation before: the session may have ended before it was done."""
-        known = self._evaluations() if self._prune and self.algorithm.clock.left else []
-        if any(self._prunes(step, mean) for step, mean in known):
+        pairs = self._logged_evaluations() if self._should_prune and self.algorithm.clock.units_left else []
+        if any(self._should_stop_as_worse(step, mean) for step, mean in pairs):
             self.algorithm.stop(PRUNED)
 
-    def _prunes(self, step: int, mean: float) -> bool:
+    def _should_stop_as_worse(self, step: int, mean: float) -> bool:
         """Whether an evaluation ends the run as worse than others, with which NaN cannot be compared."""
-        return self._prune is not None and math.isfinite(mean) and self._prune(step, mean)
+        return self._should_prune is not None and math.isfinite(mean) and self._should_prune(step, mean)
 
     @property
-    def _pruned(self) -> bool:
+    def _is_pruned(self) -> bool:
         return self.algorithm.stop_reason == PRUNED
 
     def _tick(self, clock: Clock, progress: Progress, update: Update) -> None:
-        self._means.add(update.metrics)
+        self._metric_means.add(update.metrics)
         self._journal.write_episodes(progress.episodes)
-        keep_films(self.folder, progress.episodes)
-        passed, finished = Passed(self._before, clock.now), not clock.left
-        self._before = clock.now
-        if self._seconds() >= self._limit:
+        save_videos(self.run_dir, progress.episodes)
+        is_due, is_finished = DueCheck(self._previous_step, clock.now), not clock.units_left
+        self._previous_step = clock.now
+        if self._elapsed_seconds() >= self._time_limit:
             self.algorithm.stop("minutes")
-        if passed(self.config.log.every) or finished:
-            self._journal.write(self._row())
-        self._last_row()
-        if passed(self.config.eval.every) and not finished:
-            self._judge(self._evaluate())
-        if (passed(self.config.checkpoint.every) or self._saver.due) and not finished:
-            self._save()
-        if self._signalled:
+        if is_due(self.config.log.every) or is_finished:
+            self._journal.write(self._metrics_row())
+        self._write_last_row()
+        if is_due(self.config.eval.every) and not is_finished:
+            self._handle_evaluation(self._evaluate())
+        if (is_due(self.config.checkpoint.every) or self._saver.is_retry_due) and not is_finished:
+            self._save_checkpoint()
+        if self._is_stop_requested:
             self.algorithm.stop("signal")
-        self._patience.signed()
-        if self._progress:
-            self._progress(self._snapshot(clock))
+        self._stop_deadline.record_heartbeat()
+        if self._on_progress:
+            self._on_progress(self._snapshot(clock))
 
-    def _last_row(self) -> None:
+    def _write_last_row(self) -> None:
         """The row of a run that ends here, before the checkpoint that holds what no row has yet.
 
         A run that was stopped by a signal goes on later and logs what one never stopped would.
         """
-        ends = self.algorithm.stop_reason is not None and not self._signalled
+        is_over = self.algorithm.stop_reason is not None and not self._is_stop_requested
         clock = self.algorithm.clock
-        if ends and self._row_at != (clock.now, clock.updates):
-            self._journal.write(self._row())
+        if is_over and self._last_row_clock != (clock.now, clock.updates):
+            self._journal.write(self._metrics_row())
 
-    def _judge(self, evaluation: Evaluation | None) -> None:
+    def _handle_evaluation(self, evaluation: Evaluation | None) -> None:
         """Keep the best policy so far, and stop at the score that was asked for."""
         if evaluation is None:
-            self._evaluation_owed = self._signalled
+            self._evaluation_owed = self._is_stop_requested
             return
         self._evaluation_owed = False
-        self._stop_at(evaluation.mean)
-        self._last_row()
-        best = self._is_best(evaluation)
-        if self._told:
-            self._told(evaluation, best)
-        if best:
-            self._save(best=True)
+        self._stop_if_reached(evaluation.mean)
+        self._write_last_row()
+        is_best = self._is_best(evaluation)
+        if self._on_evaluation:
+            self._on_evaluation(evaluation, is_best)
+        if is_best:
+            self._save_checkpoint(best=True)
 
-    def _stop_at(self, mean: float) -> None:
+    def _stop_if_reached(self, mean: float) -> None:
         score = self.config.stop.score
         if score is not None and math.isfinite(mean) and mean >= score:
             self.algorithm.stop("score")
-        elif self._prunes(self.algorithm.clock.now, mean):
+        elif self._should_stop_as_worse(self.algorithm.clock.now, mean):
             self.algorithm.stop(PRUNED)
 
     @property
-    def _limit(self) -> float:
+    def _time_limit(self) -> float:
         """The seconds that the run may take."""
         minutes = self.config.stop.minutes
         return math.inf if minutes is None else 60 * minutes
 
-    def _final(self) -> Evaluation | None:
+    def _final_evaluation(self) -> Evaluation | None:
         """Evaluate the policy that the run ends with, unless it goes on later, or nobody wants to know."""
-        if self._signalled or self._pruned:
-            self._unscored = STOPPED
+        if self._is_stop_requested or self._is_pruned:
+            self._no_score_reason = STOPPED_EARLY
             return None
-        grace = max(GRACE * self._limit, LEAST_GRACE)
-        return self._evaluate(max(self._limit, self._seconds()) + grace)
+        grace = max(GRACE_FRACTION * self._time_limit, MIN_GRACE_SECONDS)
+        return self._evaluate(max(self._time_limit, self._elapsed_seconds()) + grace)
 
-    def _evaluate(self, until: float | None = None) -> Evaluation | None:
+    def _evaluate(self, deadline: float | None = None) -> Evaluation | None:
         """Evaluate and log; `None` when a signal came in between, where there is no environment, and where
-        it was not over after `until` seconds of the run (`stop.minutes`).
+        it was not over after `deadline` seconds of the run (`stop.minutes`).
         """
-        if self.algorithm.parts.evaluate is None:
-            self._unscored = "there is no environment to play in"
+        if self.algorithm.components.evaluate is None:
+            self._no_score_reason = "there is no environment to play in"
             return None
-        begun, clock = time.perf_counter(), self.algorithm.clock
-        settings, most = self.config.eval, self._limit if until is None else until
-        way = Evaluating(lambda: self._signalled or self._seconds() >= most, self._sign)
+        start_time, clock = time.perf_counter(), self.algorithm.clock
+        step_text = f"{unit_label(clock.unit)} {clock.now}"
+        settings, max_seconds = self.config.eval, self._time_limit if deadline is None else deadline
+        monitor = EvaluationMonitor(
+            lambda: self._is_stop_requested or self._elapsed_seconds() >= max_seconds, self._report_evaluation
+        )
         try:
-            evaluation = self.algorithm.evaluate(settings.episodes, settings.seed, stopped=way)
+            evaluation = self.algorithm.evaluate(settings.episodes, settings.seed, is_stopped=monitor)
         except Exception as error:
-            error.add_note(f"in the evaluation at {word(clock.unit)} {clock.now}")
+            error.add_note(f"in the evaluation at {step_text}")
             raise
-        self.algorithm.timings.evaluate += time.perf_counter() - begun
-        if way.broken_off or self._signalled:
-            if not self._signalled and clock.left:
+        self.algorithm.timings.evaluate += time.perf_counter() - start_time
+        if monitor.was_stopped or self._is_stop_requested:
+            if not self._is_stop_requested and clock.units_left:
                 self.algorithm.stop("minutes")
-            by = "stopped" if self._signalled else "stop.minutes were over"
-            self._unscored = f"{by} within the final evaluation"
+            reason = "stopped" if self._is_stop_requested else "stop.minutes were over"
+            self._no_score_reason = f"{reason} within the final evaluation"
             return None
-        if evaluation.flaw:
-            log.warning(
-                "in the evaluation at %s %d %s", word(clock.unit), clock.now, evaluation.flaw
-            )
-        self._journal.write({**self._position(), "seconds": self._seconds(), **evaluation.row()})
-        self._journal.write_samples(evaluation.samples, self._position())
+        if evaluation.non_finite_message:
+            log.warning("in the evaluation at %s %s", step_text, evaluation.non_finite_message)
+        position = row_position(clock)
+        self._journal.write({**position, "seconds": self._elapsed_seconds(), **evaluation.metrics()})
+        self._journal.write_samples(evaluation.samples, position)
         return evaluation
 
-    def _sign(self, evaluating: float) -> None:
+    def _report_evaluation(self, seconds: float) -> None:
         """Show that an evaluation goes on, and for how many seconds by now."""
-        if self._progress:
-            self._progress(replace(self._snapshot(self.algorithm.clock), evaluating=evaluating))
+        if self._on_progress:
+            self._on_progress(replace(self._snapshot(self.algorithm.clock), evaluating=seconds))
 
-    def _alive(self) -> None:
+    def _report_activity(self) -> None:
         """Show that a rollout or an update goes on, and how far the rollout is."""
-        if self._progress:
+        if self._on_progress:
             clock = self.algorithm.clock
-            words = between_updates(self.algorithm.source, clock, self.config.quantum)
-            self._progress(replace(self._snapshot(clock), under_way=words))
+            activity = current_activity(self.algorithm.source, clock, self.config.batch_steps)
+            self._on_progress(replace(self._snapshot(clock), under_way=activity))
 
     def _is_best(self, evaluation: Evaluation) -> bool:
-        if not (math.isfinite(evaluation.mean) and evaluation.mean > self._best):
+        if not (math.isfinite(evaluation.mean) and evaluation.mean > self._best_return):
             return False
-        self._best = evaluation.mean
+        self._best_return = evaluation.mean
         return True
 
-    def _save(self, best: bool = False, wait: bool = False) -> Path | None:
-        with Patience().kept():  # a save is finished, however long ago the run was asked to stop
-            return self._saver.save(self._checkpoint, best, wait)
+    def _save_checkpoint(self, best: bool = False, wait: bool = False) -> Path | None:
+        with StopDeadline().active():  # a save is finished, however long ago the run was asked to stop
+            return self._saver.save(self._make_checkpoint, best, wait)
 
-    def _checkpoint(self, logs: dict[str, int], rows: bool) -> Checkpoint:
+    def _make_checkpoint(self, logs: dict[str, int], with_rows: bool) -> Checkpoint:
         clock = self.algorithm.clock
         session = {
-            "seconds": self._seconds(),
+            "seconds": self._elapsed_seconds(),
             "timings": asdict(self.algorithm.timings),
-            "means": self._means.state(),
+            "means": self._metric_means.state(),
             "evaluation_owed": self._evaluation_owed,
         }
-        store = Segments(self.folder / REPLAY, replay_name(clock)) if rows else Nowhere()
+        store = Segments(self.run_dir / REPLAY, replay_name(clock)) if with_rows else NullStore()
         return self.algorithm.checkpoint(logs, session, store)
 
-    def _row(self) -> dict[str, float | int | None]:
-        algorithm, seconds = self.algorithm, self._seconds()
+    def _metrics_row(self) -> dict[str, float | int | None]:
+        algorithm, seconds = self.algorithm, self._elapsed_seconds()
         rate = algorithm.recent.success_rate
-        self._row_at = (algorithm.clock.now, algorithm.clock.updates)
+        self._last_row_clock = (algorithm.clock.now, algorithm.clock.updates)
         return {
-            **self._position(),
+            **row_position(algorithm.clock),
             "seconds": seconds,
             "train/return_mean": algorithm.recent.mean_return,
             "train/length_mean": algorithm.recent.mean_length,
             "train/episodes": algorithm.recent.count,
             **({} if rate is None else {"train/success_rate": rate}),
-            **algorithm.recent.failures,
-            **self._means.row(),
-            "time/steps_per_second": self._speed(),
+            **algorithm.recent.failure_metrics,
+            **self._metric_means.row(),
+            "time/steps_per_second": self._steps_per_second(),
         }
 
-    def _position(self) -> dict[str, int]:
-        """Where a row of the log stands; the samples only where the run counts them."""
-        clock = self.algorithm.clock
-        names = ("env_steps", "updates", *({clock.unit} - {"env_steps", "updates"}))
-        return {name: clock.counters[name] for name in names}
-
-    def _seconds(self) -> float:
+    def _elapsed_seconds(self) -> float:
         """Seconds of the run, earlier sessions included."""
-        return self._seconds_before + time.perf_counter() - self._started
+        return self._seconds_before + time.perf_counter() - self._start_time
 
-    def _speed(self) -> float:
+    def _steps_per_second(self) -> float:
         """Steps a second, in the run's unit, since it was started or resumed."""
-        seconds = max(time.perf_counter() - self._started, 1e-9)
-        return (self.algorithm.clock.now - self._start.now) / seconds
+        seconds = max(time.perf_counter() - self._start_time, 1e-9)
+        return (self.algorithm.clock.now - self._start_clock.now) / seconds
 
-    def _snapshot(self, clock: Clock) -> Snapshot:
+    def _snapshot(self, clock: Clock) -> ProgressSnapshot:
         mean = self.algorithm.recent.mean_return
-        return Snapshot.of(clock, mean, self._speed(), self._seconds())
+        return ProgressSnapshot.of(clock, mean, self._steps_per_second(), self._elapsed_seconds())
 
-    def _outcome(
-        self, evaluation: Evaluation | None, checkpoint: Path | None, abandoned: str
+    def _make_outcome(
+        self, evaluation: Evaluation | None, checkpoint: Path | None, abandoned_during: str
     ) -> Outcome:
         timings = self.algorithm.timings
         return Outcome(
-            reason="signal" if self._signalled else self.algorithm.stop_reason or "total_steps",
+            reason="signal" if self._is_stop_requested else self.algorithm.stop_reason or "total_steps",
             clock=self.algorithm.clock,
             evaluation=evaluation,
-            unscored="" if evaluation is not None else self._unscored or STOPPED,
+            no_score_reason="" if evaluation is not None else self._no_score_reason or STOPPED_EARLY,
             train_return_last100=self.algorithm.recent.mean_return,
             seconds={
-                "total": self._seconds(),
+                "total": self._elapsed_seconds(),
                 "collect": timings.collect,
                 "update": timings.update,
                 "evaluate": timings.evaluate,
             },
-            checkpoint=checkpoint or self.folder,
-            abandoned=abandoned,
+            checkpoint=checkpoint or self.run_dir,
+            abandoned_during=abandoned_during,
         )

@@ -7,46 +7,48 @@ from typing import Any
 
 from rlox.configs import RunConfig
 from rlox.configs.offline import NO_ENV, OfflineAlgorithmConfig
-from rlox.envs.space_words import in_words
+from rlox.envs.space_description import describe_space
 from rlox.errors import CheckpointError, RloxError
-from rlox.training.actor import ActorOf
+from rlox.training.actor import BaseActor
 
-__all__ = ["require_spaces", "spaces_of"]
+__all__ = ["describe_spaces", "require_same_spaces"]
 
-MOST = 120  # letters of a space in a message
+MAX_TEXT_LENGTH = 120  # letters of a space in a message
 
 
-def spaces_of(config: RunConfig, actor: Any) -> dict[str, str]:
+def describe_spaces(config: RunConfig, actor: Any) -> dict[str, str]:
     """Those that `actor` acts in, in words; none of a model of text, nor where sizes stand for spaces."""
     algo = config.algo
-    sized = isinstance(algo, OfflineAlgorithmConfig) and algo.sized
-    if not isinstance(actor, ActorOf) or (sized and config.env.id == NO_ENV):
+    has_sizes = isinstance(algo, OfflineAlgorithmConfig) and algo.has_sizes
+    if not isinstance(actor, BaseActor) or (has_sizes and config.env.id == NO_ENV):
         return {}
     return {
-        "observations": in_words(actor.observations.space),
-        "actions": in_words(actor.actions.space, bounds=True),
+        "observations": describe_space(actor.observations.space),
+        "actions": describe_space(actor.actions.space, with_bounds=True),
     }
 
 
-def require_spaces(
+def require_same_spaces(
     state: Mapping[str, Any],
     config: RunConfig,
     actor: Any,
-    kind: type[RloxError] = CheckpointError,
+    error_class: type[RloxError] = CheckpointError,
 ) -> None:
-    """Raise an error of this `kind` where `actor` acts in other spaces than a checkpoint's `state` says.
+    """Raise an error of this `error_class` where `actor` acts in other spaces than a checkpoint's `state`
+    says.
 
     Checkpoints of earlier versions say none.
     """
-    there = state.get("spaces", {})
-    for name, here in spaces_of(config, actor).items():
-        if name in there and there[name] != here:
-            raise kind(
-                f"its policy learned with {name} {_cut(there[name])}, {name} here are {_cut(here)}; take an "
-                "environment with its spaces, or wrap this one so that it has them"
+    saved_spaces = state.get("spaces", {})
+    for name, current_space in describe_spaces(config, actor).items():
+        if name in saved_spaces and saved_spaces[name] != current_space:
+            raise error_class(
+                f"its policy learned with {name} {_truncate(saved_spaces[name])}, {name} here are "
+                f"{_truncate(current_space)}; take an environment with its spaces, or wrap this one so that "
+                "it has them"
             )
 
 
-def _cut(words: Any) -> str:
-    text = str(words)
-    return text if len(text) <= MOST else text[: MOST - 3] + "..."
+def _truncate(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= MAX_TEXT_LENGTH else text[: MAX_TEXT_LENGTH - 3] + "..."

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlox.devices import loaded_torch
+from rlox.devices import torch_if_imported
 from rlox.errors import CheckpointError
 
 __all__ = ["pack", "unpack"]
@@ -25,26 +25,25 @@ def pack(tree: Any, arrays: dict[str, NDArray[Any]], path: str = "") -> Any:
     if isinstance(tree, np.integer):
         return int(tree)
     if isinstance(tree, Mapping):
-        if odd := [key for key in tree if not isinstance(key, str) or key in (_ARRAY, _TENSOR)]:
+        if invalid_keys := [key for key in tree if not isinstance(key, str) or key in (_ARRAY, _TENSOR)]:
             raise CheckpointError(
-                f"cannot save the key {odd[0]!r:.40}, a {type(odd[0]).__name__}, of {path or 'the state'}: "
-                f"it would come back as something else; expected text other than {_ARRAY} and {_TENSOR}"
+                f"cannot save the key {invalid_keys[0]!r:.40}, a {type(invalid_keys[0]).__name__}, of "
+                f"{path or 'the state'}: it would come back as something else; expected text other than "
+                f"{_ARRAY} and {_TENSOR}"
             )
         return {k: pack(v, arrays, f"{path}/{k}" if path else k) for k, v in tree.items()}
     if isinstance(tree, (list, tuple)):
         return [pack(v, arrays, f"{path}/{i}") for i, v in enumerate(tree)]
     if path in arrays:
         raise CheckpointError(f"two arrays would be saved as {path}: leave / out of keys")
-    torch = loaded_torch()  # without which there are no tensors
+    torch = torch_if_imported()  # without which there are no tensors
     if torch is not None and isinstance(tree, torch.Tensor):
         arrays[path] = tree.detach().cpu().contiguous().numpy()
         return {_TENSOR: path}
     if isinstance(tree, np.ndarray):
         arrays[path] = np.ascontiguousarray(tree).reshape(tree.shape)
         return {_ARRAY: path}
-    raise CheckpointError(
-        f"cannot save {type(tree).__name__} at {path}: not a number, text or array"
-    )
+    raise CheckpointError(f"cannot save {type(tree).__name__} at {path}: not a number, text or array")
 
 
 def unpack(tree: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
@@ -53,12 +52,12 @@ def unpack(tree: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
         return [unpack(v, arrays) for v in tree]
     if not isinstance(tree, dict):
         return tree
-    for mark in (_ARRAY, _TENSOR):
-        if mark in tree:
-            name = tree[mark]
+    for tag in (_ARRAY, _TENSOR):
+        if tag in tree:
+            name = tree[tag]
             if not isinstance(name, str) or name not in arrays:
                 raise CheckpointError(f"the checkpoint has no array {name!r}")
-            return _tensor(arrays[name].copy()) if mark == _TENSOR else arrays[name].copy()
+            return _tensor(arrays[name].copy()) if tag == _TENSOR else arrays[name].copy()
     return {k: unpack(v, arrays) for k, v in tree.items()}
 
 

@@ -10,24 +10,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlox.envs.actions import ActionCodec
-from rlox.envs.base import Finals
+from rlox.envs.base import EpisodeEnds
 from rlox.envs.spaces import FLOAT
 from rlox.types import FinalObs, Rollout
 
 if TYPE_CHECKING:  # a run of the native engine imports no torch
     from torch import Tensor
 
-__all__ = ["Arena", "Ended"]
+__all__ = ["Arena", "FinalObsTable"]
 
 # t `[K]`, n `[K]` and last observations `[K, obs_dim]` of the episodes that ended
-Ended = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]
+FinalObsTable = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]
 
 
 class Arena:
     """Columns `[T, N, ...]`; `obs` and `values` have a row more, for the state after the last step.
 
     Environments write rows of the numpy arrays in place; the policy reads the torch views. What they
-    observed last of the episodes that ended is sparse: `finals` grows by an entry for each step that
+    observed last of the episodes that ended is sparse: `ends` grows by an entry for each step that
     ended some.
     """
 
@@ -53,7 +53,7 @@ class Arena:
         self.advantages = np.zeros(self.shape, np.float32)
         self.returns = np.zeros(self.shape, np.float32)
         # what is known of a rollout before anything is estimated, in the order in which Rust takes it
-        self.written = (
+        self.collected_columns = (
             self.obs,
             self.actions,
             self.rewards,
@@ -63,7 +63,7 @@ class Arena:
             self.values,
             self.next_values,
         )
-        self.finals: list[tuple[int, Finals]] = []  # t and what ended then
+        self.ends: list[tuple[int, EpisodeEnds]] = []  # t and what ended then
         self.valid: NDArray[np.bool_] | None = None  # None: every row is a transition
 
     @cached_property
@@ -81,27 +81,27 @@ class Arena:
         return torch.from_numpy(self.actions).unbind(0)
 
     @staticmethod
-    def bytes_of(
+    def byte_size(
         n_steps: int,
         n_envs: int,
         obs_dim: int,
         actions: ActionCodec,
         obs_dtype: np.dtype[Any] = FLOAT,
     ) -> int:
-        """The memory of an arena of these sizes, without `finals`."""
+        """The memory of an arena of these sizes, without `ends`."""
         # obs and values have a row more; six float columns and two of flags besides
-        seen = obs_dtype.itemsize * obs_dim
-        row = seen + actions.row_bytes + 6 * 4 + 2
-        return n_envs * (n_steps * row + seen + 4)
+        obs_bytes = obs_dtype.itemsize * obs_dim
+        row = obs_bytes + actions.row_bytes + 6 * 4 + 2
+        return n_envs * (n_steps * row + obs_bytes + 4)
 
     def clear(self) -> None:
         """Forget what the columns of the last rollout would be mistaken for."""
-        self.finals.clear()
+        self.ends.clear()
         self.valid = None
         self.advantages.fill(np.nan)
         self.returns.fill(np.nan)
 
-    def lose(self, t: int, envs: NDArray[np.int64]) -> None:
+    def cut_lost_episodes(self, t: int, envs: NDArray[np.int64]) -> None:
         """Step t of `envs` came to nothing: cut their episodes off where they were last observed, before it.
 
         Row t itself is no transition. It is cut off too, so that nothing flows into it.
@@ -110,19 +110,19 @@ class Arena:
             self.valid = np.ones(self.shape, np.bool_)
         self.valid[t, envs] = False
         if t:
-            open_ = envs[~(self.terminated[t - 1, envs] | self.truncated[t - 1, envs])]
-            self.truncated[t - 1, open_] = True
-            self.finals.append((t - 1, Finals(open_, self.obs[t, open_])))
-        self.finals.append((t, Finals(envs, self.obs[t, envs])))
+            running_envs = envs[~(self.terminated[t - 1, envs] | self.truncated[t - 1, envs])]
+            self.truncated[t - 1, running_envs] = True
+            self.ends.append((t - 1, EpisodeEnds(running_envs, self.obs[t, running_envs])))
+        self.ends.append((t, EpisodeEnds(envs, self.obs[t, envs])))
 
-    def ended(self) -> Ended | None:
-        """`finals` as one table; `None` where no episode ended."""
-        if not self.finals:
+    def final_obs_table(self) -> FinalObsTable | None:
+        """`ends` as one table; `None` where no episode ended."""
+        if not self.ends:
             return None
         if self.valid is not None:
-            self.finals = _in_order(self.finals)
-        steps = [t for t, _ in self.finals]
-        tables = [finals for _, finals in self.finals]
+            self.ends = _merge_by_step(self.ends)
+        steps = [t for t, _ in self.ends]
+        tables = [finals for _, finals in self.ends]
         return (
             np.repeat(np.array(steps, np.int64), [len(f.envs) for f in tables]),
             np.concatenate([f.envs for f in tables]),
@@ -137,13 +137,13 @@ class Arena:
         rows = column[: self.shape[0]]
         return rows.reshape(-1, *rows.shape[2:])
 
-    def rollout(self, ended: Ended | None, index: int, tensors: bool = True) -> Rollout:
+    def rollout(self, final_obs: FinalObsTable | None, index: int, tensors: bool = True) -> Rollout:
         """Views of all columns, as rollout number `index`; NumPy's where they are not to be `tensors`."""
         n_steps, n_envs = self.shape
-        seen: Callable[[NDArray[Any]], Any] = _tensor if tensors else lambda column: column
+        convert: Callable[[NDArray[Any]], Any] = _tensor if tensors else lambda column: column
 
         def flat(column: NDArray[Any]) -> Any:
-            return seen(self._rows(column))
+            return convert(self._rows(column))
 
         return Rollout(
             obs=flat(self.obs),
@@ -156,11 +156,11 @@ class Arena:
             next_values=flat(self.next_values),
             advantages=flat(self.advantages),
             returns=flat(self.returns),
-            last_obs=seen(self.obs[n_steps]),
-            last_values=seen(self.values[n_steps]),
+            last_obs=convert(self.obs[n_steps]),
+            last_values=convert(self.values[n_steps]),
             n_envs=n_envs,
             index=index,
-            final_obs=None if ended is None else FinalObs(*map(seen, ended)),
+            final_obs=None if final_obs is None else FinalObs(*map(convert, final_obs)),
             valid=None if self.valid is None else flat(self.valid),
         )
 
@@ -171,12 +171,12 @@ def _tensor(column: NDArray[Any]) -> Tensor:
     return torch.from_numpy(column)
 
 
-def _in_order(tables: list[tuple[int, Finals]]) -> list[tuple[int, Finals]]:
+def _merge_by_step(tables: list[tuple[int, EpisodeEnds]]) -> list[tuple[int, EpisodeEnds]]:
     """One table a step, in the order of the steps and environments, where episodes were cut off later."""
-    joined = []
+    merged_tables = []
     for t in sorted({t for t, _ in tables}):
-        same = [finals for at, finals in tables if at == t]
-        envs, obs = np.concatenate([f.envs for f in same]), np.concatenate([f.obs for f in same])
+        step_ends = [finals for at, finals in tables if at == t]
+        envs, obs = np.concatenate([f.envs for f in step_ends]), np.concatenate([f.obs for f in step_ends])
         order = np.argsort(envs)
-        joined.append((t, Finals(envs[order], obs[order])))
-    return joined
+        merged_tables.append((t, EpisodeEnds(envs[order], obs[order])))
+    return merged_tables

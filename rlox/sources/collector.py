@@ -13,19 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlox.configs import EnvConfig, make, param
-from rlox.envs.base import NOBODY, Finals, VectorEnv
-from rlox.envs.engines.makers import building
-from rlox.envs.make import EnvSource, make_vec
+from rlox.envs.base import NO_ENVS, EpisodeEnds, VectorEnv
+from rlox.envs.engines.factories import close_on_error
+from rlox.envs.make import EnvLike, make_vec
 from rlox.envs.normalize import RewardNormalizer, observation_normalizer
-from rlox.envs.spaces import what_came
+from rlox.envs.spaces import infinity_note
 from rlox.errors import ConfigError, NonFiniteError, RloxError
-from rlox.exclusive import Exclusive
-from rlox.policies.native import Acts, NativePolicy
+from rlox.exclusive_lock import ExclusiveLock
+from rlox.policies.native import ActingPolicy, NativePolicy
 from rlox.rng import Streams
-from rlox.sources.arena import Arena, Ended
-from rlox.sources.engine import engine_of, go_on
+from rlox.sources.arena import Arena, FinalObsTable
+from rlox.sources.env_state import env_identity, restore_envs
 from rlox.sources.episodes import EpisodeTracker
-from rlox.stopping import check
+from rlox.stopping import raise_if_expired
 from rlox.types import Episode, Progress, Rollout
 
 if TYPE_CHECKING:  # a run of the native engine imports no torch
@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # a run of the native engine imports no torch
 
     from rlox.policies.base import ActorCritic, Sampler
 
-__all__ = ["Collector", "look_ahead"]
+__all__ = ["Collector", "fill_next_values"]
 
 # Rows scored at once after collection, and rows with images: bounds the memory of the hidden layers.
 SCORE_ROWS, SCORE_IMAGES = 1 << 16, 1 << 8
@@ -68,7 +68,7 @@ class Collector:
 
     def __init__(
         self,
-        env_id: EnvSource = "CartPole-v1",
+        env_id: EnvLike = "CartPole-v1",
         n_envs: int = 1,
         seed: int = 0,
         device: str | torch.device = "cpu",
@@ -78,49 +78,45 @@ class Collector:
         env: VectorEnv | None = None,
     ) -> None:
         name = env_id if isinstance(env_id, str) else "env"
-        asked = make(_Settings, {"n_envs": n_envs, "seed": seed}, type(self).__name__)
-        self.config = config or EnvConfig(id=name, n_envs=asked.n_envs)
-        self.streams = Streams(asked.seed)
+        settings = make(_Settings, {"n_envs": n_envs, "seed": seed}, type(self).__name__)
+        self.config = config or EnvConfig(id=name, n_envs=settings.n_envs)
+        self.streams = Streams(settings.seed)
         source = None if isinstance(env_id, str) else env_id
-        self.env = env or make_vec(self.config, asked.seed, source)
+        self.env = env or make_vec(self.config, settings.seed, source)
         self.n_envs = self.env.n_envs
-        self._device = device if device == "cpu" else _device(device)
+        self._device = device if device == "cpu" else _torch_device(device)
         self.rollouts = 0
         self.env_steps = 0
         rule = self.config.normalize_rule
-        with building(self.env, source) if env is None else nullcontext():
+        with close_on_error(self.env, source) if env is None else nullcontext():
             self.obs_normalizer = (
-                observation_normalizer(self.env.observations, rule)
-                if self.config.normalize_obs
-                else None
+                observation_normalizer(self.env.observations, rule) if self.config.normalize_obs else None
             )
         self.reward_normalizer = (
-            RewardNormalizer(self.n_envs, gamma, rule=rule)
-            if self.config.normalize_reward
-            else None
+            RewardNormalizer(self.n_envs, gamma, rule=rule) if self.config.normalize_reward else None
         )
         self.tracker = EpisodeTracker(self.n_envs)
         self.progress = Progress()
         self._arena: Arena | None = None
         self._obs = self.env.observations.rows(self.n_envs)  # as the policy sees it
         self._rewards = np.zeros(self.n_envs, np.float64)
-        self._at_once = SCORE_IMAGES if self.env.observations.images else SCORE_ROWS
+        self._rows_at_once = SCORE_IMAGES if self.env.observations.images else SCORE_ROWS
         self._started = False
-        self._collecting = Exclusive(f"a {type(self).__name__} is collecting")
+        self._collect_lock = ExclusiveLock(f"a {type(self).__name__} is collecting")
 
     @cached_property
     def device(self) -> torch.device:
         """Where the policy runs and the rollout is returned."""
-        return _device(self._device)
+        return _torch_device(self._device)
 
-    def collect(self, policy: Acts, n_steps: int) -> Rollout:
+    def collect(self, policy: ActingPolicy, n_steps: int) -> Rollout:
         """`n_steps` steps of every environment; `self.progress` has the steps and finished episodes.
 
         On the CPU it holds until the next one, which is written into the same memory.
         """
-        return self.gather(policy, n_steps).to(self.device)
+        return self.collect_in_arena(policy, n_steps).to(self.device)
 
-    def gather(self, policy: Acts, n_steps: int) -> Rollout:
+    def collect_in_arena(self, policy: ActingPolicy, n_steps: int) -> Rollout:
         """As `collect`, but where the environments wrote it: on the CPU, in the arena's memory."""
         if isinstance(policy, NativePolicy):
             raise ConfigError(
@@ -129,58 +125,58 @@ class Collector:
             )
         import torch
 
-        from rlox.policies.user import as_actor_critic, explorer, require_takes
+        from rlox.policies.user_policy import as_actor_critic, make_sampler, require_policy_fits
 
         actor = as_actor_critic(policy)
-        arena = self._arena_of(n_steps)
-        explore = partial(explorer, actor, self.env.actions, n_steps, self.n_envs)
+        arena = self._arena_for(n_steps)
+        explore = partial(make_sampler, actor, self.env.actions, n_steps, self.n_envs)
         try:
-            return self._filled(arena, actor, explore, partial(self._score, actor))
+            return self._fill_and_score(arena, actor, explore, partial(self._score, actor))
         except RuntimeError as error:
             if self.rollouts or isinstance(error, RloxError):
                 raise
-            seen = torch.from_numpy(self.env.observations.rows(2))
-            require_takes(actor, seen, self.env.actions, self.config.id)  # says which sizes differ
+            obs = torch.from_numpy(self.env.observations.rows(2))
+            require_policy_fits(actor, obs, self.env.actions, self.config.id)  # says which sizes differ
             raise
 
-    def _filled(
+    def _fill_and_score(
         self,
         arena: Arena,
         policy: nn.Module,
         explore: Callable[[torch.Generator], Sampler],
-        score: Callable[[Arena, Ended | None], None],
+        score: Callable[[Arena, FinalObsTable | None], None],
     ) -> Rollout:
         """The next rollout: steps with the actions that `explore` gives, then what `score` fills in."""
         import torch
 
-        from rlox.policies.base import acting
+        from rlox.policies.base import evaluation_mode
 
-        with self._whole():
-            with torch.inference_mode(), acting(policy):
+        with self._undo_on_error():
+            with torch.inference_mode(), evaluation_mode(policy):
                 self._start(arena)
                 generator = self.streams.generator("action", self.rollouts, str(self.device))
-                episodes = self._step_all(arena, self._sampling(arena, explore(generator)))
-                ended = arena.ended()
-                score(arena, ended)
-            return self._finished(arena, ended, episodes)
+                episodes = self._step_all(arena, self._act_function(arena, explore(generator)))
+                final_obs = arena.final_obs_table()
+                score(arena, final_obs)
+            return self._finish_rollout(arena, final_obs, episodes)
 
-    def _finished(
-        self, arena: Arena, ended: Ended | None, episodes: list[Episode], tensors: bool = True
+    def _finish_rollout(
+        self, arena: Arena, final_obs: FinalObsTable | None, episodes: list[Episode], tensors: bool = True
     ) -> Rollout:
         """The rollout whose columns are filled."""
         self._check_finite(arena)
         self.progress = self.tracker.progress(arena.shape[0] * self.n_envs, episodes)
         self.rollouts += 1
-        rollout = arena.rollout(ended, self.rollouts - 1, tensors)
-        if masked := self.env.observations.masked:
-            return replace(rollout, extras={"action_mask": rollout.obs[:, -masked:] != 0})
+        rollout = arena.rollout(final_obs, self.rollouts - 1, tensors)
+        if mask_dim := self.env.observations.mask_dim:
+            return replace(rollout, extras={"action_mask": rollout.obs[:, -mask_dim:] != 0})
         return rollout
 
     def state(self) -> dict[str, Any]:
         """Everything the next rollout depends on, besides the policy."""
         state: dict[str, Any] = {
             "env": self.env.state(),
-            "engine": engine_of(self.env),
+            "engine": env_identity(self.env),
             "obs": self._obs.copy(),
             "started": self._started,
             "rollouts": self.rollouts,
@@ -200,7 +196,7 @@ class Collector:
             self.obs_normalizer.restore(state["obs_normalizer"])
         if self.reward_normalizer:
             self.reward_normalizer.restore(state["reward_normalizer"])
-        if go_on(self.env, state, self._obs, self.tracker, self.reward_normalizer):
+        if restore_envs(self.env, state, self._obs, self.tracker, self.reward_normalizer):
             self._started = bool(state["started"])
 
     def last_batch(self) -> dict[str, NDArray[Any]]:
@@ -214,13 +210,13 @@ class Collector:
         """Close the environments."""
         self.env.close()
 
-    def _sampling(self, arena: Arena, sample: Sampler) -> Callable[[int], None]:
+    def _act_function(self, arena: Arena, sample: Sampler) -> Callable[[int], None]:
         """What writes the actions of step t that `sample` draws."""
-        here = self.device.type == "cpu"
+        is_cpu = self.device.type == "cpu"
 
         def act(t: int) -> None:
-            seen = arena.obs_rows[t]
-            arena.action_rows[t].copy_(sample(seen if here else seen.to(self.device), t))
+            obs = arena.obs_rows[t]
+            arena.action_rows[t].copy_(sample(obs if is_cpu else obs.to(self.device), t))
 
         return act
 
@@ -231,50 +227,50 @@ class Collector:
         """
         episodes: list[Episode] = []
         for t in range(arena.shape[0]):
-            check()
+            raise_if_expired()
             act(t)
             episodes += self._step(arena, t)
         self._obs[:] = arena.obs[-1]
         return episodes
 
     @contextmanager
-    def _whole(self) -> Iterator[None]:
+    def _undo_on_error(self) -> Iterator[None]:
         """The block that collects a rollout; where it raises, its steps are none of the run's."""
-        with self._collecting:
-            before = self.env_steps
+        with self._collect_lock:
+            steps_before = self.env_steps
             try:
                 yield
             except BaseException:
-                self.env_steps = before
-                self._begin_anew()
+                self.env_steps = steps_before
+                self._reset_collection()
                 raise
 
-    def _begin_anew(self) -> None:
+    def _reset_collection(self) -> None:
         """Nobody knows where the environments stand: the next rollout begins new episodes."""
         self._started = False
-        self.tracker.forget()
+        self.tracker.reset()
         if self.reward_normalizer:
             self.reward_normalizer.returns[:] = 0.0
 
     def _step(self, arena: Arena, t: int) -> list[Episode]:
         """Step t of every environment, and the episodes that it ended; the hot path of collection."""
-        after, rewards = arena.obs[t + 1], self._rewards
-        finals = self.env.step_into(
-            arena.actions[t], after, rewards, arena.terminated[t], arena.truncated[t]
+        next_obs, rewards = arena.obs[t + 1], self._rewards
+        ends = self.env.step_into(
+            arena.actions[t], next_obs, rewards, arena.terminated[t], arena.truncated[t]
         )
         self.env_steps += self.n_envs
         self.tracker.add(rewards)
         episodes: list[Episode] = []
-        if finals is not None:
-            self._check_last(finals.obs, finals.envs, t)
-            episodes = self.tracker.finish(finals.envs, self.env_steps, finals.infos)
-            arena.finals.append((t, finals))
-            self.tracker.skip(finals.idle)
-            if finals.restarts:
-                self.tracker.lose(finals.lost, finals.restarts)
-            if finals.restarts or len(finals.idle):
-                arena.lose(t, finals.void)
-        self._normalize(arena, t, finals)
+        if ends is not None:
+            self._require_finite_last_obs(ends.obs, ends.envs, t)
+            episodes = self.tracker.finish(ends.envs, self.env_steps, ends.infos)
+            arena.ends.append((t, ends))
+            self.tracker.undo_step(ends.autoreset_envs)
+            if ends.restarts:
+                self.tracker.drop_episodes(ends.lost_envs, ends.restarts)
+            if ends.restarts or len(ends.autoreset_envs):
+                arena.cut_lost_episodes(t, ends.invalid_envs)
+        self._normalize(arena, t, ends)
         return episodes
 
     def _start(self, arena: Arena) -> None:
@@ -282,49 +278,49 @@ class Collector:
         if not self._started:
             self.env.reset_into(self._obs)
             if self.obs_normalizer:
-                self.obs_normalizer.learn(self._obs)
+                self.obs_normalizer.update(self._obs)
                 self.obs_normalizer.apply(self._obs)
             self._started = True
         arena.obs[0] = self._obs
 
-    def _normalize(self, arena: Arena, t: int, finals: Finals | None) -> None:
+    def _normalize(self, arena: Arena, t: int, ends: EpisodeEnds | None) -> None:
         """Write the rewards the learner sees and standardise what the step observed, in place."""
         if self.reward_normalizer:
-            ended = arena.terminated[t] | arena.truncated[t]
-            void = NOBODY if finals is None else finals.void
-            arena.rewards[t] = self.reward_normalizer.scale(self._rewards, ended, void)
+            dones = arena.terminated[t] | arena.truncated[t]
+            invalid_envs = NO_ENVS if ends is None else ends.invalid_envs
+            arena.rewards[t] = self.reward_normalizer.scale(self._rewards, dones, invalid_envs)
         else:
             arena.rewards[t] = self._rewards
         if self.obs_normalizer:
-            self.obs_normalizer.learn(arena.obs[t + 1])
+            self.obs_normalizer.update(arena.obs[t + 1])
             self.obs_normalizer.apply(arena.obs[t + 1])
-            if finals is not None:
-                self.obs_normalizer.apply(finals.obs)
+            if ends is not None:
+                self.obs_normalizer.apply(ends.obs)
 
-    def _score(self, actor: ActorCritic, arena: Arena, ended: Ended | None) -> None:
+    def _score(self, actor: ActorCritic, arena: Arena, final_obs: FinalObsTable | None) -> None:
         """Log-probabilities and values of the whole rollout, and of where episodes were cut off."""
-        from rlox.policies.base import evaluated
+        from rlox.policies.base import dispatch_evaluation
 
         n_steps, n_envs = arena.shape
-        obs, scorer = actor.as_seen(arena.flat(arena.obs))
+        obs, scorer = actor.scoring_inputs(arena.flat(arena.obs))
         actions = arena.flat(arena.actions)
         log_probs, values = arena.flat(arena.log_probs), arena.values[:n_steps].reshape(-1)
-        for start in range(0, n_steps * n_envs, self._at_once):
-            rows = slice(start, start + self._at_once)
-            log_prob, _, value = evaluated(
+        for start in range(0, n_steps * n_envs, self._rows_at_once):
+            rows = slice(start, start + self._rows_at_once)
+            log_prob, _, value = dispatch_evaluation(
                 scorer, obs[rows].to(self.device), actions[rows].to(self.device)
             )
             log_probs[rows] = log_prob.cpu()
             values[rows] = value.cpu().numpy()
-        arena.values[n_steps] = self._values(actor, arena.obs[n_steps])
-        look_ahead(arena, ended, lambda cut, last: self._values(actor, last))
+        arena.values[n_steps] = self._estimate_values(actor, arena.obs[n_steps])
+        fill_next_values(arena, final_obs, lambda cut, last: self._estimate_values(actor, last))
 
-    def _values(self, actor: ActorCritic, obs: NDArray[Any]) -> NDArray[np.float32]:
+    def _estimate_values(self, actor: ActorCritic, obs: NDArray[Any]) -> NDArray[np.float32]:
         import torch
 
         values = [
             actor.get_value(rows.to(self.device)).cpu()
-            for rows in torch.split(torch.from_numpy(obs), self._at_once)
+            for rows in torch.split(torch.from_numpy(obs), self._rows_at_once)
         ]
         return torch.cat(values).numpy()
 
@@ -332,18 +328,18 @@ class Collector:
         for name in ("obs", "rewards", "log_probs", "values", "next_values"):
             column = getattr(arena, name)
             if name == "obs":
-                column = self.env.observations.numbers_of(column)
+                column = self.env.observations.numeric_view(column)
             # quick: a sum is finite only if every element is
             if not np.isfinite(column.sum(dtype=np.float64)):
-                for place in np.argwhere(~np.isfinite(column)):
-                    t, n = place[:2]
+                for index in np.argwhere(~np.isfinite(column)):
+                    t, n = index[:2]
                     raise NonFiniteError(
-                        f"{name}: {column[tuple(place)]} at step {t} of rollout {self.rollouts}, "
+                        f"{name}: {column[tuple(index)]} at step {t} of rollout {self.rollouts}, "
                         f"environment {n} (env_steps {self.env_steps}); expected finite numbers"
-                        f"{what_came(column[tuple(place)])}"
+                        f"{infinity_note(column[tuple(index)])}"
                     ) from None
 
-    def _check_last(
+    def _require_finite_last_obs(
         self, obs: NDArray[Any], envs: NDArray[np.int64], steps: int | NDArray[np.int64]
     ) -> None:
         """`NonFiniteError` for a last observation `[k, obs_dim]` of an episode of `envs` `[k]`.
@@ -351,25 +347,25 @@ class Collector:
         After termination no value is asked of it. It is looked at before it is standardised, which makes a
         number of infinity.
         """
-        numbers = self.env.observations.numbers_of(obs)
+        numbers = self.env.observations.numeric_view(obs)
         if not np.isfinite(numbers).all():
             k, column = np.argwhere(~np.isfinite(numbers))[0]
             raise NonFiniteError(
                 f"obs: {numbers[k, column]} at step {np.broadcast_to(steps, envs.shape)[k]} of rollout "
                 f"{self.rollouts}, environment {envs[k]} (env_steps {self.env_steps}), the last one of its "
-                f"episode; expected finite numbers{what_came(numbers[k, column])}"
+                f"episode; expected finite numbers{infinity_note(numbers[k, column])}"
             )
 
-    def _arena_of(self, n_steps: int) -> Arena:
+    def _arena_for(self, n_steps: int) -> Arena:
         if isinstance(n_steps, bool) or not isinstance(n_steps, Integral) or n_steps < 1:
             raise ConfigError(f"n_steps={n_steps!r}: expected a whole number of at least 1")
         if self._arena is None or self._arena.shape[0] != n_steps:
-            seen = self.env.observations
-            self._arena = Arena(n_steps, self.n_envs, seen.dim, self.env.actions, seen.dtype)
+            codec = self.env.observations
+            self._arena = Arena(n_steps, self.n_envs, codec.dim, self.env.actions, codec.dtype)
         return self._arena
 
 
-def _device(name: str | torch.device) -> torch.device:
+def _torch_device(name: str | torch.device) -> torch.device:
     """As torch has it; `ConfigError` for what is none."""
     import torch
 
@@ -379,20 +375,23 @@ def _device(name: str | torch.device) -> torch.device:
         raise ConfigError(f"device={name!r}: expected cpu, cuda, cuda:N or mps") from error
 
 
-def look_ahead(
+def fill_next_values(
     arena: Arena,
-    ended: Ended | None,
-    value: Callable[[NDArray[np.bool_], NDArray[Any]], NDArray[np.float32]],
+    final_obs: FinalObsTable | None,
+    value_function: Callable[[NDArray[np.bool_], NDArray[Any]], NDArray[np.float32]],
 ) -> None:
     """Fill `arena.next_values` from its values.
 
-    `value` is asked for those of final observations: of which entries of `ended`, and what was seen.
+    `value_function` is asked for those of final observations: of which entries of `final_obs`, and what was
+    seen.
     """
     arena.next_values[:] = arena.values[1:]
     arena.next_values[arena.terminated] = 0.0
-    if ended is None:
+    if final_obs is None:
         return
-    steps, envs, last = ended
-    cut = ~arena.terminated[steps, envs]
-    if cut.any():
-        arena.next_values[steps[cut], envs[cut]] = value(cut, last[cut])
+    steps, envs, last_obs = final_obs
+    is_truncated = ~arena.terminated[steps, envs]
+    if is_truncated.any():
+        arena.next_values[steps[is_truncated], envs[is_truncated]] = value_function(
+            is_truncated, last_obs[is_truncated]
+        )

@@ -13,15 +13,15 @@ from rlox._core import OfflineDatasetBuffer
 from rlox.envs.normalize import FixedNormalizer
 from rlox.errors import CheckpointError, ConfigError
 from rlox.rng import Streams
-from rlox.sources.on_disk import DatasetOnDisk
-from rlox.sources.prepared import AS_THEY_ARE, EPS, Loaded, Preparation, factor_of
+from rlox.sources.dataset_on_disk import DatasetOnDisk
+from rlox.sources.preparation import NO_PREPARATION, STD_EPSILON, LoadedDataset, Preparation, reward_factor
 from rlox.sources.store import Store
 from rlox.types import Clock, Progress, Transitions, Update
 
 __all__ = ["DatasetSource"]
 
 # Batches of a tick. They are drawn together; which tick they are learned in changes none.
-BLOCK = 16
+BATCHES_PER_BLOCK = 16
 
 
 class DatasetSource:
@@ -34,7 +34,7 @@ class DatasetSource:
         `normalizer`, which has the moments that observations are standardised by
     batch_size : rows of a batch, B
     streams : of the run
-    prepared : what is done to the rows
+    preparation : what is done to the rows
     """
 
     resume_grade = "exact"
@@ -42,16 +42,16 @@ class DatasetSource:
 
     def __init__(
         self,
-        load: Callable[[], Loaded],
+        load: Callable[[], LoadedDataset],
         batch_size: int,
         streams: Streams,
-        prepared: Preparation = AS_THEY_ARE,
+        preparation: Preparation = NO_PREPARATION,
     ) -> None:
-        self._prepared = prepared
-        self._scale, self._standardizes = 1.0, False  # as the dataset says
+        self._preparation = preparation
+        self._reward_scale, self._standardizes_obs = 1.0, False  # as the dataset says
         self.batches = 0  # drawn so far
         self.normalizer = FixedNormalizer()
-        self._load = load
+        self._load_dataset = load
         self._dataset: OfflineDatasetBuffer | DatasetOnDisk | None = None
         self._digest: str | None = None  # of the dataset that the run learns from
         self._batch_size = batch_size
@@ -62,54 +62,52 @@ class DatasetSource:
     def load(self) -> OfflineDatasetBuffer | DatasetOnDisk:
         """The dataset; `CheckpointError` if the run that goes on learned from another one."""
         if self._dataset is None:
-            loaded = self._load()
-            _require_same(self._digest, loaded.digest)
-            self._loaded(loaded)
+            loaded = self._load_dataset()
+            _require_same_digest(self._digest, loaded.digest)
+            self._use_dataset(loaded)
             self._dataset, self._digest = loaded.dataset, loaded.digest
         return self._dataset
 
-    def _loaded(self, loaded: Loaded) -> None:
+    def _use_dataset(self, loaded: LoadedDataset) -> None:
         """Take what is needed of a dataset beside its rows."""
-        dataset, factor = loaded.dataset, self._prepared.reward_factor
-        self._scale = factor_of(loaded.columns) if factor is None else factor
+        dataset, factor = loaded.dataset, self._preparation.reward_factor
+        self._reward_scale = reward_factor(loaded.columns) if factor is None else factor
         stats = dataset.stats()
         if dataset.normalized and "obs_mean" in stats:
-            self._fix(stats["obs_mean"], stats["obs_std"])
-        elif self._prepared.normalize and not dataset.normalized:
+            self._set_moments(stats["obs_mean"], stats["obs_std"])
+        elif self._preparation.normalize and not dataset.normalized:
             if "obs_mean" not in stats:
                 raise ConfigError(
                     "algo.standardize_obs=true: the dataset's observations are whole numbers, expected "
                     "floating-point ones; set algo.standardize_obs=false"
                 )
-            self._standardizes = True
-            self._fix(stats["obs_mean"], stats["obs_std"] + EPS)
+            self._standardizes_obs = True
+            self._set_moments(stats["obs_mean"], stats["obs_std"] + STD_EPSILON)
 
-    def _fix(self, mean: Any, std: Any) -> None:
+    def _set_moments(self, mean: Any, std: Any) -> None:
         """Standardise by the dataset's moments, unless the run has some: it may have begun with others."""
         if self.normalizer.moments is None:
-            self.normalizer.fix(mean, std)
+            self.normalizer.set_moments(mean, std)
 
     @property
     def digest(self) -> str | None:
         """Of the dataset that the run learns from; None where none was read yet."""
         return self._digest
 
-    def begin_with(self, moments: FixedNormalizer) -> None:
+    def adopt_moments(self, moments: FixedNormalizer) -> None:
         """Standardise by the moments of a run whose policy goes on here; `ConfigError` where that differs."""
-        theirs, mine = moments.moments, self.normalizer.moments
-        if theirs is None:
-            if mine is not None:
+        other_moments, own_moments = moments.moments, self.normalizer.moments
+        if other_moments is None:
+            if own_moments is not None:
                 raise ConfigError(
                     "its policy saw observations as they are; set algo.standardize_obs=false (of a dataset "
                     "in memory normalize=False)"
                 )
-        elif mine is None:
-            raise ConfigError(
-                "its policy saw standardised observations; set algo.standardize_obs=true"
-            )
-        elif self._standardizes:
-            self.normalizer.fix(*theirs)
-        elif not np.array_equal(theirs, mine):
+        elif own_moments is None:
+            raise ConfigError("its policy saw standardised observations; set algo.standardize_obs=true")
+        elif self._standardizes_obs:
+            self.normalizer.set_moments(*other_moments)
+        elif not np.array_equal(other_moments, own_moments):
             raise ConfigError(
                 "its policy saw observations standardised by other moments than this dataset has, which "
                 "standardises by itself; make it with normalize=False and set algo.standardize_obs=true"
@@ -117,13 +115,13 @@ class DatasetSource:
 
     def next(self, clock: Clock) -> tuple[Transitions, Progress]:
         """The next batches, as many as the run has left at most; no step of an environment."""
-        block, first = divmod(self.batches, BLOCK)
+        block, first = divmod(self.batches, BATCHES_PER_BLOCK)
         if block != self._block:
             key = self._streams.key("dataset", block)
             out = self._rows or None
-            self._rows = self.load().sample(self._batch_size, key, n_batches=BLOCK, out=out)
+            self._rows = self.load().sample(self._batch_size, key, n_batches=BATCHES_PER_BLOCK, out=out)
             self._block = block
-        last = min(BLOCK, first + (clock.left or BLOCK))
+        last = min(BATCHES_PER_BLOCK, first + (clock.units_left or BATCHES_PER_BLOCK))
         self.batches += last - first
         return self._transitions(slice(first, last)), Progress()
 
@@ -135,7 +133,7 @@ class DatasetSource:
 
         That is the moments it standardises by, and the bounds that [-1, 1] stood for.
         """
-        bounds = self._prepared.actions
+        bounds = self._preparation.actions
         ends = {} if bounds is None else {"act_low": bounds.low, "act_high": bounds.high}
         moments = self.normalizer.state()
         return {"batches": self.batches, "digest": self._digest, **moments, **ends}
@@ -147,13 +145,13 @@ class DatasetSource:
         if self._dataset is None:
             self._digest = state["digest"]
         else:
-            _require_same(state["digest"], self._digest)
-        if self._prepared.actions is not None and "act_low" in state:  # not of earlier versions
-            self._prepared.actions.require_bounds(state["act_low"], state["act_high"])
+            _require_same_digest(state["digest"], self._digest)
+        if self._preparation.actions is not None and "act_low" in state:  # not of earlier versions
+            self._preparation.actions.require_bounds(state["act_low"], state["act_high"])
         self.normalizer.restore(state)
         self.batches = int(state["batches"])
 
-    def interruption(self, state: Mapping[str, Any]) -> str:
+    def resume_warning(self, state: Mapping[str, Any]) -> str:
         """Never one: another dataset is refused."""
         return ""
 
@@ -166,29 +164,29 @@ class DatasetSource:
 
     def _transitions(self, at: slice) -> Transitions:
         rows = {name: column[at] for name, column in self._rows.items()}
-        alive = np.where(rows["terminated"], 0.0, self._prepared.gamma).astype(np.float32)
+        discounts = np.where(rows["terminated"], 0.0, self._preparation.gamma).astype(np.float32)
         return Transitions(
-            obs=self._seen(_flat(rows["obs"])),
-            actions=self._taken(rows["actions"]),
-            rewards=torch.from_numpy(rows["rewards"]).float() * self._scale,
-            next_obs=self._seen(_flat(rows["next_obs"])),
-            discounts=torch.from_numpy(alive),
+            obs=self._prepare_obs(_flat(rows["obs"])),
+            actions=self._prepare_actions(rows["actions"]),
+            rewards=torch.from_numpy(rows["rewards"]).float() * self._reward_scale,
+            next_obs=self._prepare_obs(_flat(rows["next_obs"])),
+            discounts=torch.from_numpy(discounts),
             indices=rows["indices"],
         )
 
-    def _seen(self, rows: torch.Tensor) -> torch.Tensor:
+    def _prepare_obs(self, rows: torch.Tensor) -> torch.Tensor:
         """Rows of observations as they are learned from."""
-        if self._prepared.images:
+        if self._preparation.images:
             return rows
-        if not self._standardizes:
+        if not self._standardizes_obs:
             return rows.float()
-        own = rows.numpy().astype(np.float32)  # the rows are drawn into again
-        self.normalizer.apply(own)
-        return torch.from_numpy(own)
+        copied_rows = rows.numpy().astype(np.float32)  # the rows are drawn into again
+        self.normalizer.apply(copied_rows)
+        return torch.from_numpy(copied_rows)
 
-    def _taken(self, column: NDArray[Any]) -> torch.Tensor:
-        rows, bounds = _flat(column), self._prepared.actions
-        return rows if bounds is None else torch.from_numpy(bounds.shrunk(rows.numpy()))
+    def _prepare_actions(self, column: NDArray[Any]) -> torch.Tensor:
+        rows, bounds = _flat(column), self._preparation.actions
+        return rows if bounds is None else torch.from_numpy(bounds.to_unit(rows.numpy()))
 
 
 def _flat(column: NDArray[Any]) -> torch.Tensor:
@@ -196,8 +194,9 @@ def _flat(column: NDArray[Any]) -> torch.Tensor:
     return torch.from_numpy(column).flatten(2)
 
 
-def _require_same(saved: str | None, here: str | None) -> None:
-    if saved is not None and saved != here:
+def _require_same_digest(saved_digest: str | None, digest: str | None) -> None:
+    if saved_digest is not None and saved_digest != digest:
         raise CheckpointError(
-            f"the run learned from another dataset: its digest was {saved}, that of the one here is {here}"
+            f"the run learned from another dataset: its digest was {saved_digest}, that of the one here is "
+            f"{digest}"
         )

@@ -23,23 +23,23 @@ from numpy.typing import NDArray
 
 from rlox._core import OfflineDatasetBuffer
 from rlox.errors import CheckpointError, ConfigError, ShapeError
-from rlox.sources.file_columns import Column, FileColumn, blocks, file_columns
-from rlox.sources.on_disk import WIDE, DatasetOnDisk
+from rlox.sources.dataset_on_disk import WIDE_COLUMNS, DatasetOnDisk
+from rlox.sources.file_columns import Column, FileColumn, iter_blocks, read_file_columns
 
 __all__ = [
     "COLUMNS",
-    "DATA",
-    "DOCUMENT",
+    "DATA_FILE",
+    "DOCUMENT_FILE",
     "Dataset",
     "columns_of",
     "digest_of",
-    "read_about",
     "read_dataset",
+    "read_document",
 ]
 
-DATA, DOCUMENT = "dataset.safetensors", "dataset.json"
+DATA_FILE, DOCUMENT_FILE = "dataset.safetensors", "dataset.json"
 FORMAT = 1
-DRAWN = 1 << 26  # bytes at a time, of a dataset in memory: a row with images has tens of thousands
+BYTES_PER_DRAW = 1 << 26  # bytes at a time, of a dataset in memory: a row with images has tens of thousands
 COLUMNS = {
     "obs": "float32 or uint8",
     "next_obs": "float32 or uint8",
@@ -49,7 +49,7 @@ COLUMNS = {
     "truncated": "bool",
 }
 # What a document says as text, if it says it; the rest of what it says besides `scores` is only shown.
-TEXTS = (
+TEXT_KEYS = (
     "env", "algo", "quality", "checkpoint", "spec", "observation_space", "action_space",
 )  # fmt: skip
 
@@ -70,55 +70,54 @@ class Dataset:
         return OfflineDatasetBuffer(**columns, seed=seed)
 
 
-def read_dataset(folder: Path, most: float = math.inf) -> Dataset:
+def read_dataset(folder: Path, max_bytes: float = math.inf) -> Dataset:
     """Read and check a dataset; the errors name the file, the column and what was expected.
 
-    Observations and actions of one of more than `most` bytes stay in their file.
+    Observations and actions of one of more than `max_bytes` stay in their file.
     """
-    about, path = read_about(folder), folder / DATA
-    there = file_columns(path)
-    require_columns(there, str(path))
-    fits = sum(column.nbytes for column in there.values()) <= most
+    about, path = read_document(folder), folder / DATA_FILE
+    file_column_map = read_file_columns(path)
+    require_columns(file_column_map, str(path))
+    is_in_memory = sum(column.nbytes for column in file_column_map.values()) <= max_bytes
     columns: dict[str, Any] = {
-        name: column[:] if fits or name not in WIDE else column for name, column in there.items()
+        name: column[:] if is_in_memory or name not in WIDE_COLUMNS else column
+        for name, column in file_column_map.items()
     }
     if digest_of(columns) != (digest := about["digest"]):
-        raise CheckpointError(f"{path} is damaged: its digest differs from that in {DOCUMENT}")
+        raise CheckpointError(f"{path} is damaged: its digest differs from that in {DOCUMENT_FILE}")
     return Dataset(columns, about, digest)
 
 
-def read_about(folder: Path) -> dict[str, Any]:
+def read_document(folder: Path) -> dict[str, Any]:
     """What is written beside the rows of a dataset, which are not read."""
     if not folder.exists():
         raise ConfigError(f"{folder} is not there, expected the folder of a dataset")
-    if not (folder / DATA).is_file() or not (folder / DOCUMENT).is_file():
+    if not (folder / DATA_FILE).is_file() or not (folder / DOCUMENT_FILE).is_file():
         raise ConfigError(
-            f"{folder}: expected the folder of a dataset, with {DATA} and {DOCUMENT}, as rlox dataset make "
-            "writes one; rlox dataset convert makes one of a file"
+            f"{folder}: expected the folder of a dataset, with {DATA_FILE} and {DOCUMENT_FILE}, as rlox "
+            "dataset make writes one; rlox dataset convert makes one of a file"
         )
     try:
-        about: dict[str, Any] = json.loads((folder / DOCUMENT).read_bytes())
+        about: dict[str, Any] = json.loads((folder / DOCUMENT_FILE).read_bytes())
         version, _ = about["format"], about["digest"]
     except (OSError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{folder} is not a dataset: {error}") from error
     if version != FORMAT:
         raise CheckpointError(f"{folder} has format {version}, expected {FORMAT}")
-    require_about(about, str(folder / DOCUMENT))
+    require_metadata(about, str(folder / DOCUMENT_FILE))
     return about
 
 
-def require_about(about: Mapping[str, Any], where: str) -> None:
+def require_metadata(metadata: Mapping[str, Any], label: str) -> None:
     """Raise `CheckpointError` unless what is said beside the rows is of the types that are written."""
-    for key in TEXTS:
-        if about.get(key) is not None and not _is_text(about[key]):
-            raise CheckpointError(f"{where}: {key} is {_short(about[key])}, expected text")
-    scores = {} if about.get("scores") is None else about["scores"]
+    for key in TEXT_KEYS:
+        if metadata.get(key) is not None and not _is_text(metadata[key]):
+            raise CheckpointError(f"{label}: {key} is {_short_repr(metadata[key])}, expected text")
+    scores = {} if metadata.get("scores") is None else metadata["scores"]
     if not isinstance(scores, Mapping) or not all(
         _is_text(name) and _is_score(score) for name, score in scores.items()
     ):
-        raise CheckpointError(
-            f"{where}: scores is {_short(scores)}, expected a number for each name"
-        )
+        raise CheckpointError(f"{label}: scores is {_short_repr(scores)}, expected a number for each name")
 
 
 def _is_text(value: Any) -> bool:
@@ -128,40 +127,38 @@ def _is_text(value: Any) -> bool:
 
 def _is_score(value: Any) -> bool:
     """Whether this is a number that a float can be, or nothing."""
-    whole = isinstance(value, int) and value.bit_length() < sys.float_info.max_exp
-    return whole or isinstance(value, float | None)
+    is_integer = isinstance(value, int) and value.bit_length() < sys.float_info.max_exp
+    return is_integer or isinstance(value, float | None)
 
 
-def _short(value: Any) -> str:
+def _short_repr(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def require_columns(columns: Mapping[str, Column], where: str) -> None:
+def require_columns(columns: Mapping[str, Column], label: str) -> None:
     """Raise `ShapeError` unless these are the columns of a dataset."""
     if set(columns) != set(COLUMNS):
-        odd = sorted(set(columns) ^ set(COLUMNS))[0]
-        raise ShapeError(f"{where}: columns {', '.join(COLUMNS)} are expected; '{odd}' is odd")
+        unexpected_column = sorted(set(columns) ^ set(COLUMNS))[0]
+        raise ShapeError(f"{label}: columns {', '.join(COLUMNS)} are expected; '{unexpected_column}' is odd")
     for name, column in columns.items():
         if not column.ndim or 0 in column.shape[1:]:
-            raise ShapeError(f"{where}: {name} has shape {column.shape}, expected rows of numbers")
+            raise ShapeError(f"{label}: {name} has shape {column.shape}, expected rows of numbers")
     rows = len(columns["rewards"])
     if not rows:
-        raise ShapeError(f"{where} has no rows, expected one at least")
+        raise ShapeError(f"{label} has no rows, expected one at least")
     for name, kinds in COLUMNS.items():
         column = columns[name]
         if str(column.dtype) not in kinds.split(" or "):
-            raise ShapeError(f"{where}: {name} is {column.dtype}, expected {kinds}")
-        single = name in ("rewards", "terminated", "truncated")
-        wrong = (name.endswith("obs") and column.ndim != 2) or (single and column.ndim != 1)
-        if len(column) != rows or wrong:
-            raise ShapeError(f"{where}: {name} has shape {column.shape} beside {rows} rewards")
+            raise ShapeError(f"{label}: {name} is {column.dtype}, expected {kinds}")
+        is_single = name in ("rewards", "terminated", "truncated")
+        is_wrong_shape = (name.endswith("obs") and column.ndim != 2) or (is_single and column.ndim != 1)
+        if len(column) != rows or is_wrong_shape:
+            raise ShapeError(f"{label}: {name} has shape {column.shape} beside {rows} rewards")
     for part in ("shape", "dtype"):
-        came, expected = (getattr(columns[name], part) for name in ("next_obs", "obs"))
-        if came != expected:
-            raise ShapeError(
-                f"{where}: next_obs has {part} {came}, expected that of obs, {expected}"
-            )
+        actual, expected = (getattr(columns[name], part) for name in ("next_obs", "obs"))
+        if actual != expected:
+            raise ShapeError(f"{label}: next_obs has {part} {actual}, expected that of obs, {expected}")
 
 
 def columns_of(dataset: OfflineDatasetBuffer) -> dict[str, NDArray[Any]]:
@@ -171,19 +168,19 @@ def columns_of(dataset: OfflineDatasetBuffer) -> dict[str, NDArray[Any]]:
     times as many as there are. The result does not depend on the draws.
     """
     n, draw, batch = len(dataset), 0, dataset.sample(1, 0)
-    size = max(1, min(4 * n, DRAWN // sum(column.nbytes for column in batch.values())))
+    size = max(1, min(4 * n, BYTES_PER_DRAW // sum(column.nbytes for column in batch.values())))
     columns = {
         name: np.empty((n, *column.shape[1:]), column.dtype)
         for name, column in batch.items()
         if name != "indices"
     }
-    unseen, batch = np.ones(n, bool), dataset.sample(size, draw)
-    while unseen.any():
-        new = np.flatnonzero(unseen[batch["indices"]])
-        rows = batch["indices"][new]
+    is_unseen, batch = np.ones(n, bool), dataset.sample(size, draw)
+    while is_unseen.any():
+        new_positions = np.flatnonzero(is_unseen[batch["indices"]])
+        rows = batch["indices"][new_positions]
         for name, column in columns.items():
-            column[rows] = batch[name][new]
-        unseen[rows] = False
+            column[rows] = batch[name][new_positions]
+        is_unseen[rows] = False
         draw += 1
         batch = dataset.sample(size, draw, out=batch)
     stats = dataset.stats() if dataset.normalized else {}
@@ -192,10 +189,10 @@ def columns_of(dataset: OfflineDatasetBuffer) -> dict[str, NDArray[Any]]:
 
 def digest_of(columns: Mapping[str, Column]) -> str:
     """BLAKE2b of names, types, shapes and bytes."""
-    found = hashlib.blake2b(digest_size=16)
+    digest = hashlib.blake2b(digest_size=16)
     for name in sorted(columns):
         column = columns[name]
-        found.update(f"{name} {column.dtype} {column.shape}\n".encode())
-        for _, (rows,) in blocks(column):
-            found.update(np.ascontiguousarray(rows).data)
-    return found.hexdigest()
+        digest.update(f"{name} {column.dtype} {column.shape}\n".encode())
+        for _, (rows,) in iter_blocks(column):
+            digest.update(np.ascontiguousarray(rows).data)
+    return digest.hexdigest()

@@ -10,34 +10,34 @@ from pathlib import Path
 
 from rlox.disk import Disk
 from rlox.errors import StorageError
-from rlox.sources.dataset_file import DATA, DOCUMENT
+from rlox.sources.dataset_file import DATA_FILE, DOCUMENT_FILE
 
-__all__ = ["others_in", "renewed"]
+__all__ = ["other_files", "replace_dataset"]
 
-PARTS = ".parts-"  # of a dataset that is being written; a process that was killed leaves them
+PARTIAL_PREFIX = ".parts-"  # of a dataset that is being written; a process that was killed leaves them
 
 
-def others_in(folder: Path) -> set[str]:
+def other_files(folder: Path) -> set[str]:
     """What is in `folder` beside a dataset and what an unfinished one left."""
-    there = {path.name for path in folder.iterdir()} - {DATA, DOCUMENT}
-    return {name for name in there if not name.startswith(PARTS)}
+    names = {path.name for path in folder.iterdir()} - {DATA_FILE, DOCUMENT_FILE}
+    return {name for name in names if not name.startswith(PARTIAL_PREFIX)}
 
 
 @contextmanager
-def renewed(folder: Path) -> Iterator[Path]:
+def replace_dataset(folder: Path) -> Iterator[Path]:
     """A folder to write both files of a dataset into, forced to the device.
 
     Behind the block they are put in the place of those in `folder`. Where the block fails the dataset that is
     there stays as it is; half a dataset is none, so in between there is no document.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for left in folder.glob(f"{PARTS}*"):
-        shutil.rmtree(left, ignore_errors=True)
-    with tempfile.TemporaryDirectory(dir=folder, prefix=PARTS, ignore_cleanup_errors=True) as new:
+    for leftover in folder.glob(f"{PARTIAL_PREFIX}*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=PARTIAL_PREFIX, ignore_cleanup_errors=True) as new:
         yield Path(new)
         try:
-            (folder / DOCUMENT).unlink(missing_ok=True)
-            for name in (DATA, DOCUMENT):
+            (folder / DOCUMENT_FILE).unlink(missing_ok=True)
+            for name in (DATA_FILE, DOCUMENT_FILE):
                 (Path(new) / name).replace(folder / name)
             Disk().sync_folder(folder)
         except OSError as error:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlox.envs.base import GOES_ON, TRUE_RETURN, WrongKindError, flag_of
+from rlox.envs.base import LIFE_LOST, TRUE_RETURN, WrongTypeError, to_flag
 from rlox.errors import EnvError
 from rlox.types import Episode, Progress
 
@@ -23,7 +23,7 @@ class EpisodeTracker:
     def __init__(self, n_envs: int) -> None:
         self.returns = np.zeros(n_envs, np.float64)
         self.lengths = np.zeros(n_envs, np.int64)
-        self._lost = self._restarts = 0  # since they were last told
+        self._n_lost = self._n_restarts = 0  # since they were last told
 
     def add(self, rewards: NDArray[np.float64]) -> None:
         """One step of every environment, rewards `[n_envs]`."""
@@ -38,67 +38,67 @@ class EpisodeTracker:
         One that ended for learning only, at the loss of a life, goes on to be counted. `EnvError` where
         `is_success` of an info is no flag.
         """
-        if any(info.get(GOES_ON) for info in infos):
-            over = [k for k, info in enumerate(infos) if not info.get(GOES_ON)]
-            index, infos = index[over], [infos[k] for k in over]
-        ended = [self._ended(int(i), env_steps, info) for i, info in zip_longest(index, infos)]
+        if any(info.get(LIFE_LOST) for info in infos):
+            finished_indices = [k for k, info in enumerate(infos) if not info.get(LIFE_LOST)]
+            index, infos = index[finished_indices], [infos[k] for k in finished_indices]
+        episodes = [self._make_episode(int(i), env_steps, info) for i, info in zip_longest(index, infos)]
         self.returns[index] = 0.0
         self.lengths[index] = 0
-        return ended
+        return episodes
 
-    def lose(self, index: NDArray[np.int64], restarts: int) -> None:
+    def drop_episodes(self, index: NDArray[np.int64], restarts: int) -> None:
         """Forget the episodes of the environments `index`: nobody knows how they went on."""
         self.returns[index] = 0.0
         self.lengths[index] = 0
-        self._lost += len(index)
-        self._restarts += restarts
+        self._n_lost += len(index)
+        self._n_restarts += restarts
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """The episodes under way came to nothing."""
         self.returns[:] = 0.0
         self.lengths[:] = 0
 
-    def skip(self, index: NDArray[np.int64]) -> None:
+    def undo_step(self, index: NDArray[np.int64]) -> None:
         """The last step of the environments `index` was none."""
         self.lengths[index] -= 1
 
     def progress(self, env_steps: int, episodes: Iterable[Episode]) -> Progress:
         """That many steps and these episodes, with what was lost since the last call."""
-        told = Progress(env_steps, tuple(episodes), self._lost, self._restarts)
-        self._lost = self._restarts = 0
-        return told
+        progress = Progress(env_steps, tuple(episodes), self._n_lost, self._n_restarts)
+        self._n_lost = self._n_restarts = 0
+        return progress
 
-    def _ended(self, i: int, env_steps: int, info: Mapping[str, Any] | None) -> Episode:
+    def _make_episode(self, i: int, env_steps: int, info: Mapping[str, Any] | None) -> Episode:
         """With the return of the environment itself where wrappers changed its rewards."""
-        told = info or {}
-        if told.get("is_success") is not None:
+        last_info = info or {}
+        if last_info.get("is_success") is not None:
             try:
-                flag_of("is_success", told["is_success"])
-            except WrongKindError as error:
+                to_flag("is_success", last_info["is_success"])
+            except WrongTypeError as error:
                 raise EnvError(
                     f"environment {i} (env_steps {env_steps}): the info of an episode's last step has {error}"
                 ) from error
-        total = told.get(TRUE_RETURN, self.returns[i])
+        total = last_info.get(TRUE_RETURN, self.returns[i])
         return Episode(env_steps, i, float(total), int(self.lengths[i]), info)
 
     def state(self) -> dict[str, Any]:
         """The running sums."""
         state: dict[str, Any] = {"returns": self.returns.copy(), "lengths": self.lengths.copy()}
-        if self._restarts:  # in the middle of a training of several ticks
-            state["untold"] = [self._lost, self._restarts]
+        if self._n_restarts:  # in the middle of a training of several ticks
+            state["untold"] = [self._n_lost, self._n_restarts]
         return state
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()`."""
         self.returns[:] = state["returns"]
         self.lengths[:] = state["lengths"]
-        self._lost, self._restarts = map(int, state.get("untold", (0, 0)))
+        self._n_lost, self._n_restarts = map(int, state.get("untold", (0, 0)))
 
 
 class RecentEpisodes:
     """Returns and lengths of the last 100 finished training episodes, and how many there were.
 
-    Also how many of the last 100 that said so (`Episode.success`) reached their goal, and how many were
+    Also how many of the last 100 that said so (`Episode.is_success`) reached their goal, and how many were
     lost in the run, by how many failures of their environments.
     """
 
@@ -106,12 +106,12 @@ class RecentEpisodes:
         self._returns: deque[float] = deque(maxlen=window)
         self._lengths: deque[int] = deque(maxlen=window)
         self._successes: deque[bool] = deque(maxlen=window)
-        self.count = self.lost = self.restarts = 0
+        self.count = self.n_lost = self.restarts = 0
 
     def add(self, progress: Progress) -> None:
         """Take in what a batch brought."""
         self.extend(progress.episodes)
-        self.lost += progress.lost_episodes
+        self.n_lost += progress.lost_episodes
         self.restarts += progress.restarts
 
     def extend(self, episodes: Iterable[Episode]) -> None:
@@ -119,16 +119,14 @@ class RecentEpisodes:
         for episode in episodes:
             self._returns.append(episode.total_reward)
             self._lengths.append(episode.length)
-            if episode.success is not None:
-                self._successes.append(episode.success)
+            if episode.is_success is not None:
+                self._successes.append(episode.is_success)
             self.count += 1
 
     @property
     def mean_return(self) -> float | None:
         """Mean undiscounted return of the window; `None` before the first episode ends."""
-        with np.errstate(
-            over="ignore", invalid="ignore"
-        ):  # of returns that are not finite, or so large
+        with np.errstate(over="ignore", invalid="ignore"):  # of returns that are not finite, or so large
             return float(np.mean(self._returns)) if self._returns else None
 
     @property
@@ -142,11 +140,9 @@ class RecentEpisodes:
         return float(np.mean(self._successes)) if self._successes else None
 
     @property
-    def failures(self) -> dict[str, int]:
+    def failure_metrics(self) -> dict[str, int]:
         """As rows of metrics have them; empty where no environment has failed."""
-        return (
-            {"env/restarts": self.restarts, "env/lost_episodes": self.lost} if self.restarts else {}
-        )
+        return {"env/restarts": self.restarts, "env/lost_episodes": self.n_lost} if self.restarts else {}
 
     def state(self) -> dict[str, Any]:
         """The window and the counts."""
@@ -155,7 +151,7 @@ class RecentEpisodes:
             "lengths": list(self._lengths),
             "successes": list(self._successes),
             "count": self.count,
-            **self.failures,
+            **self.failure_metrics,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -165,6 +161,6 @@ class RecentEpisodes:
         self._lengths = deque(map(int, state["lengths"]), window)
         self._successes = deque(map(bool, state.get("successes", ())), window)  # none of before
         self.count = int(state["count"])
-        self.restarts, self.lost = (
+        self.restarts, self.n_lost = (
             int(state.get(name, 0)) for name in ("env/restarts", "env/lost_episodes")
         )

@@ -19,14 +19,12 @@ from numpy.typing import DTypeLike, NDArray
 
 from rlox.errors import CheckpointError, ShapeError
 
-__all__ = ["AT_ONCE", "Column", "FileColumn", "blocks", "file_columns", "head"]
+__all__ = ["BYTES_PER_READ", "Column", "FileColumn", "first_rows_of", "iter_blocks", "read_file_columns"]
 
-AT_ONCE = 8 << 20  # bytes that are read in one call, about
+BYTES_PER_READ = 8 << 20  # bytes that are read in one call, about
 
 # Types of safetensors that NumPy has.
-DTYPES = {
-    f"{letter}{8 * size}": f"{letter.lower()}{size}" for letter in "IUF" for size in (1, 2, 4, 8)
-}
+DTYPES = {f"{letter}{8 * size}": f"{letter.lower()}{size}" for letter in "IUF" for size in (1, 2, 4, 8)}
 DTYPES["BOOL"] = "bool"
 
 
@@ -41,22 +39,22 @@ class OpenFile:
     def __len__(self) -> int:
         return os.fstat(self._fd).st_size
 
-    def read_into(self, out: Any, at: int) -> None:
-        """Fill `out` from byte `at` on; `CheckpointError` where the file ends before that is done."""
+    def read_into(self, out: Any, offset: int) -> None:
+        """Fill `out` from byte `offset` on; `CheckpointError` where the file ends before that is done."""
         view = memoryview(out).cast("B")
         while len(view):
-            got = os.preadv(self._fd, [view], at)
-            if not got:
+            n_read = os.preadv(self._fd, [view], offset)
+            if not n_read:
                 raise CheckpointError(
-                    f"{self.path} was cut short: it has {len(self)} bytes, byte {at} is needed"
+                    f"{self.path} was cut short: it has {len(self)} bytes, byte {offset} is needed"
                 )
-            view, at = view[got:], at + got
+            view, offset = view[n_read:], offset + n_read
 
-    def read(self, n: int, at: int) -> bytearray:
-        """`n` bytes from `at` on."""
-        found = bytearray(n)
-        self.read_into(found, at)
-        return found
+    def read(self, n: int, offset: int) -> bytearray:
+        """`n` bytes from `offset` on."""
+        data = bytearray(n)
+        self.read_into(data, offset)
+        return data
 
 
 class FileColumn:
@@ -65,10 +63,10 @@ class FileColumn:
     Slices and `take` read; `np.asarray` reads all.
     """
 
-    def __init__(self, file: OpenFile, at: int, dtype: DTypeLike, shape: tuple[int, ...]) -> None:
-        self._file, self._at = file, at
+    def __init__(self, file: OpenFile, offset: int, dtype: DTypeLike, shape: tuple[int, ...]) -> None:
+        self._file, self._offset = file, offset
         self.dtype, self.shape = np.dtype(dtype), shape
-        self._row = self.dtype.itemsize * math.prod(shape[1:])
+        self._row_bytes = self.dtype.itemsize * math.prod(shape[1:])
 
     @property
     def ndim(self) -> int:
@@ -78,7 +76,7 @@ class FileColumn:
     @property
     def nbytes(self) -> int:
         """Bytes of all rows."""
-        return self._row * self.shape[0]
+        return self._row_bytes * self.shape[0]
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -89,30 +87,26 @@ class FileColumn:
             raise IndexError(f"{rows}: rows that follow each other are read, expected a step of 1")
         out = np.empty((max(0, last - first), *self.shape[1:]), self.dtype)
         if out.nbytes:
-            self._file.read_into(out.reshape(-1).view(np.uint8), self._at + first * self._row)
+            self._file.read_into(out.reshape(-1).view(np.uint8), self._offset + first * self._row_bytes)
         return out
 
     def head(self, n: int) -> FileColumn:
         """The first `n` rows, which stay where they are."""
-        return FileColumn(self._file, self._at, self.dtype, (n, *self.shape[1:]))
+        return FileColumn(self._file, self._offset, self.dtype, (n, *self.shape[1:]))
 
     def take(self, rows: NDArray[Any], out: NDArray[Any]) -> None:
         """Copy `rows` `[k]` into `out` `[k, ...]`; `ShapeError` for what has not that form."""
-        if (
-            out.dtype != self.dtype
-            or not out.flags.c_contiguous
-            or out.nbytes != len(rows) * self._row
-        ):
+        if out.dtype != self.dtype or not out.flags.c_contiguous or out.nbytes != len(rows) * self._row_bytes:
             raise ShapeError(
                 f"out is {out.dtype} of {out.shape}, expected contiguous {self.dtype} for {len(rows)} rows "
                 f"of {self.shape[1:]}"
             )
-        if not self._row:
+        if not self._row_bytes:
             return
         view = memoryview(out.reshape(-1).view(np.uint8).data)
-        places = range(0, len(view), self._row)
-        for at, row in zip(places, rows.tolist(), strict=True):
-            self._file.read_into(view[at : at + self._row], self._at + row * self._row)
+        starts = range(0, len(view), self._row_bytes)
+        for start, row in zip(starts, rows.tolist(), strict=True):
+            self._file.read_into(view[start : start + self._row_bytes], self._offset + row * self._row_bytes)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return self[:] if dtype is None else self[:].astype(dtype)
@@ -121,24 +115,24 @@ class FileColumn:
 Column = NDArray[Any] | FileColumn
 
 
-def head(column: Column, n: int) -> Column:
+def first_rows_of(column: Column, n: int) -> Column:
     """The first `n` rows; none is copied."""
     return column.head(n) if isinstance(column, FileColumn) else column[:n]
 
 
-def blocks(*columns: Column, overlap: int = 0) -> Iterator[tuple[slice, tuple[NDArray[Any], ...]]]:
-    """Which rows, and those of each column, about `AT_ONCE` bytes at a time.
+def iter_blocks(*columns: Column, overlap: int = 0) -> Iterator[tuple[slice, tuple[NDArray[Any], ...]]]:
+    """Which rows, and those of each column, about `BYTES_PER_READ` bytes at a time.
 
     The rows of a block begin `overlap` before the end of the one before.
     """
     row = max(1, sum(column.nbytes for column in columns) // max(1, len(columns[0])))
-    rows = max(1, AT_ONCE // row)
+    rows = max(1, BYTES_PER_READ // row)
     for first in range(0, len(columns[0]), rows):
         part = slice(max(0, first - overlap), min(first + rows, len(columns[0])))
         yield part, tuple(column[part] for column in columns)
 
 
-def file_columns(path: Path) -> Mapping[str, FileColumn]:
+def read_file_columns(path: Path) -> Mapping[str, FileColumn]:
     """The columns of a safetensors file; `CheckpointError` for one that is none."""
     try:
         with safetensors.safe_open(path, framework="np"):
@@ -155,5 +149,5 @@ def file_columns(path: Path) -> Mapping[str, FileColumn]:
 def _column(file: OpenFile, begin: int, entry: Mapping[str, Any]) -> FileColumn:
     if entry["dtype"] not in DTYPES:
         raise ValueError(f"it has columns of {entry['dtype']}, expected {', '.join(DTYPES)}")
-    at = begin + entry["data_offsets"][0]
-    return FileColumn(file, at, DTYPES[entry["dtype"]], tuple(entry["shape"]))
+    offset = begin + entry["data_offsets"][0]
+    return FileColumn(file, offset, DTYPES[entry["dtype"]], tuple(entry["shape"]))

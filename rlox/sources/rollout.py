@@ -9,11 +9,11 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from rlox.policies.native import Acts
+from rlox.policies.native import ActingPolicy
 from rlox.sources.collector import Collector
-from rlox.sources.engine import interruption
+from rlox.sources.env_state import resume_warning
 from rlox.sources.store import Store
-from rlox.types import Clock, Iterated, Progress, Rollout, Update
+from rlox.types import Clock, FusedUpdate, Progress, Rollout, Update
 
 __all__ = ["RolloutSource"]
 
@@ -23,43 +23,43 @@ class RolloutSource:
     """Rollouts of the learner's own policy."""
 
     collector: Collector
-    policy: Acts
+    policy: ActingPolicy
     n_steps: int
-    _unlearned = 0  # steps of the last rollout, until it is learned from
+    _unlearned_steps = 0  # steps of the last rollout, until it is learned from
 
     @property
     def resume_grade(self) -> str:
         """What the environments can do."""
         return self.collector.env.resume_grade
 
-    def next(self, clock: Clock) -> tuple[Rollout | Iterated | None, Progress]:
+    def next(self, clock: Clock) -> tuple[Rollout | FusedUpdate | None, Progress]:
         """Collect the next rollout; `None` where no row of it is a transition: nothing to learn from."""
-        with self._counting():
-            rollout = self._collected()
-        learned = rollout.valid is None or bool(rollout.valid.any())
-        return rollout if learned else None, self.collector.progress
+        with self._count_unlearned():
+            rollout = self._collect()
+        has_rows = rollout.valid is None or bool(rollout.valid.any())
+        return rollout if has_rows else None, self.collector.progress
 
-    def _take_back(self) -> None:
+    def _discard_unlearned(self) -> None:
         """The run's clock has no steps of a rollout that was not learned from: nor has the collector."""
-        self.collector.env_steps -= self._unlearned
-        self._unlearned = 0
+        self.collector.env_steps -= self._unlearned_steps
+        self._unlearned_steps = 0
 
     @contextmanager
-    def _counting(self) -> Iterator[None]:
+    def _count_unlearned(self) -> Iterator[None]:
         """The block that collects a rollout, and perhaps learns from it."""
-        self._take_back()
-        before = self.collector.env_steps
+        self._discard_unlearned()
+        steps_before = self.collector.env_steps
         try:
             yield
         finally:
-            self._unlearned = self.collector.env_steps - before
+            self._unlearned_steps = self.collector.env_steps - steps_before
 
-    def _collected(self) -> Rollout:
+    def _collect(self) -> Rollout:
         return self.collector.collect(self.policy, self.n_steps)
 
     def feedback(self, update: Update) -> None:
         """The rollout is learned from; the collector acts with the learner's own module."""
-        self._unlearned = 0
+        self._unlearned_steps = 0
 
     @property
     def stored_bytes(self) -> int:
@@ -68,16 +68,16 @@ class RolloutSource:
 
     def save(self, store: Store) -> dict[str, Any]:
         """The collector's state."""
-        self._take_back()
+        self._discard_unlearned()
         return self.collector.state()
 
     def restore(self, state: Mapping[str, Any], store: Store) -> None:
         """Continue from what `save` returned."""
         self.collector.restore(state)
 
-    def interruption(self, state: Mapping[str, Any]) -> str:
+    def resume_warning(self, state: Mapping[str, Any]) -> str:
         """Why the environments do not go on in mid-episode; empty if they do."""
-        return interruption(self.collector.env, state)
+        return resume_warning(self.collector.env, state)
 
     def last_batch(self) -> dict[str, NDArray[Any]]:
         """The last rollout."""

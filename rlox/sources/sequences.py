@@ -8,14 +8,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from rlox.devices import moved
-from rlox.networks.recurrent import Pieces, cut
+from rlox.devices import to_device
+from rlox.networks.recurrent import SubSequences, split_sequences
 from rlox.types import Rollout
 
-__all__ = ["Sequences", "sequence_minibatches"]
+__all__ = ["SequenceMinibatch", "sequence_minibatches"]
 
 
-class Sequences(NamedTuple):
+class SequenceMinibatch(NamedTuple):
     """All `T` rows of `b` environments of a rollout, flat in time-major order.
 
     What the policy reads has every row; what the loss reads has the `V` valid ones only.
@@ -24,7 +24,7 @@ class Sequences(NamedTuple):
     obs: Tensor  # [T*b, obs_dim]
     actions: Tensor  # [T*b], or [T*b, act_dim]
     state: Tensor  # [b, state_size], before the first row
-    pieces: Pieces  # where episodes begin
+    pieces: SubSequences  # where episodes begin
     valid: Tensor | None  # [V] int64, numbers of the valid rows; None: all T*b
     log_probs: Tensor  # [V]
     values: Tensor  # [V]
@@ -32,7 +32,7 @@ class Sequences(NamedTuple):
     returns: Tensor  # [V]
 
 
-def sequence_minibatches(rollout: Rollout, batch_size: int, order: Tensor) -> Iterator[Sequences]:
+def sequence_minibatches(rollout: Rollout, batch_size: int, order: Tensor) -> Iterator[SequenceMinibatch]:
     """Disjoint minibatches covering every environment once, each from its stored first state.
 
     A minibatch has as many environments as `batch_size` transitions hold whole sequences of, at least
@@ -40,16 +40,16 @@ def sequence_minibatches(rollout: Rollout, batch_size: int, order: Tensor) -> It
     environments, int64 `[n_envs]`.
     """
     for envs in torch.split(order, max(1, batch_size // rollout.n_steps)):
-        some = _sequences(rollout, envs)
-        if some.valid is None or len(some.valid):
-            yield some
+        minibatch = _sequences(rollout, envs)
+        if minibatch.valid is None or len(minibatch.valid):
+            yield minibatch
 
 
-def _sequences(rollout: Rollout, envs: Tensor) -> Sequences:
+def _sequences(rollout: Rollout, envs: Tensor) -> SequenceMinibatch:
     """The sequences of the environments `envs` `[b]`."""
     assert rollout.first_state is not None
     device = rollout.obs.device
-    index = moved(envs, device)
+    index = to_device(envs, device)
 
     def columns(column: Tensor) -> Tensor:
         grid = column.view(rollout.n_steps, rollout.n_envs, *column.shape[1:])
@@ -60,18 +60,18 @@ def _sequences(rollout: Rollout, envs: Tensor) -> Sequences:
     if rollout.valid is not None:
         valid = columns(rollout.valid).nonzero().squeeze(-1)
 
-    def told(column: Tensor) -> Tensor:
+    def valid_rows(column: Tensor) -> Tensor:
         rows = columns(column)
         return rows if valid is None else rows.index_select(0, valid)
 
-    return Sequences(
+    return SequenceMinibatch(
         columns(rollout.obs),
         columns(rollout.actions),
         rollout.first_state.index_select(0, index),
-        cut(is_first.index_select(1, envs).numpy(), device),
+        split_sequences(is_first.index_select(1, envs).numpy(), device),
         valid,
-        told(rollout.log_probs),
-        told(rollout.values),
-        told(rollout.advantages),
-        told(rollout.returns),
+        valid_rows(rollout.log_probs),
+        valid_rows(rollout.values),
+        valid_rows(rollout.advantages),
+        valid_rows(rollout.returns),
     )

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from rlox.errors import CheckpointError
 
-__all__ = ["InMemory", "Noted", "Nowhere", "Segments", "Storable", "Store"]
+__all__ = ["DeferredStore", "InMemoryStore", "NullStore", "Segments", "Storable", "Store"]
 
 
 class Storable(Protocol):
@@ -34,32 +34,32 @@ class Storable(Protocol):
 class Store(Protocol):
     """Where a source puts its buffer."""
 
-    def keep(self, buffer: Storable) -> Any:
+    def save(self, buffer: Storable) -> Any:
         """Store the buffer as it is; what is returned goes into the checkpoint's state."""
 
-    def fill(self, buffer: Storable, kept: Any) -> bool:
-        """Bring back what `keep` returned; False if it was not kept, and `buffer` stays empty."""
+    def load_into(self, buffer: Storable, saved: Any) -> bool:
+        """Bring back what `save` returned; False if it was not kept, and `buffer` stays empty."""
 
 
-class InMemory:
+class InMemoryStore:
     """A copy of every row in the checkpoint itself."""
 
-    def keep(self, buffer: Storable) -> Any:
+    def save(self, buffer: Storable) -> Any:
         """All rows."""
         return {"pushed": buffer.n_pushed, "rows": buffer.state()}
 
-    def fill(self, buffer: Storable, kept: Any) -> bool:
-        """From the rows in `kept`."""
-        if kept is None:
+    def load_into(self, buffer: Storable, saved: Any) -> bool:
+        """From the rows in `saved`."""
+        if saved is None:
             return False
-        if "rows" not in kept:
+        if "rows" not in saved:
             raise CheckpointError(
                 "the checkpoint's rows are in the replay/ folder of its run, which is not there; "
                 "put that folder back, or go on without the rows in Python: "
                 "from_checkpoint(path, replay=False)"
             )
-        buffer.restore(dict(kept["rows"]))
-        _require_pushed(buffer, kept)
+        buffer.restore(dict(saved["rows"]))
+        _require_pushed(buffer, saved)
         return True
 
 
@@ -69,55 +69,55 @@ class Segments:
     def __init__(self, folder: Path, name: str) -> None:
         self.folder = folder
         self.name = name
-        self.used = False  # whether there is a save of that name
+        self.has_save = False  # whether there is a save of that name
 
-    def keep(self, buffer: Storable) -> Any:
+    def save(self, buffer: Storable) -> Any:
         """Write what came since the last save."""
         self.folder.mkdir(parents=True, exist_ok=True)
         buffer.save(self.folder, self.name)
-        self.used = True
+        self.has_save = True
         return {"pushed": buffer.n_pushed}
 
-    def fill(self, buffer: Storable, kept: Any) -> bool:
+    def load_into(self, buffer: Storable, saved: Any) -> bool:
         """Read and check every row."""
-        if kept is None or "rows" in kept:
-            return InMemory().fill(buffer, kept)
+        if saved is None or "rows" in saved:
+            return InMemoryStore().load_into(buffer, saved)
         buffer.load(self.folder, self.name)
-        _require_pushed(buffer, kept)
+        _require_pushed(buffer, saved)
         return True
 
 
-class Noted:
+class DeferredStore:
     """For a checkpoint apart from a run, which writes the rows once it has its folder."""
 
     def __init__(self) -> None:
         self.buffer: Storable | None = None
 
-    def keep(self, buffer: Storable) -> Any:
+    def save(self, buffer: Storable) -> Any:
         """Remember which buffer it is."""
         self.buffer = buffer
         return {"pushed": buffer.n_pushed}
 
-    def fill(self, buffer: Storable, kept: Any) -> bool:
+    def load_into(self, buffer: Storable, saved: Any) -> bool:
         """Nothing is kept here."""
         return False
 
 
-class Nowhere:
+class NullStore:
     """Without the rows: a run that goes on from there fills a new buffer."""
 
-    def keep(self, buffer: Storable) -> Any:
+    def save(self, buffer: Storable) -> Any:
         """Nothing."""
         return None
 
-    def fill(self, buffer: Storable, kept: Any) -> bool:
+    def load_into(self, buffer: Storable, saved: Any) -> bool:
         """Nothing."""
         return False
 
 
-def _require_pushed(buffer: Storable, kept: Mapping[str, Any]) -> None:
-    if buffer.n_pushed != kept["pushed"]:
+def _require_pushed(buffer: Storable, saved: Mapping[str, Any]) -> None:
+    if buffer.n_pushed != saved["pushed"]:
         raise CheckpointError(
-            f"the replay of the checkpoint has {buffer.n_pushed} rows pushed, expected {kept['pushed']}: "
+            f"the replay of the checkpoint has {buffer.n_pushed} rows pushed, expected {saved['pushed']}: "
             "it belongs to another checkpoint"
         )

@@ -10,17 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlox.distributed import Group
+from rlox.distributed import ProcessGroup
 from rlox.errors import CheckpointError, ConfigError, RewardError
-from rlox.llm.batches import Answers, Pairs, Tokens, answers_of
-from rlox.llm.judges import Judge
-from rlox.llm.prompts import Prompt, Prompts, learned_after
-from rlox.llm.rewards import weighted_rewards
-from rlox.sources.store import Nowhere, Store
-from rlox.sources.writers import Writer
+from rlox.llm.advantages import weighted_rewards
+from rlox.llm.batches import CompletionBatch, GroupedCompletions, PreferencePairs, make_completion_batch
+from rlox.llm.completion_rewards import CompletionReward
+from rlox.llm.prompts import Prompt, Prompts, answer_context
+from rlox.sources.generators import CompletionGenerator
+from rlox.sources.store import NullStore, Store
 from rlox.types import Clock, Episode, Progress, Update
 
-__all__ = ["AnswerSource", "PairSource", "TextSource", "WritingSource", "answers_to", "pairs_of"]
+__all__ = ["AnswerSource", "GenerationSource", "PairSource", "TextSource", "pairs_of", "right_answers"]
 
 B = TypeVar("B")
 
@@ -41,42 +41,42 @@ class TextSource(ABC, Generic[B]):
     stored_bytes = 0
 
     def __init__(
-        self, prompts: Prompts | None, batch_size: int, seed: int, group: Group, parts: int = 1
+        self, prompts: Prompts | None, batch_size: int, seed: int, group: ProcessGroup, parts: int = 1
     ) -> None:
         self.prompts, self.batch_size, self.seed = prompts, batch_size, seed
         self.group, self._parts = group, parts
-        self._last: Any = None  # to be looked into where a number is not finite
+        self._last_batch: Any = None  # to be looked into where a number is not finite
         # what is learned from in place of the prompts, while a façade hands it over
-        self.handed: Callable[[Clock], tuple[B, Progress]] | None = None
+        self.next_override: Callable[[Clock], tuple[B, Progress]] | None = None
 
     def next(self, clock: Clock) -> tuple[B, Progress]:
         """The next prompts, and what is to be learned of them."""
-        batch, progress = (self.handed or self._following)(clock)
-        self._last = batch
+        batch, progress = (self.next_override or self._next_batch)(clock)
+        self._last_batch = batch
         return batch, progress
 
-    def _following(self, clock: Clock) -> tuple[B, Progress]:
+    def _next_batch(self, clock: Clock) -> tuple[B, Progress]:
         if self.prompts is None:
             raise ConfigError(
                 "no prompts to learn from: give train() some, or a task (task=..., one of rlox.llm.TASKS)"
             )
-        count = min(self.batch_size, clock.left or self.batch_size)
-        return self.batch_of(self.prompts.learned(clock.samples, count), clock)
+        count = min(self.batch_size, clock.units_left or self.batch_size)
+        return self.batch_of(self.prompts.training_prompts(clock.samples, count), clock)
 
     def batch_of(self, prompts: list[Prompt], clock: Clock) -> tuple[B, Progress]:
         """What is learned of these prompts, of which the first has the number that the clock says."""
-        own = self.own(len(prompts))
-        return self._batch([prompts[i] for i in own], own, clock)
+        local_rows = self.local_rows(len(prompts))
+        return self._batch([prompts[i] for i in local_rows], local_rows, clock)
 
-    def own(self, count: int) -> NDArray[np.int64]:
+    def local_rows(self, count: int) -> NDArray[np.int64]:
         """Which of so many prompts this process learns from."""
         return self.group.rows(count, self._parts)
 
     @abstractmethod
     def _batch(
-        self, prompts: list[Prompt], own: NDArray[np.int64], clock: Clock
+        self, prompts: list[Prompt], local_rows: NDArray[np.int64], clock: Clock
     ) -> tuple[B, Progress]:
-        """What this process learns: of the prompts with the numbers `clock.samples + own` of a run."""
+        """What this process learns: of the prompts with the numbers `clock.samples + local_rows` of a run."""
 
     def feedback(self, update: Update) -> None:
         """The model that learns is the one that writes."""
@@ -87,39 +87,39 @@ class TextSource(ABC, Generic[B]):
 
     def restore(self, state: Mapping[str, Any], store: Store) -> None:
         """Nothing to go on from; `CheckpointError` where the prompts are others than they were."""
-        here = {} if self.prompts is None else dict(self.prompts.digests)
-        played = isinstance(store, Nowhere) and here.get(
+        digests = {} if self.prompts is None else dict(self.prompts.digests)
+        is_evaluation = isinstance(store, NullStore) and digests.get(
             "whole"
         )  # rows to evaluate by are said apart
-        names = ("tokenizer",) if played else ("dataset", "tokenizer", "whole")
-        if here and any(state.get(name) != here.get(name) for name in names):
+        names = ("tokenizer",) if is_evaluation else ("dataset", "tokenizer", "whole")
+        if digests and any(state.get(name) != digests.get(name) for name in names):
             raise CheckpointError(
                 "its dataset or tokenizer has changed since (another SHA-256), or eval_dataset came or went: "
                 "give the run what it had, or begin another one with init_from"
             )
 
-    def interruption(self, state: Mapping[str, Any]) -> str:
+    def resume_warning(self, state: Mapping[str, Any]) -> str:
         """Never one."""
         return ""
 
     def last_batch(self) -> dict[str, NDArray[Any]]:
         """Tokens and mask of the completions of the last batch (of pairs the chosen), `[B, T]`."""
-        if self._last is None:
+        if self._last_batch is None:
             return {}
-        answers: Answers = self._last.answers
+        answers: CompletionBatch = self._last_batch.completions
         return {"tokens": answers.tokens.numpy(), "mask": answers.mask.numpy()}
 
     def close(self) -> None:
         """Nothing to release."""
 
 
-class WritingSource(TextSource[Tokens]):
+class GenerationSource(TextSource[GroupedCompletions]):
     """Groups of completions that a model writes, in this process a function of its weights and their number.
 
     Parameters
     ----------
-    write : who completes prompts
-    judge : what completions are worth
+    generator : who completes prompts
+    reward_function : what completions are worth
     weights : of the functions of the judge; None: 1 each
     group_size : completions of each prompt
     """
@@ -129,34 +129,38 @@ class WritingSource(TextSource[Tokens]):
         prompts: Prompts | None,
         batch_size: int,
         seed: int,
-        write: Writer,
-        judge: Judge | None,
+        generator: CompletionGenerator,
+        reward_function: CompletionReward | None,
         weights: Sequence[float] | None,
         group_size: int,
-        group: Group,
+        group: ProcessGroup,
         parts: int,
     ) -> None:
         super().__init__(prompts, batch_size, seed, group, parts)
-        self._write = write
-        self.resume_grade = "exact" if write.exact else "episode_start"
-        self._judge, self._weights, self._group_size = judge, weights, group_size
+        self._generator = generator
+        self.resume_grade = "exact" if generator.is_exact else "episode_start"
+        self._reward_function, self._weights, self._group_size = reward_function, weights, group_size
 
     def _batch(
-        self, prompts: list[Prompt], own: NDArray[np.int64], clock: Clock
-    ) -> tuple[Tokens, Progress]:
+        self, prompts: list[Prompt], local_rows: NDArray[np.int64], clock: Clock
+    ) -> tuple[GroupedCompletions, Progress]:
         size, first = self._group_size, clock.samples
         rows = [prompt for prompt in prompts for _ in range(size)]
-        numbers = (first + own).tolist()
-        written = self._write([prompt.ids for prompt in prompts], size, numbers, clock.updates)
+        numbers = (first + local_rows).tolist()
+        generated_tokens = self._generator([prompt.ids for prompt in prompts], size, numbers, clock.updates)
         rewards = np.full((len(rows), 1), np.nan)
-        if self._judge is not None:
-            rewards = self._judge(rows, written)
-        told = np.column_stack([rewards, written.lengths.numpy(), written.ended.numpy()])
-        whole = self.group.gathered(told.reshape(len(prompts), -1), self._parts)
-        rewards, lengths, ended = np.split(whole.reshape(-1, told.shape[1]), [-2, -1], 1)
-        at = (own[:, None] * size + np.arange(size)).ravel()
-        batch = Tokens(rows, written, rewards, lengths[:, 0], ended[:, 0], at, size)
-        if self._judge is None:
+        if self._reward_function is not None:
+            rewards = self._reward_function(rows, generated_tokens)
+        local_stats = np.column_stack(
+            [rewards, generated_tokens.lengths.numpy(), generated_tokens.has_ended.numpy()]
+        )
+        all_stats = self.group.gather_rows(local_stats.reshape(len(prompts), -1), self._parts)
+        rewards, lengths, has_ended = np.split(all_stats.reshape(-1, local_stats.shape[1]), [-2, -1], 1)
+        row_indices = (local_rows[:, None] * size + np.arange(size)).ravel()
+        batch = GroupedCompletions(
+            rows, generated_tokens, rewards, lengths[:, 0], has_ended[:, 0], row_indices, size
+        )
+        if self._reward_function is None:
             return batch, Progress()
         if np.isnan(rewards).all():
             raise RewardError(
@@ -164,66 +168,70 @@ class WritingSource(TextSource[Tokens]):
                 "at least"
             )
         episodes = tuple(
-            Episode(first + i // size + 1, i % size, float(worth), int(lengths[i, 0]))
-            for i, worth in enumerate(weighted_rewards(rewards, self._weights))
-            if not np.isnan(worth)
+            Episode(first + i // size + 1, i % size, float(reward), int(lengths[i, 0]))
+            for i, reward in enumerate(weighted_rewards(rewards, self._weights))
+            if not np.isnan(reward)
         )
         return batch, Progress(episodes=episodes)
 
-    def interruption(self, state: Mapping[str, Any]) -> str:
+    def resume_warning(self, state: Mapping[str, Any]) -> str:
         """Of what a server writes nobody has the state."""
-        return "" if self._write.exact else "completions are a server's, which draws on as it is"
+        return "" if self._generator.is_exact else "completions are a server's, which draws on as it is"
 
     def close(self) -> None:
         """Release what the writer holds."""
-        self._write.close()
+        self._generator.close()
 
 
-class AnswerSource(TextSource[Answers]):
+class AnswerSource(TextSource[CompletionBatch]):
     """Prompts with their right answers, each with its end."""
 
     def _batch(
-        self, prompts: list[Prompt], own: NDArray[np.int64], clock: Clock
-    ) -> tuple[Answers, Progress]:
-        return answers_to(prompts), Progress()
+        self, prompts: list[Prompt], local_rows: NDArray[np.int64], clock: Clock
+    ) -> tuple[CompletionBatch, Progress]:
+        return right_answers(prompts), Progress()
 
 
-class PairSource(TextSource[Pairs]):
+class PairSource(TextSource[PreferencePairs]):
     """Prompts, each with an answer that was chosen and one that was rejected."""
 
     def _batch(
-        self, prompts: list[Prompt], own: NDArray[np.int64], clock: Clock
-    ) -> tuple[Pairs, Progress]:
+        self, prompts: list[Prompt], local_rows: NDArray[np.int64], clock: Clock
+    ) -> tuple[PreferencePairs, Progress]:
         assert self.prompts is not None
-        return pairs_of(self.prompts, prompts, clock.samples + own), Progress()
+        return pairs_of(self.prompts, prompts, clock.samples + local_rows), Progress()
 
 
-def answers_to(prompts: list[Prompt]) -> Answers:
+def right_answers(prompts: list[Prompt]) -> CompletionBatch:
     """The right answers of prompts, each with its end; `ConfigError` where one has none."""
-    marks = [p.learned for p in prompts if p.learned is not None]
-    return answers_of(
-        [learned_after(p) for p in prompts], [_right(p) for p in prompts], marks or None
+    marks = [p.loss_mask for p in prompts if p.loss_mask is not None]
+    return make_completion_batch(
+        [answer_context(p) for p in prompts], [_answer_tokens(p) for p in prompts], marks or None
     )
 
 
-def pairs_of(where: Prompts, prompts: list[Prompt], numbers: NDArray[np.int64]) -> Pairs:
+def pairs_of(source_prompts: Prompts, prompts: list[Prompt], numbers: NDArray[np.int64]) -> PreferencePairs:
     """Right and wrong answers of prompts, which have these numbers in a run."""
-    both = [where.paired(p, k) for p, k in zip(prompts, numbers.tolist(), strict=True)]
-    wrong = [prompt.wrong for prompt in both if prompt.wrong is not None]
-    if len(wrong) < len(both):
+    paired_prompts = [
+        source_prompts.with_rejected(p, k) for p, k in zip(prompts, numbers.tolist(), strict=True)
+    ]
+    wrong = [prompt.rejected_ids for prompt in paired_prompts if prompt.rejected_ids is not None]
+    if len(wrong) < len(paired_prompts):
         raise ConfigError(
             "these prompts have no pairs to learn: expected columns chosen and rejected (in Python "
             "train_step() takes completions)"
         )
-    return Pairs(
-        answers_to(both), answers_of([learned_after(p) for p in both], wrong), len(prompts)
+    return PreferencePairs(
+        right_answers(paired_prompts),
+        make_completion_batch([answer_context(p) for p in paired_prompts], wrong),
+        len(prompts),
     )
 
 
-def _right(prompt: Prompt) -> Tensor:
-    if prompt.right is None:
+def _answer_tokens(prompt: Prompt) -> Tensor:
+    if prompt.answer_ids is None:
         raise ConfigError(
             "these prompts have no answers to learn: expected a column text, messages, completion or chosen "
             "(in Python train_step() takes completions)"
         )
-    return prompt.right
+    return prompt.answer_ids

@@ -6,9 +6,9 @@ docs/statistics.md says what each means and how far an interval of few runs can 
 """
 
 from rlox.statistics.bootstrap import Interval, bootstrap_ci, difference, stratified_bootstrap
+from rlox.statistics.comparison import Verdict, compare
 from rlox.statistics.curves import Curve, sample_efficiency
 from rlox.statistics.estimators import iqm, mean, median, optimality_gap
-from rlox.statistics.expected import Verdict, compare
 from rlox.statistics.improvement import holm, improvement, probability_of_improvement
 from rlox.statistics.profiles import Profile, performance_profile
 from rlox.statistics.scores import Scores, normalize

@@ -12,21 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlox.errors import ConfigError, ShapeError
-from rlox.statistics.estimators import Statistic, iqm, number_of, of_draws, of_runs
-from rlox.statistics.scores import Array, Scores, Tasks, numbers_of, pair_of, tasks_of
+from rlox.statistics.estimators import Statistic, apply_to_runs, iqm, require_number, vectorize
+from rlox.statistics.scores import Array, Scores, Tasks, match_tasks, parse_numbers, parse_scores
 
 __all__ = [
     "Interval",
     "bootstrap_ci",
-    "check",
-    "counts",
     "difference",
-    "ends",
-    "indices",
+    "interval_ends",
+    "require_bootstrap_arguments",
+    "resample_counts",
+    "resample_indices",
     "stratified_bootstrap",
 ]
 
-AT_ONCE = 1 << 22  # drawn runs that are in memory together
+MAX_INDICES = 1 << 22  # drawn runs that are in memory together
 
 
 @dataclass(frozen=True)
@@ -66,12 +66,12 @@ def stratified_bootstrap(
     The functions of this package take all resamples at once; any other is called with each, in the form that
     `scores` came in. With fewer than ten runs a task the interval is too narrow: docs/statistics.md.
     """
-    check(rng, resamples, level)
-    tasks = tasks_of(scores)
-    estimate = of_runs(statistic, tasks)
+    require_bootstrap_arguments(rng, resamples, level)
+    tasks = parse_scores(scores)
+    estimate = apply_to_runs(statistic, tasks)
     if not tasks.has_spread:
         return Interval(estimate, math.nan, math.nan)
-    return Interval(estimate, *ends(_estimates(tasks, statistic, rng, resamples), level))
+    return Interval(estimate, *interval_ends(_estimates(tasks, statistic, rng, resamples), level))
 
 
 def difference(
@@ -88,15 +88,15 @@ def difference(
     An interval without 0 says that they differ. Whether two intervals overlap says less: they do overlap in
     many cases where the difference is clear.
     """
-    check(rng, resamples, level)
-    one, other = pair_of(x, y)
-    estimate = of_runs(statistic, one) - of_runs(statistic, other)
-    if not (one.has_spread and other.has_spread):
+    require_bootstrap_arguments(rng, resamples, level)
+    x_tasks, y_tasks = match_tasks(x, y)
+    estimate = apply_to_runs(statistic, x_tasks) - apply_to_runs(statistic, y_tasks)
+    if not (x_tasks.has_spread and y_tasks.has_spread):
         return Interval(estimate, math.nan, math.nan)
-    apart = _estimates(one, statistic, rng, resamples) - _estimates(
-        other, statistic, rng, resamples
+    differences = _estimates(x_tasks, statistic, rng, resamples) - _estimates(
+        y_tasks, statistic, rng, resamples
     )
-    return Interval(estimate, *ends(apart, level))
+    return Interval(estimate, *interval_ends(differences, level))
 
 
 def bootstrap_ci(
@@ -108,15 +108,15 @@ def bootstrap_ci(
     seed: int = 0,
 ) -> tuple[float, float]:
     """Percentile-bootstrap interval of `statistic` over `scores` `[n]`."""
-    values = numbers_of(scores, "scores", "an array [n]").ravel()
+    values = parse_numbers(scores, "scores", "an array [n]").ravel()
     if values.size == 0:
         raise ShapeError("bootstrap of no scores")
     rng = np.random.default_rng(seed)
-    check(rng, resamples, level)
+    require_bootstrap_arguments(rng, resamples, level)
     # one after the other: all together are resamples times the memory of the scores
     estimates = np.array(
         [
-            number_of(statistic(values[rng.integers(0, values.size, values.size)]))
+            require_number(statistic(values[rng.integers(0, values.size, values.size)]))
             for _ in range(resamples)
         ]
     )
@@ -124,48 +124,44 @@ def bootstrap_ci(
     return float(low), float(high)
 
 
-def check(rng: object, resamples: int, level: float) -> None:
+def require_bootstrap_arguments(rng: object, resamples: int, level: float) -> None:
     """`ConfigError` for what no interval can be made with."""
     if not isinstance(rng, np.random.Generator):
-        raise ConfigError(
-            f"rng={rng!r}: expected a numpy.random.Generator, such as np.random.default_rng(0)"
-        )
+        raise ConfigError(f"rng={rng!r}: expected a numpy.random.Generator, such as np.random.default_rng(0)")
     if isinstance(resamples, bool) or not isinstance(resamples, Integral) or resamples < 1:
         raise ConfigError(f"resamples={resamples!r}: expected a whole number, at least 1")
     if isinstance(level, bool) or not isinstance(level, Real) or not 0 < level < 1:
         raise ConfigError(f"level={level}: expected a number between 0 and 1, such as 0.95")
 
 
-def indices(
+def resample_indices(
     sizes: list[int], rng: np.random.Generator, resamples: int
 ) -> Iterator[list[NDArray[np.int64]]]:
     """Which runs the resamples have, of each task `[some, runs]`: as many at once as memory bears."""
-    some = max(1, AT_ONCE // sum(sizes))
-    for begin in range(0, resamples, some):
-        rows = min(some, resamples - begin)
-        yield [rng.integers(0, size, (rows, size)) for size in sizes]
+    chunk = max(1, MAX_INDICES // sum(sizes))
+    for start in range(0, resamples, chunk):
+        n_rows = min(chunk, resamples - start)
+        yield [rng.integers(0, size, (n_rows, size)) for size in sizes]
 
 
-def counts(drawn: NDArray[np.int64]) -> Array:
-    """How often each resample has each run, `[some, runs]` of `drawn` `[some, runs]`."""
-    some, size = drawn.shape
-    flat = (drawn + np.arange(some)[:, None] * size).ravel()
-    return np.bincount(flat, minlength=some * size).reshape(some, size).astype(np.float64)
+def resample_counts(indices_drawn: NDArray[np.int64]) -> Array:
+    """How often each resample has each run, `[some, runs]` of `indices_drawn` `[some, runs]`."""
+    n_resamples, size = indices_drawn.shape
+    flat = (indices_drawn + np.arange(n_resamples)[:, None] * size).ravel()
+    return np.bincount(flat, minlength=n_resamples * size).reshape(n_resamples, size).astype(np.float64)
 
 
-def ends(estimates: Array, level: float) -> tuple[float, float]:
+def interval_ends(estimates: Array, level: float) -> tuple[float, float]:
     """The middle `level` of bootstrap estimates `[resamples]`."""
     low, high = np.quantile(estimates, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
 
-def _estimates(
-    tasks: Tasks, statistic: Statistic, rng: np.random.Generator, resamples: int
-) -> Array:
-    all_at_once = of_draws(statistic, tasks)
+def _estimates(tasks: Tasks, statistic: Statistic, rng: np.random.Generator, resamples: int) -> Array:
+    estimate_all = vectorize(statistic, tasks)
     return np.concatenate(
         [
-            all_at_once([values[k] for values, k in zip(tasks.values, drawn, strict=True)])
-            for drawn in indices(tasks.sizes, rng, resamples)
+            estimate_all([values[k] for values, k in zip(tasks.values, indices_drawn, strict=True)])
+            for indices_drawn in resample_indices(tasks.sizes, rng, resamples)
         ]
     )

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rlox.errors import NonFiniteError, ShapeError
-from rlox.statistics.bootstrap import check, indices
-from rlox.statistics.estimators import Statistic, iqm, of_draws
-from rlox.statistics.scores import Array, Tasks, numbers_of
+from rlox.statistics.bootstrap import require_bootstrap_arguments, resample_indices
+from rlox.statistics.estimators import Statistic, iqm, vectorize
+from rlox.statistics.scores import Array, Tasks, parse_numbers
 
-__all__ = ["Curve", "Run", "sample_efficiency"]
+__all__ = ["Curve", "RunCurve", "sample_efficiency"]
 
-Run: TypeAlias = tuple[ArrayLike, ArrayLike]  # steps, rising, and the value at each
-GRID = 100
+RunCurve: TypeAlias = tuple[ArrayLike, ArrayLike]  # steps, rising, and the value at each
+N_GRID_POINTS = 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class Curve:
 
 
 def sample_efficiency(
-    curves: Sequence[Run] | Mapping[Any, Sequence[Run]],
+    curves: Sequence[RunCurve] | Mapping[Any, Sequence[RunCurve]],
     statistic: Statistic = iqm,
     *,
     rng: np.random.Generator,
@@ -50,83 +50,94 @@ def sample_efficiency(
     the first ends, so that each counts everywhere. Where given `steps` go beyond, a run counts as far as it
     has values: `runs` says how many do, and those that are left may be the better or the worse ones.
     """
-    check(rng, resamples, level)
-    named = curves if isinstance(curves, Mapping) else {0: curves}
-    tasks = {name: [_run(r, name, k) for k, r in enumerate(of)] for name, of in named.items()}
+    require_bootstrap_arguments(rng, resamples, level)
+    curves_by_task = curves if isinstance(curves, Mapping) else {0: curves}
+    tasks = {
+        name: [_check_run(r, name, k) for k, r in enumerate(runs_of_task)]
+        for name, runs_of_task in curves_by_task.items()
+    }
     if not tasks or not all(tasks.values()):
         raise ShapeError(f"curves: {len(tasks)} tasks, one without runs; expected runs of each")
-    grid = _grid([run for of in tasks.values() for run in of], steps)
+    grid = _step_grid([run for runs_of_task in tasks.values() for run in runs_of_task], steps)
     values = [
-        np.array([np.interp(grid, *run, left=np.nan, right=np.nan) for run in of])
-        for of in tasks.values()
+        np.array([np.interp(grid, *run, left=np.nan, right=np.nan) for run in runs_of_task])
+        for runs_of_task in tasks.values()
     ]
-    there = ~np.isnan(np.concatenate(values))
-    found = np.full((3, grid.size), np.nan)
+    has_value = ~np.isnan(np.concatenate(values))
+    results = np.full((3, grid.size), np.nan)
     # one set of resamples for all steps that have the same runs
-    _, group = np.unique(there, axis=1, return_inverse=True)
-    for which in np.unique(group):
-        at = np.flatnonzero(group == which)
-        here = [of[:, at][~np.isnan(of[:, at[0]])] for of in values]
-        if all(len(of) for of in here):
-            found[:, at] = _estimates(tuple(tasks), here, statistic, (rng, resamples, level))
-    estimate, low, high = found
-    return Curve(grid, estimate, low, high, there.sum(axis=0).astype(np.float64))
+    _, group = np.unique(has_value, axis=1, return_inverse=True)
+    for group_id in np.unique(group):
+        columns = np.flatnonzero(group == group_id)
+        values_here = [
+            runs_of_task[:, columns][~np.isnan(runs_of_task[:, columns[0]])] for runs_of_task in values
+        ]
+        if all(len(runs_of_task) for runs_of_task in values_here):
+            results[:, columns] = _estimates(tuple(tasks), values_here, statistic, (rng, resamples, level))
+    estimate, low, high = results
+    return Curve(grid, estimate, low, high, has_value.sum(axis=0).astype(np.float64))
 
 
 def _estimates(
     names: tuple[Any, ...],
     values: Sequence[Array],
     statistic: Statistic,
-    how: tuple[np.random.Generator, int, float],
+    bootstrap_args: tuple[np.random.Generator, int, float],
 ) -> Array:
     """Estimates and the ends of their intervals `[3, steps]` of values `[runs, steps]` of each task."""
-    rng, resamples, level = how
+    rng, resamples, level = bootstrap_args
     tasks = Tasks(
-        names, tuple(of[:, 0] for of in values), lambda of: dict(zip(names, of, strict=True))
+        names,
+        tuple(task_values[:, 0] for task_values in values),
+        lambda task_values: dict(zip(names, task_values, strict=True)),
     )
-    all_at_once = of_draws(statistic, tasks)
+    estimate_all = vectorize(statistic, tasks)
     columns = range(values[0].shape[1])
     # copies: a statistic may write to what it is given
-    estimate = [all_at_once([of[None, :, k].copy() for of in values])[0] for k in columns]
+    estimate = [estimate_all([task_values[None, :, k].copy() for task_values in values])[0] for k in columns]
     if not tasks.has_spread:
         return np.array([estimate, *np.full((2, len(estimate)), np.nan)])
     draws: list[list[Array]] = [[] for _ in columns]
-    for drawn in indices(tasks.sizes, rng, resamples):
+    for indices_drawn in resample_indices(tasks.sizes, rng, resamples):
         for k in columns:
-            some = [of[:, k][rows] for of, rows in zip(values, drawn, strict=True)]
-            draws[k].append(all_at_once(some))
-    bounds = [(1 - level) / 2, (1 + level) / 2]
-    return np.array([estimate, *np.quantile([np.concatenate(of) for of in draws], bounds, axis=1)])
+            resampled = [
+                task_values[:, k][rows] for task_values, rows in zip(values, indices_drawn, strict=True)
+            ]
+            draws[k].append(estimate_all(resampled))
+    quantiles = [(1 - level) / 2, (1 + level) / 2]
+    return np.array(
+        [estimate, *np.quantile([np.concatenate(task_values) for task_values in draws], quantiles, axis=1)]
+    )
 
 
-def _grid(runs: Sequence[tuple[Array, Array]], steps: ArrayLike | None) -> Array:
+def _step_grid(runs: Sequence[tuple[Array, Array]], steps: ArrayLike | None) -> Array:
     if steps is not None:
-        grid = numbers_of(steps, "steps", "[steps]")
+        grid = parse_numbers(steps, "steps", "[steps]")
         if grid.ndim != 1 or grid.size == 0 or not np.isfinite(grid).all():
             raise ShapeError(f"steps of shape {grid.shape}: expected finite numbers, [steps]")
         return grid
-    first, last = max(at[0] for at, _ in runs), min(at[-1] for at, _ in runs)
-    if first > last:
+    start, end = max(run_steps[0] for run_steps, _ in runs), min(run_steps[-1] for run_steps, _ in runs)
+    if start > end:
         raise ShapeError(
-            f"curves: one run begins at step {first:g} and another ends at {last:g}; "
+            f"curves: one run begins at step {start:g} and another ends at {end:g}; "
             "give the steps to estimate at (steps=...)"
         )
-    return np.linspace(first, last, GRID if first < last else 1)
+    return np.linspace(start, end, N_GRID_POINTS if start < end else 1)
 
 
-def _run(run: Run, task: object, number: int) -> tuple[Array, Array]:
-    name = f"run {number} of task {task!r}"
+def _check_run(run: RunCurve, task: object, run_index: int) -> tuple[Array, Array]:
+    name = f"run {run_index} of task {task!r}"
     if len(run) != 2:
         raise ShapeError(f"{name}: {len(run)} arrays; expected two, (steps, values)")
-    at, values = (numbers_of(column, name, "arrays [points]") for column in run)
-    if at.ndim != 1 or at.shape != values.shape or at.size == 0:
+    steps, values = (parse_numbers(column, name, "arrays [points]") for column in run)
+    if steps.ndim != 1 or steps.shape != values.shape or steps.size == 0:
         raise ShapeError(
-            f"{name}: steps of shape {at.shape}, values of shape {values.shape}; "
+            f"{name}: steps of shape {steps.shape}, values of shape {values.shape}; "
             "expected the same, [points], at least one"
         )
-    for column, what in ((at, "steps"), (values, "values")):
+    for column, column_name in ((steps, "steps"), (values, "values")):
         if not np.isfinite(column).all():
-            raise NonFiniteError(f"{name}: {what} have NaN or infinity; expected finite numbers")
-    if not (np.diff(at) > 0).all():
+            raise NonFiniteError(f"{name}: {column_name} have NaN or infinity; expected finite numbers")
+    if not (np.diff(steps) > 0).all():
         raise ShapeError(f"{name}: steps do not rise; expected each above the one before")
-    return at, values
+    return steps, values

@@ -10,33 +10,33 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from rlox.errors import ConfigError, ShapeError
-from rlox.masked import is_masked
-from rlox.statistics.scores import Array, Scores, Tasks, tasks_of
+from rlox.masked_arrays import is_masked
+from rlox.statistics.scores import Array, Scores, Tasks, parse_scores
 
 __all__ = [
-    "Draws",
+    "Resamples",
     "Statistic",
+    "apply_to_runs",
     "iqm",
     "mean",
     "median",
-    "number_of",
-    "of_draws",
-    "of_runs",
     "optimality_gap",
+    "require_number",
+    "vectorize",
 ]
 
-Draws: TypeAlias = Sequence[Array]  # of each task [resamples, runs]
+Resamples: TypeAlias = Sequence[Array]  # of each task [resamples, runs]
 Statistic: TypeAlias = Callable[..., Any]  # of scores in any form, to a number
 
 
 def mean(scores: Scores) -> float:
     """Mean over tasks of the means over runs."""
-    return _one(_mean, scores)
+    return _single_estimate(_mean, scores)
 
 
 def median(scores: Scores) -> float:
     """Median over tasks of the means over runs: Agarwal et al.'s, who warn of its noise."""
-    return _one(_median, scores)
+    return _single_estimate(_median, scores)
 
 
 def iqm(scores: Scores) -> float:
@@ -44,75 +44,75 @@ def iqm(scores: Scores) -> float:
 
     Tasks are pooled, so those with more runs weigh more.
     """
-    return _one(_iqm, scores)
+    return _single_estimate(_iqm, scores)
 
 
 def optimality_gap(scores: Scores, gamma: float = 1.0) -> float:
     """How far scores are below `gamma` on average, those above it counted as `gamma`; tasks are pooled."""
-    return _one(_gap, scores, gamma=gamma)
+    return _single_estimate(_optimality_gap, scores, gamma=gamma)
 
 
-def of_draws(statistic: Statistic, tasks: Tasks) -> Callable[[Draws], Array]:
+def vectorize(statistic: Statistic, tasks: Tasks) -> Callable[[Resamples], Array]:
     """`statistic` of many resamples of `tasks`: all at once for those above, one by one for others."""
-    plain, given = statistic, {}
+    function, keywords = statistic, {}
     if isinstance(statistic, partial) and not statistic.args:
-        plain, given = statistic.func, statistic.keywords
-    for known, all_at_once in TOGETHER:
-        if plain is known:
-            return partial(all_at_once, **given)
+        function, keywords = statistic.func, statistic.keywords
+    for vectorizable, vectorized in VECTORIZED:
+        if function is vectorizable:
+            return partial(vectorized, **keywords)
     return lambda draws: np.array(
-        [number_of(statistic(tasks.form(draw))) for draw in zip(*draws, strict=True)]
+        [require_number(statistic(tasks.to_input_form(draw))) for draw in zip(*draws, strict=True)]
     )
 
 
-def of_runs(statistic: Statistic, tasks: Tasks) -> float:
+def apply_to_runs(statistic: Statistic, tasks: Tasks) -> float:
     """`statistic` of the runs themselves, of which it gets a copy: it may write to what it is given."""
-    return number_of(statistic(tasks.form([values.copy() for values in tasks.values])))
+    return require_number(statistic(tasks.to_input_form([values.copy() for values in tasks.values])))
 
 
-def number_of(said: Any) -> float:
+def require_number(result: Any) -> float:
     """What a statistic of the user's returns; `ShapeError` for what is not one number."""
-    if not isinstance(said, str | bytes) and not is_masked(said):
+    if not isinstance(result, str | bytes) and not is_masked(result):
         with suppress(TypeError, ValueError):
-            return float(said)
-    shape = f" of shape {list(said.shape)}" if isinstance(said, np.ndarray) else ""
-    raise ShapeError(f"statistic returned a {type(said).__name__}{shape}, expected one number")
+            return float(result)
+    shape = f" of shape {list(result.shape)}" if isinstance(result, np.ndarray) else ""
+    raise ShapeError(f"statistic returned a {type(result).__name__}{shape}, expected one number")
 
 
-def _one(all_at_once: Callable[..., Array], scores: Scores, **given: Any) -> float:
-    return float(all_at_once([values[None] for values in tasks_of(scores).values], **given)[0])
+def _single_estimate(vectorized: Callable[..., Array], scores: Scores, **keywords: Any) -> float:
+    return float(vectorized([values[None] for values in parse_scores(scores).values], **keywords)[0])
 
 
-def _means(draws: Draws) -> Array:
+def _means(draws: Resamples) -> Array:
     return np.stack([draw.mean(axis=1) for draw in draws], axis=1)
 
 
-def _mean(draws: Draws) -> Array:
-    found: Array = _means(draws).mean(axis=1)
-    return found
+def _mean(draws: Resamples) -> Array:
+    values: Array = _means(draws).mean(axis=1)
+    return values
 
 
-def _median(draws: Draws) -> Array:
-    found: Array = np.median(_means(draws), axis=1)
-    return found
+def _median(draws: Resamples) -> Array:
+    values: Array = np.median(_means(draws), axis=1)
+    return values
 
 
-def _iqm(draws: Draws) -> Array:
+def _iqm(draws: Resamples) -> Array:
     ordered = np.sort(_pooled(draws), axis=1)
-    cut = ordered.shape[1] // 4
-    found: Array = ordered[:, cut : ordered.shape[1] - cut].mean(axis=1)
-    return found
+    n_cut = ordered.shape[1] // 4
+    values: Array = ordered[:, n_cut : ordered.shape[1] - n_cut].mean(axis=1)
+    return values
 
 
-def _gap(draws: Draws, gamma: float = 1.0) -> Array:
+def _optimality_gap(draws: Resamples, gamma: float = 1.0) -> Array:
     if not np.isfinite(gamma):
         raise ConfigError(f"gamma={gamma}: expected a finite number")
-    found: Array = gamma - np.minimum(_pooled(draws), gamma).mean(axis=1)
-    return found
+    values: Array = gamma - np.minimum(_pooled(draws), gamma).mean(axis=1)
+    return values
 
 
-def _pooled(draws: Draws) -> Array:
+def _pooled(draws: Resamples) -> Array:
     return draws[0] if len(draws) == 1 else np.concatenate(draws, axis=1)
 
 
-TOGETHER = ((mean, _mean), (median, _median), (iqm, _iqm), (optimality_gap, _gap))
+VECTORIZED = ((mean, _mean), (median, _median), (iqm, _iqm), (optimality_gap, _optimality_gap))

@@ -8,17 +8,23 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rlox.errors import ShapeError
-from rlox.statistics.bootstrap import Interval, check, counts, ends, indices
-from rlox.statistics.scores import Array, Scores, numbers_of, pair_of
+from rlox.statistics.bootstrap import (
+    Interval,
+    interval_ends,
+    require_bootstrap_arguments,
+    resample_counts,
+    resample_indices,
+)
+from rlox.statistics.scores import Array, Scores, match_tasks, parse_numbers
 
 __all__ = ["holm", "improvement", "probability_of_improvement"]
 
 
 def improvement(x: Scores, y: Scores) -> float:
     """The number of `probability_of_improvement` alone."""
-    one, other = pair_of(x, y)
+    x_tasks, y_tasks = match_tasks(x, y)
     return float(
-        np.mean([_wins(a, b).mean() for a, b in zip(one.values, other.values, strict=True)])
+        np.mean([_win_matrix(a, b).mean() for a, b in zip(x_tasks.values, y_tasks.values, strict=True)])
     )
 
 
@@ -35,22 +41,22 @@ def probability_of_improvement(
     Mann and Whitney's U over the number of pairs. An interval without 0.5 says that one is better; it says
     nothing about by how much.
     """
-    check(rng, resamples, level)
-    one, other = pair_of(x, y)
+    require_bootstrap_arguments(rng, resamples, level)
+    x_tasks, y_tasks = match_tasks(x, y)
     estimate = improvement(x, y)
-    if not (one.has_spread and other.has_spread):
+    if not (x_tasks.has_spread and y_tasks.has_spread):
         return Interval(estimate, math.nan, math.nan)
-    wins = [_wins(a, b) for a, b in zip(one.values, other.values, strict=True)]
-    some = []
-    for drawn in indices(one.sizes + other.sizes, rng, resamples):
-        of_x, of_y = drawn[: len(wins)], drawn[len(wins) :]
+    wins = [_win_matrix(a, b) for a, b in zip(x_tasks.values, y_tasks.values, strict=True)]
+    chunks = []
+    for indices_drawn in resample_indices(x_tasks.sizes + y_tasks.sizes, rng, resamples):
+        x_indices, y_indices = indices_drawn[: len(wins)], indices_drawn[len(wins) :]
         # halves times whole numbers: exact, in whatever order they are summed
-        parts = [
-            ((counts(a) @ won) * counts(b)).sum(axis=1) / won.size
-            for a, b, won in zip(of_x, of_y, wins, strict=True)
+        task_means = [
+            ((resample_counts(a) @ win_matrix) * resample_counts(b)).sum(axis=1) / win_matrix.size
+            for a, b, win_matrix in zip(x_indices, y_indices, wins, strict=True)
         ]
-        some.append(np.mean(parts, axis=0))
-    return Interval(estimate, *ends(np.concatenate(some), level))
+        chunks.append(np.mean(task_means, axis=0))
+    return Interval(estimate, *interval_ends(np.concatenate(chunks), level))
 
 
 def holm(p_values: ArrayLike) -> Array:
@@ -58,18 +64,18 @@ def holm(p_values: ArrayLike) -> Array:
 
     S. Holm (1979), A simple sequentially rejective multiple test procedure, Scand. J. Statist. 6, 65-70.
     """
-    given = numbers_of(p_values, "p_values", "[n]")
-    if given.ndim != 1:
-        raise ShapeError(f"p_values of shape {given.shape}: expected [n]")
-    if not ((given >= 0) & (given <= 1)).all():
-        raise ShapeError(f"p_values={given.tolist()}: expected numbers from 0 to 1")
-    order = np.argsort(given, kind="stable")
-    scaled = given[order] * np.arange(given.size, 0, -1)
-    adjusted = np.empty_like(given)
+    p = parse_numbers(p_values, "p_values", "[n]")
+    if p.ndim != 1:
+        raise ShapeError(f"p_values of shape {p.shape}: expected [n]")
+    if not ((p >= 0) & (p <= 1)).all():
+        raise ShapeError(f"p_values={p.tolist()}: expected numbers from 0 to 1")
+    order = np.argsort(p, kind="stable")
+    scaled = p[order] * np.arange(p.size, 0, -1)
+    adjusted = np.empty_like(p)
     adjusted[order] = np.minimum(np.maximum.accumulate(scaled), 1)
     return adjusted
 
 
-def _wins(x: Array, y: Array) -> Array:
+def _win_matrix(x: Array, y: Array) -> Array:
     """1 where a run of `x` is above a run of `y`, a half where they are equal: `[x, y]`."""
     return (np.sign(x[:, None] - y) + 1) / 2

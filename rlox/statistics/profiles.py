@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rlox.errors import NonFiniteError, ShapeError
-from rlox.statistics.bootstrap import check, counts, indices
-from rlox.statistics.scores import Array, Scores, numbers_of, tasks_of
+from rlox.statistics.bootstrap import require_bootstrap_arguments, resample_counts, resample_indices
+from rlox.statistics.scores import Array, Scores, parse_numbers, parse_scores
 
 __all__ = ["Profile", "performance_profile"]
 
@@ -39,25 +39,31 @@ def performance_profile(
 
     The run-score distribution of Agarwal et al.: tasks are pooled, so those with more runs weigh more.
     """
-    tasks, at = tasks_of(scores), numbers_of(thresholds, "thresholds", "[thresholds]")
-    if at.ndim != 1 or at.size == 0:
-        raise ShapeError(f"thresholds of shape {at.shape}: expected at least one, [thresholds]")
-    if not np.isfinite(at).all():
+    tasks, threshold_array = parse_scores(scores), parse_numbers(thresholds, "thresholds", "[thresholds]")
+    if threshold_array.ndim != 1 or threshold_array.size == 0:
+        raise ShapeError(f"thresholds of shape {threshold_array.shape}: expected at least one, [thresholds]")
+    if not np.isfinite(threshold_array).all():
         raise NonFiniteError("thresholds: expected finite numbers")
-    above = [(values[:, None] > at).astype(np.float64) for values in tasks.values]
+    is_above = [(values[:, None] > threshold_array).astype(np.float64) for values in tasks.values]
     runs = sum(tasks.sizes)
-    fraction = np.sum([of.sum(axis=0) for of in above], axis=0) / runs
-    unknown = np.full(at.size, np.nan)
+    fraction = np.sum([task_values.sum(axis=0) for task_values in is_above], axis=0) / runs
+    nan_bounds = np.full(threshold_array.size, np.nan)
     if rng is None:
-        return Profile(at, fraction, unknown, unknown)
-    check(rng, resamples, level)
+        return Profile(threshold_array, fraction, nan_bounds, nan_bounds)
+    require_bootstrap_arguments(rng, resamples, level)
     if not tasks.has_spread:
-        return Profile(at, fraction, unknown, unknown)
+        return Profile(threshold_array, fraction, nan_bounds, nan_bounds)
     # whole numbers times 0 and 1: exact, in whatever order they are summed
     draws = [
-        np.sum([counts(k) @ of for k, of in zip(drawn, above, strict=True)], axis=0)
-        for drawn in indices(tasks.sizes, rng, resamples)
+        np.sum(
+            [
+                resample_counts(k) @ task_values
+                for k, task_values in zip(indices_drawn, is_above, strict=True)
+            ],
+            axis=0,
+        )
+        for indices_drawn in resample_indices(tasks.sizes, rng, resamples)
     ]
     bounds = [(1 - level) / 2, (1 + level) / 2]
     low, high = np.quantile(np.concatenate(draws) / runs, bounds, axis=0)
-    return Profile(at, fraction, low, high)
+    return Profile(threshold_array, fraction, low, high)

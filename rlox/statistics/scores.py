@@ -11,15 +11,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rlox.errors import ConfigError, NonFiniteError, ShapeError
-from rlox.masked import MASKED, is_masked
+from rlox.masked_arrays import MASKED_MESSAGE, is_masked
 
-__all__ = ["Array", "Scores", "Tasks", "normalize", "numbers_of", "pair_of", "tasks_of"]
+__all__ = ["Array", "Scores", "Tasks", "match_tasks", "normalize", "parse_numbers", "parse_scores"]
 
 Array: TypeAlias = NDArray[np.float64]
 # [runs] of one task; [runs, tasks]; one array [runs] a task, in a sequence or by the task's name
 Scores: TypeAlias = ArrayLike | Sequence[NDArray[Any]] | Mapping[Any, ArrayLike]
 
-FORMS = "an array [runs] or [runs, tasks], a sequence of arrays [runs], or a mapping from task to [runs]"
+EXPECTED_FORMS = (
+    "an array [runs] or [runs, tasks], a sequence of arrays [runs], or a mapping from task to [runs]"
+)
 NAMES_SHOWN = 5
 
 
@@ -29,7 +31,7 @@ class Tasks:
 
     names: tuple[Any, ...]
     values: tuple[Array, ...]
-    form: Callable[[Sequence[Array]], Any]  # other values in the form that these came in
+    to_input_form: Callable[[Sequence[Array]], Any]  # other values in the form that these came in
 
     @property
     def sizes(self) -> list[int]:
@@ -42,47 +44,46 @@ class Tasks:
         return min(self.sizes) > 1
 
 
-def tasks_of(scores: Scores, name: str = "scores") -> Tasks:
+def parse_scores(scores: Scores, name: str = "scores") -> Tasks:
     """Scores by task; errors call them `name`."""
     if isinstance(scores, Mapping):
         keys = tuple(scores)
-        of = [_runs(scores[key], f"{name} of {key!r}") for key in keys]
-        return _checked(
-            Tasks(keys, tuple(of), lambda values: dict(zip(keys, values, strict=True))), name
+        values_by_task = [_parse_runs(scores[key], f"{name} of {key!r}") for key in keys]
+        return _require_finite(
+            Tasks(keys, tuple(values_by_task), lambda values: dict(zip(keys, values, strict=True))), name
         )
-    if isinstance(scores, Sequence) and any(np.ndim(entry) for entry in scores):
-        if not all(isinstance(entry, np.ndarray) for entry in scores):
+    if isinstance(scores, Sequence) and any(np.ndim(task_values) for task_values in scores):
+        if not all(isinstance(task_values, np.ndarray) for task_values in scores):
             raise ShapeError(
                 f"{name}: nested lists may mean runs of tasks or tasks of runs; "
                 "give np.array(...) for [runs, tasks], or a mapping from task to its runs"
             )
-        of = [_runs(entry, f"{name}[{k}]") for k, entry in enumerate(scores)]
-        return _checked(Tasks(tuple(range(len(of))), tuple(of), list), name)
-    values = numbers_of(scores, name)
+        values_by_task = [_parse_runs(task_values, f"{name}[{k}]") for k, task_values in enumerate(scores)]
+        return _require_finite(Tasks(tuple(range(len(values_by_task))), tuple(values_by_task), list), name)
+    values = parse_numbers(scores, name)
     if values.ndim == 1:
-        return _checked(Tasks((0,), (values,), lambda of: of[0]), name)
+        return _require_finite(Tasks((0,), (values,), lambda values_by_task: values_by_task[0]), name)
     if values.ndim != 2:
-        raise ShapeError(f"{name} of shape {values.shape}: expected {FORMS}")
-    return _checked(Tasks(tuple(range(values.shape[1])), tuple(values.T), np.column_stack), name)
+        raise ShapeError(f"{name} of shape {values.shape}: expected {EXPECTED_FORMS}")
+    return _require_finite(Tasks(tuple(range(values.shape[1])), tuple(values.T), np.column_stack), name)
 
 
-def pair_of(x: Scores, y: Scores) -> tuple[Tasks, Tasks]:
+def match_tasks(x: Scores, y: Scores) -> tuple[Tasks, Tasks]:
     """Scores of two systems on the same tasks, in the order of the first's."""
-    one, other = tasks_of(x, "x"), tasks_of(y, "y")
+    x_tasks, y_tasks = parse_scores(x, "x"), parse_scores(y, "y")
     if isinstance(x, Mapping) != isinstance(y, Mapping):
-        raise ShapeError(
-            "x and y: one is by the names of tasks and the other is not; give both alike"
+        raise ShapeError("x and y: one is by the names of tasks and the other is not; give both alike")
+    if set(x_tasks.names) == set(y_tasks.names):
+        by_name = dict(zip(y_tasks.names, y_tasks.values, strict=True))
+        return x_tasks, Tasks(
+            x_tasks.names, tuple(by_name[name] for name in x_tasks.names), y_tasks.to_input_form
         )
-    if set(one.names) == set(other.names):
-        by_name = dict(zip(other.names, other.values, strict=True))
-        return one, Tasks(one.names, tuple(by_name[name] for name in one.names), other.form)
     if not isinstance(x, Mapping):
-        raise ShapeError(
-            f"x has {len(one.names)} tasks and y {len(other.names)}: expected the same"
-        )
+        raise ShapeError(f"x has {len(x_tasks.names)} tasks and y {len(y_tasks.names)}: expected the same")
     raise ShapeError(
         "x and y are of different tasks: "
-        f"only x has {_some(one.names, other.names)}, only y has {_some(other.names, one.names)}"
+        f"only x has {_names_text(x_tasks.names, y_tasks.names)}, only y has "
+        f"{_names_text(y_tasks.names, x_tasks.names)}"
     )
 
 
@@ -92,70 +93,68 @@ def normalize(scores: Scores, low: Any, high: Any) -> Any:
     The ends are one number for all tasks, or one for each: a sequence, or a mapping from task. Which they are
     (a random policy's score, a reference's, the best of a study) belongs beside every figure made of them.
     """
-    tasks = tasks_of(scores)
-    ends = zip(_ends(tasks, low, "low"), _ends(tasks, high, "high"), strict=True)
-    found = []
-    for name, values, (least, most) in zip(tasks.names, tasks.values, ends, strict=True):
-        if least == most:
-            raise ConfigError(
-                f"low and high of task {name!r} are both {least}: expected two numbers"
-            )
-        found.append((values - least) / (most - least))
-    return tasks.form(found)
+    tasks = parse_scores(scores)
+    limits = zip(_limits_by_task(tasks, low, "low"), _limits_by_task(tasks, high, "high"), strict=True)
+    normalized = []
+    for name, values, (low_of_task, high_of_task) in zip(tasks.names, tasks.values, limits, strict=True):
+        if low_of_task == high_of_task:
+            raise ConfigError(f"low and high of task {name!r} are both {low_of_task}: expected two numbers")
+        normalized.append((values - low_of_task) / (high_of_task - low_of_task))
+    return tasks.to_input_form(normalized)
 
 
-def _ends(tasks: Tasks, given: Any, name: str) -> list[float]:
-    if isinstance(given, Mapping):
-        missing = [task for task in tasks.names if task not in given]
+def _limits_by_task(tasks: Tasks, limits: Any, name: str) -> list[float]:
+    if isinstance(limits, Mapping):
+        missing = [task for task in tasks.names if task not in limits]
         if missing:
-            raise ConfigError(f"{name} has no number for task {_some(missing, ())}")
-        given = [given[task] for task in tasks.names]
-    numbers = numbers_of(given, name)
+            raise ConfigError(f"{name} has no number for task {_names_text(missing, ())}")
+        limits = [limits[task] for task in tasks.names]
+    numbers = parse_numbers(limits, name)
     if numbers.shape not in ((), (len(tasks.names),)):
         raise ShapeError(
             f"{name} of shape {numbers.shape}: expected one number, "
             f"or one for each of {len(tasks.names)} tasks"
         )
     if not np.isfinite(numbers).all():
-        raise NonFiniteError(f"{name}={given}: expected finite numbers")
+        raise NonFiniteError(f"{name}={limits}: expected finite numbers")
     return [float(number) for number in np.broadcast_to(numbers, len(tasks.names))]
 
 
-def _checked(tasks: Tasks, name: str) -> Tasks:
+def _require_finite(tasks: Tasks, name: str) -> Tasks:
     if not tasks.names:
-        raise ShapeError(f"no {name}: expected {FORMS}")
+        raise ShapeError(f"no {name}: expected {EXPECTED_FORMS}")
     for task, values in zip(tasks.names, tasks.values, strict=True):
         if values.size == 0:
             raise ShapeError(f"no {name} of task {task!r}: expected at least one run")
-        wrong = np.flatnonzero(~np.isfinite(values))
-        if wrong.size:
-            at = int(wrong[0])
+        invalid = np.flatnonzero(~np.isfinite(values))
+        if invalid.size:
+            run_index = int(invalid[0])
             raise NonFiniteError(
-                f"{name} of task {task!r}, run {at}: {values[at]}; expected finite numbers "
+                f"{name} of task {task!r}, run {run_index}: {values[run_index]}; expected finite numbers "
                 "(say what a failed run counts as, and that it does)"
             )
     return tasks
 
 
-def _runs(values: ArrayLike, name: str) -> Array:
-    found = numbers_of(values, name)
-    if found.ndim != 1:
-        raise ShapeError(f"{name} have shape {found.shape}: expected [runs]")
-    return found
+def _parse_runs(values: ArrayLike, name: str) -> Array:
+    run_values = parse_numbers(values, name)
+    if run_values.ndim != 1:
+        raise ShapeError(f"{name} have shape {run_values.shape}: expected [runs]")
+    return run_values
 
 
-def numbers_of(values: Any, name: str, expected: str = FORMS) -> Array:
+def parse_numbers(values: Any, name: str, expected: str = EXPECTED_FORMS) -> Array:
     """What a caller gave as an array; `ShapeError` for what is no numbers: text, masked ones."""
     entries = values if isinstance(values, list | tuple) else ()
     if is_masked(values) or any(map(is_masked, entries)):
-        raise ShapeError(f"{name}: {MASKED}")
+        raise ShapeError(f"{name}: {MASKED_MESSAGE}")
     with suppress(TypeError, ValueError):
         if np.asarray(values).dtype.kind in "biufO":
             return np.asarray(values, np.float64)
     raise ShapeError(f"{name}: {type(values).__name__} is not numbers; expected {expected}")
 
 
-def _some(names: Sequence[Any], without: Sequence[Any]) -> str:
-    left = [repr(name) for name in names if name not in without]
-    more = f" and {len(left) - NAMES_SHOWN} more" if len(left) > NAMES_SHOWN else ""
-    return (", ".join(left[:NAMES_SHOWN]) or "none") + more
+def _names_text(names: Sequence[Any], excluded: Sequence[Any]) -> str:
+    remaining = [repr(name) for name in names if name not in excluded]
+    suffix = f" and {len(remaining) - NAMES_SHOWN} more" if len(remaining) > NAMES_SHOWN else ""
+    return (", ".join(remaining[:NAMES_SHOWN]) or "none") + suffix

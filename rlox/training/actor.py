@@ -15,7 +15,7 @@ from rlox.envs.actions import ActionCodec
 from rlox.envs.normalize import Normalizer
 from rlox.envs.spaces import ObservationCodec, shape_of
 from rlox.errors import ConfigError, NonFiniteError, RloxError, ShapeError
-from rlox.policies.on_demand import OnDemand
+from rlox.policies.lazy_torch import LazyTorchModule
 
 if TYPE_CHECKING:  # a run of the native engine imports no torch
     import torch
@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # a run of the native engine imports no torch
     from rlox.policies.base import Policy
 
 
-__all__ = ["Actor", "ActorOf", "Forgetful", "NativeActor", "Player", "player_of"]
+__all__ = ["Actor", "BaseActor", "NativeActor", "Player", "StatelessActor", "require_actor"]
 
 P = TypeVar("P")
 
@@ -33,20 +33,22 @@ class Player(Protocol):
     """What plays episodes side by side, one in each place, all of them new at first."""
 
     def act(self, rows: NDArray[Any], generator: torch.Generator | None = None) -> Any:
-        """Actions for encoded observations `[B, obs_dim]`, one a place; inside the actor's `ready`."""
+        """Actions for encoded observations `[B, obs_dim]`, one a slot, in the actor's `inference_mode`."""
 
-    def paid(self, rewards: Sequence[float]) -> None:
-        """What the last actions paid, `[B]`; between the step and the next `begin`, `keep` or `act`."""
+    def observe_rewards(self, rewards: Sequence[float]) -> None:
+        """What the last actions paid, `[B]`; between the step and the next `reset_slot`, `select_slots` or
+        `act`.
+        """
 
-    def begin(self, place: int) -> None:
+    def reset_slot(self, slot: int) -> None:
         """A new episode begins in that place."""
 
-    def keep(self, places: Sequence[int]) -> None:
+    def select_slots(self, slots: Sequence[int]) -> None:
         """Only these places go on, numbered from 0 in this order."""
 
 
 @dataclass(frozen=True)
-class ActorOf(ABC, Generic[P]):
+class BaseActor(ABC, Generic[P]):
     """Normalises as in training, with frozen statistics; Box actions are within the bounds."""
 
     policy: P
@@ -56,14 +58,14 @@ class ActorOf(ABC, Generic[P]):
     device: torch.device | str
 
     @contextmanager
-    def ready(self) -> Iterator[None]:
+    def inference_mode(self) -> Iterator[None]:
         """The block in which `act` is called: once around many calls, as it looks at every module."""
         import torch
 
-        from rlox.policies.base import acting
+        from rlox.policies.base import evaluation_mode
 
         policy: Any = self.policy
-        with torch.inference_mode(), acting(policy):
+        with torch.inference_mode(), evaluation_mode(policy):
             yield
 
     def weights(self) -> dict[str, Any]:
@@ -72,7 +74,7 @@ class ActorOf(ABC, Generic[P]):
         return dict(policy.state_dict())
 
     @abstractmethod
-    def player(self, places: int) -> Player:
+    def make_player(self, n_slots: int) -> Player:
         """What plays that many episodes side by side."""
 
     @property
@@ -80,24 +82,24 @@ class ActorOf(ABC, Generic[P]):
         """The policy as torch has it."""
         return self.policy
 
-    def normalized(self, rows: NDArray[Any]) -> NDArray[Any]:
+    def normalize(self, rows: NDArray[Any]) -> NDArray[Any]:
         """Encoded observations `[B, obs_dim]`, which stay as they are, as the policy sees them."""
         if self.normalizer:
             rows = rows.copy()
             self.normalizer.apply(rows)
         return rows
 
-    def seen(self, rows: NDArray[Any]) -> Tensor:
+    def policy_input(self, rows: NDArray[Any]) -> Tensor:
         """The same as a tensor on the policy's device."""
         import torch
 
-        return torch.from_numpy(self.normalized(rows)).to(self.device)
+        return torch.from_numpy(self.normalize(rows)).to(self.device)
 
-    def given(self, chosen: Tensor) -> Any:
+    def to_env_actions(self, actions: Tensor) -> Any:
         """What the policy chose as environments take it, `ActionCodec.to_env`."""
-        return self.taken(chosen.cpu().numpy())
+        return self.checked_env_actions(actions.cpu().numpy())
 
-    def taken(self, actions: NDArray[Any]) -> Any:
+    def checked_env_actions(self, actions: NDArray[Any]) -> Any:
         """The same of an array; NonFiniteError for numbers that are none."""
         if actions.dtype.kind == "f" and not np.isfinite(actions).all():
             raise NonFiniteError(
@@ -105,7 +107,7 @@ class ActorOf(ABC, Generic[P]):
             )
         return self.actions.to_env(actions)
 
-    def encoded(self, obs: Any, action_masks: Any = None) -> tuple[NDArray[Any], bool]:
+    def encode_obs(self, obs: Any, action_masks: Any = None) -> tuple[NDArray[Any], bool]:
         """Raw observations as rows `[B, obs_dim]`, and whether it was a single one, not a batch.
 
         A batch of a Dict space is a dict of parts `[N, ...]`, or a list of dicts. `action_masks` are
@@ -113,81 +115,79 @@ class ActorOf(ABC, Generic[P]):
         """
         codec = self.observations
         try:
-            given = codec.with_masks(obs, action_masks)
-            single = codec.is_single(given)
-            rows = codec.encode_one(given) if single else codec.encode_batch(given)
+            masked_obs = codec.with_masks(obs, action_masks)
+            is_single = codec.is_single(masked_obs)
+            rows = codec.encode_one(masked_obs) if is_single else codec.encode_batch(masked_obs)
         except RloxError:
             raise
         except (ValueError, IndexError, TypeError, RuntimeError) as error:  # RuntimeError: torch's
             shape = shape_of(obs)
-            plain = isinstance(shape, tuple) and codec.shape in (shape, shape[1:])
-            expected = "" if plain else f", expected {codec.shape} or a batch of it"
-            said = f"observation has shape {shape}{expected}: {error}"
-            raise ShapeError(said) from error
-        numbers = codec.numbers_of(rows)
-        if not np.isfinite(numbers).all():
-            raise NonFiniteError(
-                f"the observation is not finite: {numbers[~np.isfinite(numbers).all(1)][0]}"
-            )
-        return rows, single
+            has_obs_shape = isinstance(shape, tuple) and codec.shape in (shape, shape[1:])
+            expected = "" if has_obs_shape else f", expected {codec.shape} or a batch of it"
+            message = f"observation has shape {shape}{expected}: {error}"
+            raise ShapeError(message) from error
+        values = codec.numeric_view(rows)
+        if not np.isfinite(values).all():
+            raise NonFiniteError(f"the observation is not finite: {values[~np.isfinite(values).all(1)][0]}")
+        return rows, is_single
 
-    def told(self, actions: Any, single: bool) -> Any:
+    def to_output(self, actions: Any, is_single: bool) -> Any:
         """Actions of environments as `predict` gives them."""
-        if not single:
+        if not is_single:
             return actions
-        first = self.actions.each(actions)[0]
-        return int(first) if self.actions.discrete else first
+        action = self.actions.unbatch(actions)[0]
+        return int(action) if self.actions.is_discrete else action
 
 
-def player_of(actor: Any, algo: str) -> ActorOf[Any]:
+def require_actor(actor: Any, algo: str) -> BaseActor[Any]:
     """What acts in environments; `ConfigError` for a model of text, which does not."""
-    if not isinstance(actor, ActorOf):
+    if not isinstance(actor, BaseActor):
         raise ConfigError(
             f"{algo} learns text, its model acts in no environment; use a run of another algorithm"
         )
     return actor
 
 
-class Forgetful(ActorOf[P]):
+class StatelessActor(BaseActor[P]):
     """An actor without a memory: an action depends on nothing but what is seen."""
 
     @abstractmethod
     def act(self, rows: NDArray[Any], generator: torch.Generator | None = None) -> Any:
-        """Actions for encoded observations `[B, obs_dim]`, which stay as they are; inside `ready`.
+        """Actions for encoded observations `[B, obs_dim]`, which stay as they are; inside `inference_mode`.
 
         The best ones, or sampled ones if there is a generator to sample with.
         """
 
-    def player(self, places: int) -> Player:
+    def make_player(self, n_slots: int) -> Player:
         """What plays that many episodes side by side."""
-        return _Forgetful(self)
+        return _StatelessPlayer(self)
 
-    def predict(
-        self, obs: Any, generator: torch.Generator | None = None, action_masks: Any = None
-    ) -> Any:
+    def predict(self, obs: Any, generator: torch.Generator | None = None, action_masks: Any = None) -> Any:
         """The action for one raw observation (an `int` for Discrete) or for a batch, as the space has it."""
-        rows, single = self.encoded(obs, action_masks)
-        with self.ready():
+        rows, is_single = self.encode_obs(obs, action_masks)
+        with self.inference_mode():
             actions = self.act(rows, generator)
-        return self.told(actions, single)
+        return self.to_output(actions, is_single)
 
 
-class Actor(Forgetful[Any]):
+class Actor(StatelessActor[Any]):
     """A module of torch."""
 
     def act(self, rows: NDArray[Any], generator: torch.Generator | None = None) -> Any:
         """The best actions, or sampled ones."""
-        from rlox.policies.user import drawn, require_actions
+        from rlox.policies.user_policy import require_valid_actions, sample_action
 
         policy: Policy = self.policy
-        seen = self.seen(rows)
-        chosen = policy.mode(seen) if generator is None else drawn(policy, seen, generator)
+        policy_input = self.policy_input(rows)
+        actions = (
+            policy.mode(policy_input) if generator is None else sample_action(policy, policy_input, generator)
+        )
         method = "mode" if generator is None else "sample"
-        require_actions(policy, method, chosen, len(rows), self.actions)
-        return self.given(chosen)
+        require_valid_actions(policy, method, actions, len(rows), self.actions)
+        return self.to_env_actions(actions)
 
 
-class NativeActor(Forgetful[OnDemand]):
+class NativeActor(StatelessActor[LazyTorchModule]):
     """A policy in Rust. Its module is asked to sample, and where the engine would pass over what it has."""
 
     @property
@@ -196,40 +196,40 @@ class NativeActor(Forgetful[OnDemand]):
         return self.policy.module
 
     @contextmanager
-    def ready(self) -> Iterator[None]:
+    def inference_mode(self) -> Iterator[None]:
         """Nothing has to be made ready."""
         yield
 
     def act(self, rows: NDArray[Any], generator: torch.Generator | None = None) -> Any:
         """The best actions, or sampled ones."""
-        if generator is not None or not self.policy.plays:
-            return self._by_module(rows, generator)
-        obs, mask, masked = self.normalized(rows), None, self.observations.masked
-        if masked:
-            obs, mask = obs[:, :-masked], obs[:, -masked:] != 0
-        return self.taken(self.policy.best(obs, mask))
+        if generator is not None or not self.policy.is_equivalent:
+            return self._act_with_module(rows, generator)
+        obs, mask, mask_dim = self.normalize(rows), None, self.observations.mask_dim
+        if mask_dim:
+            obs, mask = obs[:, :-mask_dim], obs[:, -mask_dim:] != 0
+        return self.checked_env_actions(self.policy.best_actions(obs, mask))
 
-    def _by_module(self, rows: NDArray[Any], generator: torch.Generator | None) -> Any:
-        parts = (self.observations, self.actions, self.normalizer, self.device)
-        actor = Actor(self.policy.module, *parts)
-        with actor.ready():
+    def _act_with_module(self, rows: NDArray[Any], generator: torch.Generator | None) -> Any:
+        fields = (self.observations, self.actions, self.normalizer, self.device)
+        actor = Actor(self.policy.module, *fields)
+        with actor.inference_mode():
             return actor.act(rows, generator)
 
 
 @dataclass(frozen=True)
-class _Forgetful:
+class _StatelessPlayer:
     """Nothing to keep between steps."""
 
-    actor: Forgetful[Any]
+    actor: StatelessActor[Any]
 
     def act(self, rows: NDArray[Any], generator: torch.Generator | None = None) -> Any:
         return self.actor.act(rows, generator)
 
-    def paid(self, rewards: Sequence[float]) -> None:
+    def observe_rewards(self, rewards: Sequence[float]) -> None:
         pass
 
-    def begin(self, place: int) -> None:
+    def reset_slot(self, slot: int) -> None:
         pass
 
-    def keep(self, places: Sequence[int]) -> None:
+    def select_slots(self, slots: Sequence[int]) -> None:
         pass

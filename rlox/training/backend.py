@@ -1,6 +1,7 @@
 """Which engine learns: the one asked for, or under `auto` the one that was measured to be faster.
 
-`foreseen` says it of a run that is not made yet, from its configuration and the spaces of its environment.
+`predict_backend` says it of a run that is not made yet, from its configuration and the spaces of its
+environment.
 
 `backend_table.json` beside this file has the measurements, which `benchmarks/backend_table.py` makes: by
 kind of CPU and algorithm, how many times as long torch takes for a whole training, of networks of that
@@ -22,32 +23,32 @@ from rlox.envs.actions import ActionCodec
 from rlox.envs.make import uses_native
 from rlox.envs.spaces import ObservationCodec
 from rlox.errors import ConfigError
-from rlox.parameters.layout import widest
-from rlox.policies import golden
-from rlox.policies.engine import NativeRefused
-from rlox.training.device import device_of_auto
-from rlox.training.native_fields import not_in_native, not_of_spaces
+from rlox.parameters.layout import max_width
+from rlox.policies import self_test
+from rlox.policies.engine import NativeUnsupportedError
+from rlox.training.device import resolve_auto_device
+from rlox.training.native_fields import native_space_obstacle, unsupported_fields
 
 if TYPE_CHECKING:  # a run of the native engine imports no torch
     from torch import nn
 
 __all__ = [
     "AUTO",
-    "BY_TORCH",
     "NATIVE",
     "TORCH",
+    "TORCH_BACKEND",
     "Backend",
-    "Choice",
+    "BackendSelector",
     "cpu_kind",
-    "foreseen",
-    "foreseen_between",
-    "impossible",
-    "no_native",
+    "native_obstacle",
+    "native_refusal_message",
+    "predict_backend",
+    "predict_backend_between",
 ]
 
 AUTO, NATIVE, TORCH = "auto", "native", "torch"
-TABLE = Path(__file__).with_name("backend_table.json")
-MANY = 2**30  # bytes of the orders in which all epochs of an update go through a rollout
+TABLE_FILE = Path(__file__).with_name("backend_table.json")
+MAX_ORDER_BYTES = 2**30  # bytes of the orders in which all epochs of an update go through a rollout
 L = TypeVar("L")
 
 
@@ -62,99 +63,103 @@ class Backend:
     reason: str = ""
 
     @property
-    def line(self) -> str:
+    def message(self) -> str:
         """For people; nothing of one that was asked for."""
         return f"\n  backend {self.name}: {self.reason}" if self.reason else ""
 
 
-BY_TORCH = Backend(TORCH)
+TORCH_BACKEND = Backend(TORCH)
 
 
-class Choice:
+class BackendSelector:
     """Makes a learner with the engine that is asked for, or that `auto` takes.
 
     Parameters
     ----------
-    asked : `algo.backend`
+    requested_backend : `algo.backend`
     config : of the run; what was measured had one thread
-    kept : what `auto` took when the run began, which it takes again where that is possible
+    saved_backend : what `auto` took when the run began, which it takes again where that is possible
 
     Attributes
     ----------
-    made : which engine `learner` took
+    backend : which engine `make_learner` took
     """
 
-    def __init__(self, asked: str, config: RunConfig, kept: str | None = None) -> None:
-        self._config, self._asked, self._kept = config, asked, kept
-        missing = "" if asked == TORCH else not_in_native(config.algo)
-        if asked == NATIVE and missing:
-            raise ConfigError(no_native(missing))
+    def __init__(self, requested_backend: str, config: RunConfig, saved_backend: str | None = None) -> None:
+        self._config, self._requested_backend, self._saved_backend = config, requested_backend, saved_backend
+        unsupported = "" if requested_backend == TORCH else unsupported_fields(config.algo)
+        if requested_backend == NATIVE and unsupported:
+            raise ConfigError(native_refusal_message(unsupported))
         # why `auto` takes torch whatever was measured; empty where nothing speaks for it
-        self._forced = missing or _too_many_orders(config)
-        self.made = BY_TORCH
+        self._torch_reason = unsupported or _order_memory_obstacle(config)
+        self.backend = TORCH_BACKEND
 
     @property
-    def surely_torch(self) -> bool:
+    def is_torch_forced(self) -> bool:
         """Whether torch is the engine of every policy."""
-        return self._asked == TORCH or bool(self._asked == AUTO and self._forced)
+        return self._requested_backend == TORCH or bool(
+            self._requested_backend == AUTO and self._torch_reason
+        )
 
-    def learner(self, policy: nn.Module, native: Callable[[], L], otherwise: Callable[[], L]) -> L:
-        """What `native` makes, or `otherwise`, of which torch is the engine."""
+    def make_learner(self, policy: nn.Module, make_native: Callable[[], L], make_torch: Callable[[], L]) -> L:
+        """What `make_native` makes, or `make_torch`, of which torch is the engine."""
         shapes = ((name, tuple(p.shape)) for name, p in policy.named_parameters())
-        found = self.native(lambda: widest(shapes), native)
-        return otherwise() if found is None else found
+        learner = self.make_native(lambda: max_width(shapes), make_native)
+        return make_torch() if learner is None else learner
 
-    def native(self, width: Callable[[], int], make: Callable[[], L]) -> L | None:
-        """What `make` makes where the engine of networks so wide is native; `None`: it is torch."""
-        self.made = self._best(width) if self._asked == AUTO else Backend(self._asked)
-        if self.made.name != NATIVE:
+    def make_native(self, max_width: Callable[[], int], factory: Callable[[], L]) -> L | None:
+        """What `factory` makes where the engine of networks so wide is native; `None`: it is torch."""
+        self.backend = (
+            self._select(max_width) if self._requested_backend == AUTO else Backend(self._requested_backend)
+        )
+        if self.backend.name != NATIVE:
             return None
         try:
-            return make()
-        except NativeRefused as error:
-            if self._asked != AUTO:
+            return factory()
+        except NativeUnsupportedError as error:
+            if self._requested_backend != AUTO:
                 raise
-            self.made = Backend(TORCH, error.why)
+            self.backend = Backend(TORCH, error.reason)
             return None
 
-    def _best(self, wide: Callable[[], int]) -> Backend:
-        if self._forced:
-            return Backend(TORCH, self._forced)
-        if self._kept is not None:
-            return Backend(self._kept, "it learned last")
-        return _measured(
-            self._config, wide(), self._config.algo.update_rows(self._config.env.n_envs)
+    def _select(self, max_width: Callable[[], int]) -> Backend:
+        if self._torch_reason:
+            return Backend(TORCH, self._torch_reason)
+        if self._saved_backend is not None:
+            return Backend(self._saved_backend, "it learned last")
+        return _fastest_backend(
+            self._config, max_width(), self._config.algo.update_rows(self._config.env.n_envs)
         )
 
 
-def impossible(config: RunConfig, observations: ObservationCodec, actions: ActionCodec) -> str:
+def native_obstacle(config: RunConfig, observations: ObservationCodec, actions: ActionCodec) -> str:
     """Why the native engine cannot learn a run in these spaces, whatever was measured; empty: it can.
 
     Of a policy of the user's own only torch says what it is, so that it counts as one that it cannot.
     """
-    if missing := not_in_native(config.algo) or _too_many_orders(config):
-        return missing
-    if config.algo.own_policy:
+    if unsupported := unsupported_fields(config.algo) or _order_memory_obstacle(config):
+        return unsupported
+    if config.algo.has_custom_policy:
         return "the policy is one of your own (algo.policy)"
-    spaces = bool(observations.images), observations.masked > 0
-    auto = config.device == AUTO
-    device = device_of_auto(config, lambda: spaces[0]).name if auto else config.device
-    if why := not_of_spaces(config.algo, actions, device, *spaces):
-        return why
-    told = golden.wrong()
-    return f"the native engine is wrong on this machine: {told}" if told else ""
+    space_flags = bool(observations.images), observations.mask_dim > 0
+    is_auto = config.device == AUTO
+    device = resolve_auto_device(config, lambda: space_flags[0]).name if is_auto else config.device
+    if obstacle := native_space_obstacle(config.algo, actions, device, *space_flags):
+        return obstacle
+    mismatch = self_test.self_test_mismatch()
+    return f"the native engine is wrong on this machine: {mismatch}" if mismatch else ""
 
 
-def foreseen(config: RunConfig, observations: ObservationCodec, actions: ActionCodec) -> Backend:
+def predict_backend(config: RunConfig, observations: ObservationCodec, actions: ActionCodec) -> Backend:
     """What `auto` takes for a run in these spaces."""
-    if why := impossible(config, observations, actions):
-        return Backend(TORCH, why)
-    return _measured(
-        config, _widest(config, observations, actions), config.algo.update_rows(config.env.n_envs)
+    if obstacle := native_obstacle(config, observations, actions):
+        return Backend(TORCH, obstacle)
+    return _fastest_backend(
+        config, _max_width(config, observations, actions), config.algo.update_rows(config.env.n_envs)
     )
 
 
-def foreseen_between(
+def predict_backend_between(
     configs: Sequence[RunConfig],
     observations: ObservationCodec,
     actions: ActionCodec,
@@ -164,87 +169,91 @@ def foreseen_between(
     Sizes of networks and updates may be any from the smallest to the largest of the configurations.
     """
     for config in configs:
-        if (found := foreseen(config, observations, actions)).name == TORCH:
-            return found
+        if (backend := predict_backend(config, observations, actions)).name == TORCH:
+            return backend
     cells = _table().get(cpu_kind(), {}).get("algorithms", {}).get(configs[0].algo.name, ())
-    widths = [_widest(config, observations, actions) for config in configs]
+    widths = [_max_width(config, observations, actions) for config in configs]
     rows = [config.algo.update_rows(config.env.n_envs) for config in configs]
-    wide = _steps_between(widths, [cell["width"] for cell in cells])
-    many = _steps_between(rows, [cell["rows"] for cell in cells])
-    each = [_measured(configs[0], width, count) for width in wide for count in many]
-    return next((found for found in each if found.name == TORCH), each[0])
+    width_steps = _sizes_between(widths, [cell["width"] for cell in cells])
+    row_steps = _sizes_between(rows, [cell["rows"] for cell in cells])
+    backends = [_fastest_backend(configs[0], width, n_rows) for width in width_steps for n_rows in row_steps]
+    return next((backend for backend in backends if backend.name == TORCH), backends[0])
 
 
-def _steps_between(sizes: Sequence[int], measured: Iterable[int]) -> list[int]:
+def _sizes_between(sizes: Sequence[int], measured: Iterable[int]) -> list[int]:
     """The smallest and the largest of the sizes, and what was measured between them."""
     low, high = min(sizes), max(sizes)
     return sorted({low, high, *(size for size in measured if low < size < high)})
 
 
-def _widest(config: RunConfig, observations: ObservationCodec, actions: ActionCodec) -> int:
-    return config.algo.widest_layer(observations.seen, actions.size, actions.discrete)
+def _max_width(config: RunConfig, observations: ObservationCodec, actions: ActionCodec) -> int:
+    return config.algo.widest_layer(observations.input_dim, actions.size, actions.is_discrete)
 
 
-def _too_many_orders(config: RunConfig) -> str:
+def _order_memory_obstacle(config: RunConfig) -> str:
     """Why native, which has the orders of all epochs at once, is not taken; empty where they are small."""
-    held = config.algo.orders_bytes(config.env.n_envs)
-    return f"the orders of its epochs take {held / 2**30:.1f} GiB" if held > MANY else ""
+    order_bytes = config.algo.shuffle_bytes(config.env.n_envs)
+    return (
+        f"the orders of its epochs take {order_bytes / 2**30:.1f} GiB"
+        if order_bytes > MAX_ORDER_BYTES
+        else ""
+    )
 
 
-def _measured(config: RunConfig, width: int, rows: int) -> Backend:
+def _fastest_backend(config: RunConfig, width: int, rows: int) -> Backend:
     """The faster one for layers so wide and updates of so many rows, if both were measured; else torch."""
     if config.torch_threads > 1:
         threads = f"torch_threads={config.torch_threads}"
         return Backend(TORCH, f"{threads}, and native updates with one thread")
-    kind, name = cpu_kind(), config.algo.name
-    here = _table().get(kind, {}).get("algorithms", {})
-    measured = here.get(name)
+    cpu, name = cpu_kind(), config.algo.name
+    algorithms = _table().get(cpu, {}).get("algorithms", {})
+    measured = algorithms.get(name)
     if measured is None:
-        what = f"native {name}" if here else "native"
-        return Backend(TORCH, f"{what} was not measured on this kind of CPU ({kind})")
-    cell = _cell(measured, width, rows)
+        subject = f"native {name}" if algorithms else "native"
+        return Backend(TORCH, f"{subject} was not measured on this kind of CPU ({cpu})")
+    cell = _find_cell(measured, width, rows)
     if cell is None:
-        size = f"layers {width} wide, {rows:,} rows an update"
-        return Backend(TORCH, f"native was not measured at such sizes ({size})")
-    at = f"layers {cell['width']} wide, {cell['rows']:,} rows an update"
+        sizes_asked = f"layers {width} wide, {rows:,} rows an update"
+        return Backend(TORCH, f"native was not measured at such sizes ({sizes_asked})")
+    sizes = f"layers {cell['width']} wide, {cell['rows']:,} rows an update"
     name = NATIVE if cell["ratio"] > 1.0 else TORCH
     if name == NATIVE and not uses_native(config.env):  # what Python steps is no faster for it
-        return Backend(name, f"its updates were measured to be faster than torch's ({at})")
-    return Backend(name, f"native was measured at {cell['ratio']:g} times torch's speed ({at})")
+        return Backend(name, f"its updates were measured to be faster than torch's ({sizes})")
+    return Backend(name, f"native was measured at {cell['ratio']:g} times torch's speed ({sizes})")
 
 
-def no_native(why: str) -> str:
-    """The message of who asked for an engine that does not learn this, and `why` it does not."""
-    return f"algo.backend=native: {why}; make the run with algo.backend=torch"
+def native_refusal_message(obstacle: str) -> str:
+    """The message of who asked for an engine that does not learn this, and why it does not (`obstacle`)."""
+    return f"algo.backend=native: {obstacle}; make the run with algo.backend=torch"
 
 
 @cache
 def cpu_kind() -> str:
     """Architecture, vendor and the widest vectors that torch would use, as far as they are known."""
-    return " ".join((platform.machine(), _vendor(), _vectors()))
+    return " ".join((platform.machine(), _vendor(), _vector_kind()))
 
 
 CPUINFO = Path("/proc/cpuinfo")
 
 # What torch asks of a CPU for its kernels of that kind (c10/utils/cpuid, of x86).
-VECTORS = {
+VECTOR_FLAGS = {
     "AVX512": ("avx512f", "avx512bw", "avx512vl", "avx512dq", "fma"),
     "AVX2": ("avx2", "fma"),
 }
 
 
 def _vendor(cpuinfo: Path = CPUINFO) -> str:
-    return _said(cpuinfo, "vendor_id") or platform.processor() or "unknown"
+    return _cpuinfo_value(cpuinfo, "vendor_id") or platform.processor() or "unknown"
 
 
-def _vectors(cpuinfo: Path = CPUINFO) -> str:
+def _vector_kind(cpuinfo: Path = CPUINFO) -> str:
     """As `torch.backends.cpu.get_cpu_capability()` says it, without torch."""
-    flags = _said(cpuinfo, "flags").split()
-    found = (kind for kind, needed in VECTORS.items() if set(needed) <= set(flags))
-    return next(found, "DEFAULT")
+    flags = _cpuinfo_value(cpuinfo, "flags").split()
+    kinds = (kind for kind, required_flags in VECTOR_FLAGS.items() if set(required_flags) <= set(flags))
+    return next(kinds, "DEFAULT")
 
 
-def _said(cpuinfo: Path, key: str) -> str:
+def _cpuinfo_value(cpuinfo: Path, key: str) -> str:
     """What the kernel says of the first CPU; nothing where there is no such file or line."""
     try:
         lines = cpuinfo.read_text(encoding="utf-8").splitlines()
@@ -256,11 +265,11 @@ def _said(cpuinfo: Path, key: str) -> str:
 
 @cache
 def _table() -> dict[str, Any]:
-    table: dict[str, Any] = json.loads(TABLE.read_text("utf-8"))
+    table: dict[str, Any] = json.loads(TABLE_FILE.read_text("utf-8"))
     return table
 
 
-def _cell(measured: list[dict[str, Any]], width: int, rows: int) -> dict[str, Any] | None:
+def _find_cell(measured: list[dict[str, Any]], width: int, rows: int) -> dict[str, Any] | None:
     """The smallest measured sizes that are no smaller: torch gains with both. None beyond the largest."""
-    fits = (cell for cell in measured if cell["width"] >= width and cell["rows"] >= rows)
-    return min(fits, key=lambda cell: (cell["width"], cell["rows"]), default=None)
+    candidates = (cell for cell in measured if cell["width"] >= width and cell["rows"] >= rows)
+    return min(candidates, key=lambda cell: (cell["width"], cell["rows"]), default=None)

@@ -13,34 +13,34 @@ from rlox.errors import NonFiniteError
 __all__ = ["require_finite", "require_finite_parameters"]
 
 
-def require_finite(table: Tensor, names: Sequence[str], where: str) -> None:
+def require_finite(metrics: Tensor, names: Sequence[str], update_label: str) -> None:
     """Raise `NonFiniteError` naming the first non-finite entry of `[minibatches, names]`."""
-    if _sums_to_a_number(table):
+    if _is_surely_finite(metrics):
         return
-    bad = torch.nonzero(~torch.isfinite(table))
+    bad = torch.nonzero(~torch.isfinite(metrics))
     if len(bad):
         row, column = bad[0].tolist()
         raise NonFiniteError(
-            f"{names[column]} is {table[row, column].item()} in minibatch {row} of the {where}; "
+            f"{names[column]} is {metrics[row, column].item()} in minibatch {row} of the {update_label}; "
             "lower algo.learning_rate or algo.max_grad_norm, or check the rewards"
         )
 
 
-def require_finite_parameters(module: nn.Module, vector: Tensor, where: str) -> None:
+def require_finite_parameters(module: nn.Module, vector: Tensor, update_label: str) -> None:
     """Raise `NonFiniteError` naming the first parameter of `module` that is not finite.
 
     `vector` is the flat vector behind the parameters: one look at it is all a healthy run pays.
     """
-    if _sums_to_a_number(vector):
+    if _is_surely_finite(vector):
         return
     for name, parameter in module.named_parameters():
         if not bool(torch.isfinite(parameter).all()):
             raise NonFiniteError(
-                f"parameter {name} is not finite after the {where}; "
+                f"parameter {name} is not finite after the {update_label}; "
                 "lower algo.learning_rate or algo.max_grad_norm"
             )
 
 
-def _sums_to_a_number(values: Tensor) -> bool:
+def _is_surely_finite(values: Tensor) -> bool:
     """Whether all are finite for sure: a third of the time of asking each; a sum may overflow."""
     return math.isfinite(float(values.sum()))

@@ -8,26 +8,26 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from rlox.devices import moved
+from rlox.devices import to_device
 from rlox.optim import Optimizer, TargetNetwork
 from rlox.rng import Streams
 from rlox.training.finite import require_finite
-from rlox.training.learned import Stateful, learned, update_noise
+from rlox.training.replay_update import Stateful, build_update, update_noise
 from rlox.types import Transitions, Update
 
 __all__ = [
     "ActorCriticLearner",
-    "Noise",
+    "NoiseFunction",
     "PolicyLearner",
     "UpdateNoise",
+    "cast_obs",
     "copy_weights",
     "learn_each",
-    "seen",
-    "tensors",
+    "to_tensors",
 ]
 
 # Standard normal numbers of an update, by its number: in a shape, of the kind of a tensor.
-Noise = Callable[[int, tuple[int, ...], Tensor], Tensor]
+NoiseFunction = Callable[[int, tuple[int, ...], Tensor], Tensor]
 
 P = TypeVar("P", bound=nn.Module)
 
@@ -43,13 +43,13 @@ class PolicyLearner(Generic[P]):
         """Copies of the weights and optimizer moments, by parameter name."""
         return {"weights": copy_weights(self.policy), "optimizer": self.optimizer.state()}
 
-    def begin_from(self, weights: Mapping[str, Any]) -> None:
+    def load_initial_weights(self, weights: Mapping[str, Any]) -> None:
         """Begin with these weights in place of the initial ones."""
-        self.policy.load_state_dict(tensors(weights))
+        self.policy.load_state_dict(to_tensors(weights))
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()`."""
-        self.policy.load_state_dict(tensors(state["weights"]))
+        self.policy.load_state_dict(to_tensors(state["weights"]))
         self.optimizer.restore(state["optimizer"])
 
 
@@ -64,23 +64,23 @@ class ActorCriticLearner(Generic[P]):
 
     def state(self) -> dict[str, Any]:
         """Copies of the weights, and the state of every part."""
-        kept = {name: part.state() for name, part in self._parts.items()}
-        return {"weights": copy_weights(self.policy), "optimizer": kept}
+        part_states = {name: part.state() for name, part in self._parts.items()}
+        return {"weights": copy_weights(self.policy), "optimizer": part_states}
 
-    def begin_from(self, weights: Mapping[str, Any]) -> None:
+    def load_initial_weights(self, weights: Mapping[str, Any]) -> None:
         """Begin with these weights in place of the initial ones, the targets too."""
-        self.policy.load_state_dict(tensors(weights))
+        self.policy.load_state_dict(to_tensors(weights))
         for target in self._targets:
-            target.copy()
+            target.copy_online()
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()`."""
-        self.policy.load_state_dict(tensors(state["weights"]))
+        self.policy.load_state_dict(to_tensors(state["weights"]))
         for name, part in self._parts.items():
             part.restore(state["optimizer"][name])
 
 
-def tensors(weights: Mapping[str, Any]) -> dict[str, Any]:
+def to_tensors(weights: Mapping[str, Any]) -> dict[str, Any]:
     """Weights as torch takes them; a native learner's are arrays."""
     return {name: torch.as_tensor(value) for name, value in weights.items()}
 
@@ -98,11 +98,11 @@ class UpdateNoise:
 
     def __call__(self, update: int, shape: tuple[int, ...], like: Tensor) -> Tensor:
         """Those of an update, of the dtype and on the device of `like`."""
-        drawn = torch.from_numpy(update_noise(self._streams.seed, update, shape))
-        return moved(drawn.to(like.dtype), like.device)
+        noise = torch.from_numpy(update_noise(self._streams.seed, update, shape))
+        return to_device(noise.to(like.dtype), like.device)
 
 
-def seen(obs: Tensor, like: Tensor) -> Tensor:
+def cast_obs(obs: Tensor, like: Tensor) -> Tensor:
     """Observations in the numbers of the networks, as `like`; bytes, which encoders read, as they are."""
     return obs.to(like) if obs.is_floating_point() else obs
 
@@ -111,17 +111,17 @@ def learn_each(
     batch: Transitions,
     step: Callable[[int], tuple[Tensor, Tensor]],
     names: Sequence[str],
-    where: str,
+    update_label: str,
 ) -> Update:
     """Learn from one batch after the other.
 
     `step(i)` learns from batch i; it returns its numbers, called `names`, and an error of each row
     `[B]`, whose size becomes the row's priority where rows have one (also of a divergence, which
-    rounding takes below 0). `where` is what a message says.
+    rounding takes below 0). `update_label` is what a message says.
     """
     rows, errors = zip(*(step(i) for i in range(len(batch))), strict=True)
-    table = torch.stack(rows)
-    require_finite(table, names, where)
-    metrics = dict(zip(names, table.mean(0).tolist(), strict=True))
-    found = None if batch.weights is None else torch.stack(errors).cpu().numpy()
-    return learned(batch, metrics, found)
+    metrics_table = torch.stack(rows)
+    require_finite(metrics_table, names, update_label)
+    metrics = dict(zip(names, metrics_table.mean(0).tolist(), strict=True))
+    all_errors = None if batch.weights is None else torch.stack(errors).cpu().numpy()
+    return build_update(batch, metrics, all_errors)

@@ -10,9 +10,9 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from numpy.typing import NDArray
 
 from rlox.sources.store import Store
-from rlox.types import NO_UPDATE, Clock, Iterated, Progress, Update
+from rlox.types import NO_UPDATE, Clock, FusedUpdate, Progress, Update
 
-__all__ = ["Fused", "Hook", "Learner", "Source", "Timings", "fit"]
+__all__ = ["FusedSourceProtocol", "Hook", "Learner", "Source", "Timings", "fit"]
 
 B = TypeVar("B")
 B_co = TypeVar("B_co", covariant=True)
@@ -28,10 +28,10 @@ class Source(Protocol[B_co]):
     def resume_grade(self) -> str:
         """How a resumed run goes on: `exact`, or at an `episode_start`."""
 
-    def next(self, clock: Clock) -> tuple[B_co | Iterated | None, Progress]:
+    def next(self, clock: Clock) -> tuple[B_co | FusedUpdate | None, Progress]:
         """The next batch, or `None` while warming up; returns often enough for hooks and signals.
 
-        `Iterated` is of one that was learned from already, in the call that collected it.
+        `FusedUpdate` is of one that was learned from already, in the call that collected it.
         """
 
     def feedback(self, update: Update) -> None:
@@ -47,7 +47,7 @@ class Source(Protocol[B_co]):
     def restore(self, state: Mapping[str, Any], store: Store) -> None:
         """Continue from what `save` returned."""
 
-    def interruption(self, state: Mapping[str, Any]) -> str:
+    def resume_warning(self, state: Mapping[str, Any]) -> str:
         """Why `restore(state, ...)` does not go on as if it had never stopped; empty if it does."""
 
     def last_batch(self) -> dict[str, NDArray[Any]]:
@@ -58,11 +58,11 @@ class Source(Protocol[B_co]):
 
 
 @runtime_checkable
-class Fused(Protocol):
+class FusedSourceProtocol(Protocol):
     """A source that may learn in the call that collects."""
 
     @property
-    def mid_update(self) -> bool:
+    def is_mid_update(self) -> bool:
         """Whether the last `next` was broken off while it learned, not while it collected."""
 
 
@@ -72,7 +72,7 @@ class Learner(Protocol[B_contra]):
     def update(self, batch: B_contra, clock: Clock) -> Update:
         """Learn from one batch; schedules read the clock."""
 
-    def begin_from(self, weights: Mapping[str, Any]) -> None:
+    def load_initial_weights(self, weights: Mapping[str, Any]) -> None:
         """Begin with these weights in place of the initial ones."""
 
     def state(self) -> dict[str, Any]:
@@ -108,10 +108,10 @@ def fit(
     hooks = tuple(hooks)
     timings = timings or Timings()
     while not done(clock):
-        begun = time.perf_counter()
+        started = time.perf_counter()
         batch, progress = source.next(clock)
         collected = time.perf_counter()
-        if isinstance(batch, Iterated):
+        if isinstance(batch, FusedUpdate):
             update, collected = batch.update, collected - batch.seconds
         elif batch is None:
             update = NO_UPDATE
@@ -119,7 +119,7 @@ def fit(
             begin_update()
             update = learner.update(batch, clock)
         source.feedback(update)
-        timings.collect += collected - begun
+        timings.collect += collected - started
         timings.update += time.perf_counter() - collected
         clock = clock.tick(progress, update)
         for hook in hooks:

@@ -1,8 +1,8 @@
 """What the native engine implements: which fields of an algorithm's configuration, for which spaces.
 
 A field that is not here is one that only torch knows: of a new field of a built-in algorithm, or of a
-configuration derived from one. Off its default it means torch; see `rlox.training.backend.Choice`. Whoever
-implements a field in Rust adds its name.
+configuration derived from one. Off its default it means torch; see `rlox.training.backend.BackendSelector`.
+Whoever implements a field in Rust adds its name.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 
 from rlox.configs.params import default_of
 from rlox.envs.actions import ActionCodec
-from rlox.policies.engine import NativeRefused
+from rlox.policies.engine import NativeUnsupportedError
 
-__all__ = ["NATIVE_FIELDS", "not_in_native", "not_of_spaces", "require_native"]
+__all__ = ["NATIVE_FIELDS", "native_space_obstacle", "require_native", "unsupported_fields"]
 
 _NETWORKS = frozenset(["net_arch", "encoder", "encoder_features", "image_channels", "activation"])
-_EVERY = frozenset(["name", "learning_rate", "anneal_lr", "backend"]) | _NETWORKS
-_ON_POLICY = _EVERY | frozenset(
+_COMMON = frozenset(["name", "learning_rate", "anneal_lr", "backend"]) | _NETWORKS
+_ON_POLICY = _COMMON | frozenset(
     [
         "n_steps",
         "gamma",
@@ -37,7 +37,7 @@ _ON_POLICY = _EVERY | frozenset(
         "sde_sample_freq",
     ]
 )
-_REPLAYED = _EVERY | frozenset(
+_OFF_POLICY = _COMMON | frozenset(
     [
         "learning_starts",
         "batch_size",
@@ -51,15 +51,15 @@ _REPLAYED = _EVERY | frozenset(
 )
 _CRITICS = frozenset(["tau", "n_critics", "critic_net_arch", "max_grad_norm"])
 _DELAYS = frozenset(["policy_delay", "target_noise", "noise_clip"])
-_DDPG = _REPLAYED | _CRITICS | {"exploration_noise"}
-_OFFLINE = _EVERY | frozenset(["batch_size", "standardize_obs", "obs_dim", "act_dim", "continuous"])
+_DDPG = _OFF_POLICY | _CRITICS | {"exploration_noise"}
+_OFFLINE = _COMMON | frozenset(["batch_size", "standardize_obs", "obs_dim", "act_dim", "continuous"])
 _OFFLINE_CRITICS = _OFFLINE | _CRITICS | frozenset(["gamma", "scale_rewards", "act_high"])
 
 NATIVE_FIELDS: Mapping[str, frozenset[str]] = {
     "ppo": _ON_POLICY
     | frozenset(["n_epochs", "batch_size", "clip_eps", "anneal_clip", "clip_vloss", "target_kl"]),
     "a2c": _ON_POLICY | frozenset(["use_rms_prop", "rms_prop_eps", "rms_prop_tf_like"]),
-    "dqn": _REPLAYED
+    "dqn": _OFF_POLICY
     | frozenset(
         [
             "target_update_interval",
@@ -82,7 +82,7 @@ NATIVE_FIELDS: Mapping[str, frozenset[str]] = {
             "max_grad_norm",
         ]
     ),
-    "sac": _REPLAYED
+    "sac": _OFF_POLICY
     | _CRITICS
     | frozenset(
         [
@@ -103,7 +103,7 @@ NATIVE_FIELDS: Mapping[str, frozenset[str]] = {
 """By the algorithm's name: also fields whose other values an engine refuses for itself, such as `noisy`."""
 
 
-def not_in_native(config: Any) -> str:
+def unsupported_fields(config: Any) -> str:
     """In words, what of an algorithm's configuration the native engine does not implement; empty: all is."""
     implemented = NATIVE_FIELDS.get(config.name)
     if implemented is None:
@@ -115,18 +115,19 @@ def not_in_native(config: Any) -> str:
     return ""
 
 
-def not_of_spaces(
-    algo: Any, actions: ActionCodec, device: str, images: bool, masked: bool = False
+def native_space_obstacle(
+    algo: Any, actions: ActionCodec, device: str, has_images: bool, is_masked: bool = False
 ) -> str:
     """Why the native engine does not learn these settings in these spaces on this device; empty: it does.
 
-    `images`: whether observations have some; `masked`: whether the environment says which actions it allows.
+    `has_images`: whether observations have some; `is_masked`: whether the environment says which actions it
+    allows.
     """
     if actions.kind == "factored":
         return "native learns one choice or one vector, not actions of several parts"
-    if why := algo.not_native(actions.discrete, masked):
-        return str(why)
-    if images:
+    if obstacle := algo.native_obstacle(actions.is_discrete, is_masked):
+        return str(obstacle)
+    if has_images:
         return "native learns from vectors, not from images"
     if device != "cpu":
         return f"native learns on the CPU, not on device={device}"
@@ -134,8 +135,8 @@ def not_of_spaces(
 
 
 def require_native(
-    algo: Any, actions: ActionCodec, device: str, images: bool, masked: bool = False
+    algo: Any, actions: ActionCodec, device: str, has_images: bool, is_masked: bool = False
 ) -> None:
-    """Raise `NativeRefused` for what `not_of_spaces` names."""
-    if why := not_of_spaces(algo, actions, device, images, masked):
-        raise NativeRefused(why)
+    """Raise `NativeUnsupportedError` for what `native_space_obstacle` names."""
+    if obstacle := native_space_obstacle(algo, actions, device, has_images, is_masked):
+        raise NativeUnsupportedError(obstacle)

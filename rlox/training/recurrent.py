@@ -10,42 +10,39 @@ import torch
 from numpy.typing import NDArray
 
 from rlox.errors import ConfigError, NonFiniteError, ShapeError
-from rlox.masked import is_masked
+from rlox.masked_arrays import is_masked
 from rlox.policies.recurrent import RecurrentActorCritic
-from rlox.training.actor import ActorOf, Player
+from rlox.training.actor import BaseActor, Player
 
 __all__ = ["RecurrentActor"]
 
 State = NDArray[np.float32]  # [B, acting_size]
 
 
-class RecurrentActor(ActorOf[RecurrentActorCritic]):
+class RecurrentActor(BaseActor[RecurrentActorCritic]):
     """An action depends on the episode so far, of which the state is what is remembered."""
 
     def act(
         self, rows: NDArray[Any], state: State, generator: torch.Generator | None = None
     ) -> tuple[Any, State]:
-        """Actions for encoded observations `[B, obs_dim]`, and the states after them; inside `ready`.
+        """Actions for encoded observations `[B, obs_dim]`, and the states after them; inside
+        `inference_mode`.
 
         The best ones, or sampled ones if there is a generator to sample with. What is given stays as
         it is.
         """
         policy = self.policy
-        outputs, after = policy.act(self.seen(rows), torch.from_numpy(state).to(self.device))
-        chosen = (
-            policy.head.mode(outputs)
-            if generator is None
-            else policy.head.sample(outputs, generator)
-        )
-        return self.given(chosen), after.cpu().numpy()
+        outputs, next_state = policy.act(self.policy_input(rows), torch.from_numpy(state).to(self.device))
+        actions = policy.head.mode(outputs) if generator is None else policy.head.sample(outputs, generator)
+        return self.to_env_actions(actions), next_state.cpu().numpy()
 
-    def begun(self, places: int) -> State:
+    def initial_state(self, n_slots: int) -> State:
         """The states that episodes begin with."""
-        return np.zeros((places, self.policy.acting_size), np.float32)
+        return np.zeros((n_slots, self.policy.actor_state_size), np.float32)
 
-    def player(self, places: int) -> Player:
+    def make_player(self, n_slots: int) -> Player:
         """What plays that many episodes side by side."""
-        return _Remembering(self, places)
+        return _RecurrentPlayer(self, n_slots)
 
     def predict(
         self,
@@ -54,73 +51,70 @@ class RecurrentActor(ActorOf[RecurrentActorCritic]):
         state: Any = None,
         episode_start: Any = None,
     ) -> tuple[Any, State]:
-        """The action for one raw observation or for a batch, and the states after it `[B, acting_size]`.
+        """The action for one raw observation or for a batch, and the states after it `[B, actor_state_size]`.
 
         `state` is what the last call gave (`None`: episodes begin), `episode_start` says whose episode
         begins here (a bool, or one a row).
         """
-        rows, single = self.encoded(obs)
-        before = self._before(state, episode_start, len(rows))
-        with self.ready():
-            actions, after = self.act(rows, before, generator)
-        return self.told(actions, single), after
+        rows, is_single = self.encode_obs(obs)
+        input_state = self._input_state(state, episode_start, len(rows))
+        with self.inference_mode():
+            actions, next_state = self.act(rows, input_state, generator)
+        return self.to_output(actions, is_single), next_state
 
-    def _before(self, state: Any, episode_start: Any, count: int) -> State:
+    def _input_state(self, state: Any, episode_start: Any, count: int) -> State:
         """The states that `count` observations meet: a copy, zeros where an episode begins."""
-        before = self.begun(count)
+        initial_state = self.initial_state(count)
         starts = _starts(episode_start, count)
         if state is None:
-            return before
+            return initial_state
         if is_masked(state):
             raise ShapeError("some of the state is masked; give what predict returned")
-        given = np.asarray(state)
-        if given.shape != before.shape:
+        array = np.asarray(state)
+        if array.shape != initial_state.shape:
             raise ShapeError(
-                f"state has shape {given.shape}, expected {before.shape}: what predict gave last for as "
-                "many observations, or None where episodes begin"
+                f"state has shape {array.shape}, expected {initial_state.shape}: what predict gave last for "
+                "as many observations, or None where episodes begin"
             )
-        if not np.isfinite(given).all():
+        if not np.isfinite(array).all():
             raise NonFiniteError("the state is not finite; give what predict returned")
-        before[:] = given
-        before[starts] = 0.0
-        return before
+        initial_state[:] = array
+        initial_state[starts] = 0.0
+        return initial_state
 
 
-def _starts(said: Any, count: int) -> NDArray[np.bool_]:
-    """Whether an episode begins in each of `count` rows, as `said`; None: in none."""
-    if said is None:
+def _starts(episode_start: Any, count: int) -> NDArray[np.bool_]:
+    """Whether an episode begins in each of `count` rows, as `episode_start`; None: in none."""
+    if episode_start is None:
         return np.zeros(count, np.bool_)
-    given = np.asarray(said)
-    if is_masked(said):
+    array = np.asarray(episode_start)
+    if is_masked(episode_start):
         raise ShapeError("some of episode_start is masked, expected True or False for each row")
-    if given.shape not in ((), (count,)):
+    if array.shape not in ((), (count,)):
         raise ShapeError(
-            f"episode_start has shape {given.shape}, expected a bool or ({count},), one for each "
-            "observation"
+            f"episode_start has shape {array.shape}, expected a bool or ({count},), one for each observation"
         )
-    if not np.isin(given, (0, 1)).all():
-        raise ConfigError(
-            f"episode_start={said!r}: expected True or False, or 1 or 0, for each row"
-        )
-    return np.broadcast_to(given.astype(np.bool_), count)
+    if not np.isin(array, (0, 1)).all():
+        raise ConfigError(f"episode_start={episode_start!r}: expected True or False, or 1 or 0, for each row")
+    return np.broadcast_to(array.astype(np.bool_), count)
 
 
-class _Remembering:
+class _RecurrentPlayer:
     """Keeps the state of each place."""
 
-    def __init__(self, actor: RecurrentActor, places: int) -> None:
+    def __init__(self, actor: RecurrentActor, n_slots: int) -> None:
         self._actor = actor
-        self._state = actor.begun(places)
+        self._state = actor.initial_state(n_slots)
 
     def act(self, rows: NDArray[Any], generator: torch.Generator | None = None) -> Any:
         actions, self._state = self._actor.act(rows, self._state, generator)
         return actions
 
-    def paid(self, rewards: Sequence[float]) -> None:
+    def observe_rewards(self, rewards: Sequence[float]) -> None:
         pass
 
-    def begin(self, place: int) -> None:
-        self._state[place] = 0.0
+    def reset_slot(self, slot: int) -> None:
+        self._state[slot] = 0.0
 
-    def keep(self, places: Sequence[int]) -> None:
-        self._state = self._state[list(places)]
+    def select_slots(self, slots: Sequence[int]) -> None:
+        self._state = self._state[list(slots)]

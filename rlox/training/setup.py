@@ -21,27 +21,27 @@ from rlox.configs import (
 )
 from rlox.configs.advice import idle_workers
 from rlox.configs.check import require_one_schedule
-from rlox.configs.new_runs import require_new
-from rlox.configs.secrets import looked_up
+from rlox.configs.new_run_checks import check_new_run
+from rlox.configs.secrets import resolve
 from rlox.devices import torch_threads
-from rlox.disk import path_of
-from rlox.envs.make import EnvSource
+from rlox.disk import parse_path
+from rlox.envs.make import EnvLike
 from rlox.errors import ConfigError, UnknownNameError
-from rlox.presets import tuned_options
+from rlox.presets import preset_options
 
 __all__ = [
     "DEFAULT_ENV",
     "config_from_arguments",
     "env_name",
-    "environment_of",
     "first_line",
+    "require_device",
+    "resolve_env",
     "torch_threads",
     "tuned_arguments",
-    "usable_device",
 ]
 
 DEFAULT_ENV = "CartPole-v1"  # of a façade that is given none
-NAMED = {
+COMMON_ARGUMENTS = {
     "callbacks",
     "env",
     "env_id",
@@ -51,132 +51,134 @@ NAMED = {
 }  # arguments that each façade has by themselves
 
 
-def _hint(name: str, known: Iterable[str]) -> str:
+def _hint(name: str, known_names: Iterable[str]) -> str:
     """What was meant by an argument that is not of the algorithm."""
-    if meant := _HABITS.get(name):
-        return f"; here that is {meant}"
-    owners = [algo for algo, kind in sorted(ALGO_CONFIGS.items()) if name in _fields(kind)]
-    return (f"; it belongs to {', '.join(owners)}" if owners else "") + nearest(name, known)
+    if replacement := _FOREIGN_ARGUMENTS.get(name):
+        return f"; here that is {replacement}"
+    algorithms = [algo for algo, kind in sorted(ALGO_CONFIGS.items()) if name in _field_names(kind)]
+    return (f"; it belongs to {', '.join(algorithms)}" if algorithms else "") + nearest(name, known_names)
 
 
 def config_from_arguments(
-    algo: str, env_id: EnvSource, n_envs: int | None, seed: int, options: Mapping[str, Any]
+    algo: str, env_id: EnvLike, n_envs: int | None, seed: int, options: Mapping[str, Any]
 ) -> RunConfig:
     """The run configuration that a façade's arguments describe; without `n_envs` the algorithm's."""
-    in_algo = _fields(ALGO_CONFIGS[algo]) - {"name"}
-    if "hidden" in options and "hidden" not in in_algo and "net_arch" in in_algo:
-        options = _with_layers(options)
+    algo_keys = _field_names(ALGO_CONFIGS[algo]) - {"name"}
+    if "hidden" in options and "hidden" not in algo_keys and "net_arch" in algo_keys:
+        options = _expand_hidden(options)
     # both have a `backend`: the plain name is the algorithm's, the environment's is `env_backend`
-    in_env = _fields(EnvConfig) - {"id", "n_envs", "backend"}
-    in_buffer = {key for kind in ALGO_CONFIGS[algo].buffers for key in _buffer_keys(kind)}
-    known = in_algo | in_env | in_buffer | {"device", "env_backend", "env_kwargs", "init_from"}
+    env_keys = _field_names(EnvConfig) - {"id", "n_envs", "backend"}
+    buffer_keys = {key for kind in ALGO_CONFIGS[algo].buffer_names for key in _buffer_keys(kind)}
+    known_arguments = (
+        algo_keys | env_keys | buffer_keys | {"device", "env_backend", "env_kwargs", "init_from"}
+    )
     for name in options:
-        if name not in known:
+        if name not in known_arguments:
             raise UnknownNameError(
-                f"unknown argument '{name}' for {algo}{_hint(name, known | NAMED)}"
+                f"unknown argument '{name}' for {algo}{_hint(name, known_arguments | COMMON_ARGUMENTS)}"
             )
     name = env_name(env_id)
-    env = _ready_number(env_id) if n_envs is None else {"n_envs": n_envs}
-    env |= {k: v for k, v in options.items() if k in in_env}
+    env_options = _vec_env_count(env_id) if n_envs is None else {"n_envs": n_envs}
+    env_options |= {k: v for k, v in options.items() if k in env_keys}
     if "env_kwargs" in options:
-        env["kwargs"] = options["env_kwargs"]
+        env_options["kwargs"] = options["env_kwargs"]
     if "env_backend" in options:
-        env["backend"] = options["env_backend"]
-    algo_options = {k: v for k, v in options.items() if k in in_algo}
-    buffer = {_RENAMED.get(k, k): v for k, v in options.items() if k in in_buffer}
+        env_options["backend"] = options["env_backend"]
+    algo_options = {k: v for k, v in options.items() if k in algo_keys}
+    buffer_options = {_BUFFER_ARGUMENTS.get(k, k): v for k, v in options.items() if k in buffer_keys}
     require_one_schedule(algo, algo_options)
-    described = make(ALGO_CONFIGS[algo], {"name": algo, **algo_options}, "algo")
-    chosen = buffer.pop("name", None) or described.buffer
-    _require_keys(chosen, buffer)
-    run = make_run(
+    algo_config = make(ALGO_CONFIGS[algo], {"name": algo, **algo_options}, "algo")
+    buffer_name = buffer_options.pop("name", None) or algo_config.default_buffer
+    _require_buffer_keys(buffer_name, buffer_options)
+    config = make_run(
         {
             "algo": {"name": algo, **algo_options},
-            "buffer": {"name": chosen, **buffer},
-            "env": {"id": name, **env},
+            "buffer": {"name": buffer_name, **buffer_options},
+            "env": {"id": name, **env_options},
             "seed": seed,
             "device": options.get("device", "auto"),
-            "init_from": _path(options.get("init_from")),
+            "init_from": _path_text(options.get("init_from")),
         }
     )
-    require_new(run)
+    check_new_run(config)
     if "normalize_rule" in options:
-        run.env.require_normalizes()
-    run = looked_up(run)  # what the caller asks for of the environment is theirs
-    idle = idle_workers(run.env)
-    for line in [*([idle] if idle else []), *run.algo.advice(run.env)]:
+        config.env.require_normalization()
+    config = resolve(config)  # what the caller asks for of the environment is theirs
+    idle_warning = idle_workers(config.env)
+    for line in [*([idle_warning] if idle_warning else []), *config.algo.advice(config.env)]:
         warnings.warn(line, UserWarning, stacklevel=3)  # where the façade was called
-    return run
+    return config
 
 
-def _require_keys(chosen: Any, buffer: Mapping[str, Any]) -> None:
+def _require_buffer_keys(buffer_name: Any, buffer_options: Mapping[str, Any]) -> None:
     """`ConfigError` for a key of another buffer than the chosen one."""
-    if not isinstance(chosen, str) or chosen not in BUFFER_CONFIGS:
+    if not isinstance(buffer_name, str) or buffer_name not in BUFFER_CONFIGS:
         return  # refused by its name
-    for key, value in buffer.items():
-        owners = [name for name, kind in BUFFER_CONFIGS.items() if key in _fields(kind)]
-        if chosen not in owners:
+    for key, value in buffer_options.items():
+        buffer_names = [
+            name for name, config_class in BUFFER_CONFIGS.items() if key in _field_names(config_class)
+        ]
+        if buffer_name not in buffer_names:
             raise ConfigError(
-                f"{key}={value!r:.60}: buffer={chosen} has no {key}, which belongs to "
-                f"buffer={' or '.join(owners)}; leave one of them out"
+                f"{key}={value!r:.60}: buffer={buffer_name} has no {key}, which belongs to "
+                f"buffer={' or '.join(buffer_names)}; leave one of them out"
             )
 
 
-def _fields(kind: type[Any]) -> set[str]:
+def _field_names(config_class: type[Any]) -> set[str]:
     """The names of the fields of a configuration."""
-    return {f.name for f in fields(kind)}
+    return {f.name for f in fields(config_class)}
 
 
-def _with_layers(options: Mapping[str, Any]) -> dict[str, Any]:
+def _expand_hidden(options: Mapping[str, Any]) -> dict[str, Any]:
     """The original rlox's `hidden`, the width of two hidden layers, as `net_arch`."""
-    rest = {name: value for name, value in options.items() if name != "hidden"}
-    if "net_arch" in rest:
-        raise ConfigError(
-            "hidden and net_arch are two names of the same argument; give one of them"
-        )
+    remaining = {name: value for name, value in options.items() if name != "hidden"}
+    if "net_arch" in remaining:
+        raise ConfigError("hidden and net_arch are two names of the same argument; give one of them")
     hidden = options["hidden"]
-    return {**rest, "net_arch": hidden if isinstance(hidden, Sequence) else (hidden, hidden)}
+    return {**remaining, "net_arch": hidden if isinstance(hidden, Sequence) else (hidden, hidden)}
 
 
 # What Stable-Baselines3 has in the environment's place.
-_POLICIES = ("MlpPolicy", "CnnPolicy", "MultiInputPolicy", "MlpLstmPolicy")
+_SB3_POLICIES = ("MlpPolicy", "CnnPolicy", "MultiInputPolicy", "MlpLstmPolicy")
 
 
-def environment_of(given: EnvSource, default: EnvSource, options: dict[str, Any]) -> EnvSource:
+def resolve_env(env_id: EnvLike, default: EnvLike, options: dict[str, Any]) -> EnvLike:
     """The environment that a façade was given: as `env_id`, or as `env`, which is taken out of `options`."""
-    if isinstance(given, str) and given in _POLICIES:
+    if isinstance(env_id, str) and env_id in _SB3_POLICIES:
         raise ConfigError(
-            f"'{given}' stands where the environment does: give that alone, e.g. PPO('CartPole-v1'); "
+            f"'{env_id}' stands where the environment does: give that alone, e.g. PPO('CartPole-v1'); "
             "the policy follows from its spaces, or is a module of your own: policy=..."
         )
-    env: EnvSource | None = options.pop("env", None)
-    if env is None:
-        return given
-    if given is not default:
+    env_option: EnvLike | None = options.pop("env", None)
+    if env_option is None:
+        return env_id
+    if env_id is not default:
         raise ConfigError("env and env_id are two names of the same argument; give one of them")
-    return env
+    return env_option
 
 
 def tuned_arguments(
-    algo: str, env: EnvSource, preset: str | None, options: dict[str, Any]
+    algo: str, env: EnvLike, preset: str | None, options: dict[str, Any]
 ) -> tuple[dict[str, Any], int]:
     """What a preset gives a façade under `options`, and its total; a ready environment keeps its number."""
-    return tuned_options(algo, preset or env_name(env), _ready_number(env) | options)
+    return preset_options(algo, preset or env_name(env), _vec_env_count(env) | options)
 
 
-def _ready_number(env: EnvSource) -> dict[str, Any]:
+def _vec_env_count(env: EnvLike) -> dict[str, Any]:
     """`n_envs` of a ready vectorised environment, which cannot have another one; else nothing."""
     return {"n_envs": env.num_envs} if isinstance(env, gym.vector.VectorEnv) else {}
 
 
-def _path(given: str | PathLike[str] | None) -> str | None:
-    if given is None:
+def _path_text(path: str | PathLike[str] | None) -> str | None:
+    if path is None:
         return None
-    path_of(given, "init_from")
-    return fspath(given)
+    parse_path(path, "init_from")
+    return fspath(path)
 
 
 # What others call things, where spelling does not lead there.
-_HABITS = {
+_FOREIGN_ARGUMENTS = {
     "policy_kwargs": "net_arch, critic_net_arch and activation",
     "lr": "learning_rate",
     "callback": "callbacks",
@@ -192,17 +194,17 @@ _HABITS = {
 
 
 # What a façade calls a key of the buffer: Stable-Baselines3's name, and one that says whose it is.
-_RENAMED = {"buffer_size": "capacity", "buffer": "name", "buffer_path": "path"}
+_BUFFER_ARGUMENTS = {"buffer_size": "capacity", "buffer": "name", "buffer_path": "path"}
 
 
 def _buffer_keys(kind: str) -> set[str]:
     """The arguments that say something of a buffer."""
-    keys = _fields(BUFFER_CONFIGS[kind])
-    renamed = {argument for argument, key in _RENAMED.items() if key in keys}
-    return (keys - set(_RENAMED.values())) | renamed
+    keys = _field_names(BUFFER_CONFIGS[kind])
+    renamed_keys = {argument for argument, key in _BUFFER_ARGUMENTS.items() if key in keys}
+    return (keys - set(_BUFFER_ARGUMENTS.values())) | renamed_keys
 
 
-def usable_device(name: str) -> str:
+def require_device(name: str) -> str:
     """The device of `device=name`, if it is there; `ConfigError` if not."""
     if name == "cpu":
         return "cpu"
@@ -219,11 +221,11 @@ def usable_device(name: str) -> str:
 
 def first_line(error: BaseException) -> str:
     """The first line of an error's message, with the one after it if it ends in a colon; or its type."""
-    first, *more = [line.strip() for line in str(error).splitlines()] or [type(error).__name__]
-    return f"{first} {more[0]}" if more and first.endswith(":") else first
+    line, *rest = [text.strip() for text in str(error).splitlines()] or [type(error).__name__]
+    return f"{line} {rest[0]}" if rest and line.endswith(":") else line
 
 
-def env_name(source: EnvSource) -> str:
+def env_name(source: EnvLike) -> str:
     """What `env.id` says of an environment: its id, or the name of the object in angle brackets."""
     if isinstance(source, str):
         return source

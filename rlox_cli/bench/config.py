@@ -71,9 +71,7 @@ class BenchConfig:
     summary: str | None = param(
         None, "a file that the table is added to, e.g. $GITHUB_STEP_SUMMARY", verbatim=True
     )
-    only: str | None = param(
-        None, "only the cases that have this text in their name", verbatim=True
-    )
+    only: str | None = param(None, "only the cases that have this text in their name", verbatim=True)
     tolerance: float = param(
         0.15, "the smallest share of time more that counts; more where noise is", within="(0, 10]"
     )

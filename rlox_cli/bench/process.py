@@ -14,9 +14,9 @@ from typing import Any, cast
 
 from rlox.errors import RloxError
 
-SCRIPT = Path(__file__).resolve().parents[1] / "benchmarks" / "measure_suite.py"
+MEASURE_SCRIPT = Path(__file__).resolve().parents[1] / "benchmarks" / "measure_suite.py"
 # One thread for everything: the libraries read these when they are loaded.
-SINGLE = {
+SINGLE_THREAD_ENV = {
     name: "1"
     for name in (
         "RLOX_THREADS",
@@ -26,39 +26,41 @@ SINGLE = {
         "OPENBLAS_NUM_THREADS",
     )
 }
-LAST_WORDS = 300  # characters
+MAX_ERROR_LENGTH = 300  # characters
 # What has this name in the C library does nothing that matters; callgrind writes its counts there.
-MARK = "getppid"
+DUMP_FUNCTION = "getppid"
 
 
-def valgrind() -> str | None:
+def find_valgrind() -> str | None:
     """Where valgrind is, if it is installed."""
     return shutil.which("valgrind")
 
 
-def events(request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def run_request(request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """What a fresh process says to the request; `RloxError` if it dies or gives up.
 
     With `mode=count` it runs under callgrind.
     """
     with tempfile.TemporaryDirectory(prefix="rlox-bench-") as folder:
         counts = Path(folder) / "counts"
-        command = [sys.executable, str(SCRIPT)]
+        command = [sys.executable, str(MEASURE_SCRIPT)]
         if request["mode"] == "count":
-            tool = ["--tool=callgrind", f"--callgrind-out-file={counts}", f"--dump-before={MARK}"]
-            command = [str(valgrind()), *tool, *command]
-        with (Path(folder) / "stderr").open("w+", encoding="utf-8", errors="replace") as said:
-            yield from _talk(command, {**request, "counts": str(counts)}, said)
+            tool = ["--tool=callgrind", f"--callgrind-out-file={counts}", f"--dump-before={DUMP_FUNCTION}"]
+            command = [str(find_valgrind()), *tool, *command]
+        with (Path(folder) / "stderr").open("w+", encoding="utf-8", errors="replace") as stderr_file:
+            yield from _run_process(command, {**request, "counts": str(counts)}, stderr_file)
 
 
-def _talk(command: list[str], request: Mapping[str, Any], said: Any) -> Iterator[dict[str, Any]]:
+def _run_process(
+    command: list[str], request: Mapping[str, Any], stderr_file: Any
+) -> Iterator[dict[str, Any]]:
     process = subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=said,
+        stderr=stderr_file,
         text=True,
-        env={**os.environ, **SINGLE, "PYTHONHASHSEED": "0"},  # so that counts repeat
+        env={**os.environ, **SINGLE_THREAD_ENV, "PYTHONHASHSEED": "0"},  # so that counts repeat
     )
     assert process.stdin is not None and process.stdout is not None
     try:
@@ -68,15 +70,15 @@ def _talk(command: list[str], request: Mapping[str, Any], said: Any) -> Iterator
         except BrokenPipeError:
             pass  # its last words say why
         for line in process.stdout:
-            event = _event(line)
+            event = _parse_event(line)
             if event.get("event") == "failed":
                 raise RloxError(str(event["reason"]))
             if event:
                 yield event
         if process.wait() != 0:
-            said.seek(0)
-            words = said.read()[-LAST_WORDS:].strip()
-            raise RloxError(f"the process that measures ended with {process.returncode}: {words}")
+            stderr_file.seek(0)
+            error_text = stderr_file.read()[-MAX_ERROR_LENGTH:].strip()
+            raise RloxError(f"the process that measures ended with {process.returncode}: {error_text}")
     finally:
         if process.poll() is None:
             process.kill()
@@ -84,9 +86,9 @@ def _talk(command: list[str], request: Mapping[str, Any], said: Any) -> Iterator
         process.stdout.close()
 
 
-def _event(line: str) -> dict[str, Any]:
+def _parse_event(line: str) -> dict[str, Any]:
     try:
-        found = json.loads(line)
+        parsed = json.loads(line)
     except ValueError:  # a library printed something
         return {}
-    return cast(dict[str, Any], found) if isinstance(found, dict) else {}
+    return cast(dict[str, Any], parsed) if isinstance(parsed, dict) else {}

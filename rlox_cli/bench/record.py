@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rlox.errors import ConfigError
-from rlox_cli.bench.intervals import Estimate, Ratio, estimate, ratio_of_medians
+from rlox_cli.bench.intervals import Ratio, RatioEstimate, estimate_ratio, ratio_of_medians
 
 SCHEMA_VERSION = 1
 CLOCKS = ("cpu", "wall")
@@ -18,7 +18,7 @@ Passes = list[tuple[list[float], list[float]]]  # seconds of ours and of the yar
 
 
 @dataclass
-class CaseRecord:
+class CaseMeasurements:
     """Everything measured of one case."""
 
     name: str
@@ -40,22 +40,22 @@ class CaseRecord:
             if peer["bound"]:
                 self.bounds.add(peer["name"])
 
-    def estimate(self, clock: str) -> Estimate:
+    def estimate(self, clock: str) -> RatioEstimate:
         """How it stands beside its yardstick."""
-        return estimate(self.passes[clock])
+        return estimate_ratio(self.passes[clock])
 
-    def beside(self) -> dict[str, Ratio]:
+    def peer_ratios(self) -> dict[str, Ratio]:
         """How many times as long each peer takes."""
         return {name: ratio_of_medians(self.seconds, peer) for name, peer in self.peers.items()}
 
     def fastest(self) -> tuple[str, Ratio] | None:
         """The peer that takes the least time, and the ratio to it."""
-        rivals = {n: r for n, r in self.beside().items() if n not in self.bounds}
-        return min(rivals.items(), key=lambda item: item[1].value) if rivals else None
+        peer_ratios = {n: r for n, r in self.peer_ratios().items() if n not in self.bounds}
+        return min(peer_ratios.items(), key=lambda item: item[1].value) if peer_ratios else None
 
 
 @dataclass
-class Record:
+class BenchRecord:
     """One run of the command."""
 
     suite: str
@@ -65,18 +65,20 @@ class Record:
     machine: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)  # peers that are not installed
-    cases: dict[str, CaseRecord] = field(default_factory=dict)
+    cases: dict[str, CaseMeasurements] = field(default_factory=dict)
 
-    def case(self, name: str) -> CaseRecord:
+    def case_measurements(self, name: str) -> CaseMeasurements:
         """The record of a case, made when it is first asked for."""
-        return self.cases.setdefault(name, CaseRecord(name))
+        return self.cases.setdefault(name, CaseMeasurements(name))
 
     @property
-    def measured(self) -> list[CaseRecord]:
+    def measured_cases(self) -> list[CaseMeasurements]:
         """The cases of which a pass was finished."""
-        return [case for case in self.cases.values() if case.passes["cpu"]]
+        return [
+            case_measurements for case_measurements in self.cases.values() if case_measurements.passes["cpu"]
+        ]
 
-    def document(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
         return {
             "schema_version": SCHEMA_VERSION,
@@ -87,24 +89,29 @@ class Record:
             "versions": self.versions,
             "absent": self.absent,
             "protocol": self.protocol,
-            "cases": [_case(case) for case in self.measured],
+            "cases": [_case_dict(case_measurements) for case_measurements in self.measured_cases],
         }
 
 
-def _case(case: CaseRecord) -> dict[str, Any]:
+def _case_dict(case: CaseMeasurements) -> dict[str, Any]:
     return {
         "name": case.name,
         "yardstick": case.yardstick,
         "seconds": sorted(case.seconds)[len(case.seconds) // 2],
-        "to_yardstick": {clock: _estimate(case.estimate(clock)) for clock in CLOCKS},
-        "to_peers": {name: vars(ratio) for name, ratio in case.beside().items()},
+        "to_yardstick": {clock: _estimate_dict(case.estimate(clock)) for clock in CLOCKS},
+        "to_peers": {name: vars(ratio) for name, ratio in case.peer_ratios().items()},
         "instructions": case.instructions,
         "passes": case.passes,
     }
 
 
-def _estimate(found: Estimate) -> dict[str, float]:
-    return {"value": found.ratio, "low": found.low, "high": found.high, "noise": found.noise}
+def _estimate_dict(estimate: RatioEstimate) -> dict[str, float]:
+    return {
+        "value": estimate.ratio,
+        "low": estimate.low,
+        "high": estimate.high,
+        "noise": estimate.relative_error,
+    }
 
 
 @dataclass(frozen=True)
@@ -119,9 +126,9 @@ class Baseline:
     yardsticks: dict[str, str]
     instructions: dict[str, float]
 
-    def estimate(self, name: str, clock: str) -> Estimate:
+    def estimate(self, name: str, clock: str) -> RatioEstimate:
         """How a case stood beside its yardstick."""
-        return estimate(self.passes[name][clock])
+        return estimate_ratio(self.passes[name][clock])
 
 
 def read_baseline(path: Path) -> Baseline:
@@ -145,7 +152,7 @@ def read_baseline(path: Path) -> Baseline:
             date=str(tree["date"]),
             machine=dict(tree["machine"]),
             versions=dict(tree["versions"]),
-            passes={name: _passes(case["passes"]) for name, case in cases.items()},
+            passes={name: _read_passes(case["passes"]) for name, case in cases.items()},
             yardsticks={name: str(case["yardstick"]) for name, case in cases.items()},
             instructions={
                 name: float(case["instructions"])
@@ -157,16 +164,16 @@ def read_baseline(path: Path) -> Baseline:
         raise ConfigError(f"baseline={path}: not written by rlox bench: {error!r}") from error
 
 
-def _passes(tree: Mapping[str, Any]) -> dict[str, Passes]:
-    found = {clock: [_pair(*pair) for pair in tree[clock]] for clock in CLOCKS}
-    if not all(found.values()):
+def _read_passes(tree: Mapping[str, Any]) -> dict[str, Passes]:
+    passes = {clock: [_read_pair(*pair) for pair in tree[clock]] for clock in CLOCKS}
+    if not all(passes.values()):
         raise ValueError("a case without passes")
-    return found
+    return passes
 
 
-def _pair(ours: Sequence[float], beside: Sequence[float]) -> tuple[list[float], list[float]]:
-    pair = [float(x) for x in ours], [float(x) for x in beside]
-    known = all(0 < x < math.inf for side in pair for x in side)  # NaN is neither
-    if len(pair[0]) != len(pair[1]) or not pair[0] or not known:
+def _read_pair(ours: Sequence[float], yardstick: Sequence[float]) -> tuple[list[float], list[float]]:
+    pair = [float(x) for x in ours], [float(x) for x in yardstick]
+    is_valid = all(0 < x < math.inf for side in pair for x in side)  # NaN is neither
+    if len(pair[0]) != len(pair[1]) or not pair[0] or not is_valid:
         raise ValueError("seconds that are missing or not above 0")
     return pair

@@ -12,22 +12,22 @@ from pathlib import Path
 from typing import Any
 
 from rlox.configs import nearest
-from rlox.configs.check import plain
+from rlox.configs.check import to_plain
 from rlox.disk import replace_file
 from rlox.errors import ConfigError, StorageError
 from rlox_cli.bench import process, table
 from rlox_cli.bench.config import BenchConfig
-from rlox_cli.bench.gate import NOISY, SLOWER, UNPROVEN, Verdict, comparable_counts, judge
-from rlox_cli.bench.record import Baseline, Record, read_baseline
+from rlox_cli.bench.gate import NOISY, SLOWER, UNPROVEN, BaselineVerdict, comparable_counts, judge
+from rlox_cli.bench.record import Baseline, BenchRecord, read_baseline
 from rlox_cli.exit_codes import FAILED, OK
 from rlox_cli.provenance import git_state
-from rlox_cli.signals import Interrupted
+from rlox_cli.signals import SignalInterrupt
 
-AGAIN = 2  # times as many rounds in the second look
-CHECKOUT = "Cargo.toml"  # beside rlox_cli it is a checkout, elsewhere a commit is somebody else's
+REMEASURE_FACTOR = 2  # times as many rounds in the second look
+CHECKOUT_FILE = "Cargo.toml"  # beside rlox_cli it is a checkout, elsewhere a commit is somebody else's
 
 
-def bench(config: BenchConfig) -> int:
+def run_bench(config: BenchConfig) -> int:
     """Measure, write and compare; the exit code."""
     baseline = read_baseline(Path(config.baseline)) if config.baseline else None
     if baseline and baseline.suite != config.suite.name:
@@ -36,39 +36,39 @@ def bench(config: BenchConfig) -> int:
             "a case is held against the same case only"
         )
     if config.cases:
-        print("\n".join(_names(config)))
+        print("\n".join(_case_names(config)))
         return OK
     for path in filter(None, (config.out, config.summary)):
         _require_writable(Path(path))
     record = _new_record(config)
-    with _partial(record, config):
+    with _show_partial(record, config):
         for number in range(config.suite.passes):
-            _pass(record, config, number)
+            _run_pass(record, config, number)
         if config.instructions:
-            _count(record, config)
+            _count_instructions(record, config)
         verdicts = _verdicts(record, baseline, config) if baseline else []
-    shown = table.render(record, verdicts, baseline)
-    replace_file(Path(config.out), (json.dumps(record.document(), indent=1) + "\n").encode())
-    print(shown)
+    text = table.render(record, verdicts, baseline)
+    replace_file(Path(config.out), (json.dumps(record.to_dict(), indent=1) + "\n").encode())
+    print(text)
     if config.summary:
-        _append(Path(config.summary), shown)
+        _append(Path(config.summary), text)
     return FAILED if any(verdict.state == SLOWER for verdict in verdicts) else OK
 
 
-def _new_record(config: BenchConfig) -> Record:
+def _new_record(config: BenchConfig) -> BenchRecord:
     root = Path(__file__).resolve().parents[2]
-    git = git_state(root) if (root / CHECKOUT).is_file() else None
+    git = git_state(root) if (root / CHECKOUT_FILE).is_file() else None
     commit = None if git is None else f"{git['sha']}{' with changes' if git['dirty'] else ''}"
     date = datetime.now(UTC).isoformat(timespec="seconds")
-    return Record(config.suite.name, plain(config.suite), date, commit)
+    return BenchRecord(config.suite.name, to_plain(config.suite), date, commit)
 
 
-def _names(config: BenchConfig) -> list[str]:
-    (event,) = process.events(_request(config, "list"))
-    return list(_chosen(event, config))
+def _case_names(config: BenchConfig) -> list[str]:
+    (event,) = process.run_request(_request(config, "list"))
+    return list(_selected_cases(event, config))
 
 
-def _request(config: BenchConfig, mode: str, **more: Any) -> dict[str, Any]:
+def _request(config: BenchConfig, mode: str, **fields: Any) -> dict[str, Any]:
     suite = config.suite
     return {
         "suite": suite.name,
@@ -79,11 +79,11 @@ def _request(config: BenchConfig, mode: str, **more: Any) -> dict[str, Any]:
         "sample_seconds": suite.sample_ms / 1e3,
         "peers": True,
         "first": False,
-        **more,
+        **fields,
     }
 
 
-def _chosen(event: dict[str, Any], config: BenchConfig) -> list[str]:
+def _selected_cases(event: dict[str, Any], config: BenchConfig) -> list[str]:
     """The cases that a process is about to measure; `ConfigError` if there is none."""
     if not event["names"]:
         raise ConfigError(
@@ -93,77 +93,77 @@ def _chosen(event: dict[str, Any], config: BenchConfig) -> list[str]:
     return list(event["names"])
 
 
-def _pass(record: Record, config: BenchConfig, number: int) -> None:
+def _run_pass(record: BenchRecord, config: BenchConfig, number: int) -> None:
     """One process that measures every case."""
-    begun = time.monotonic()
-    for event in process.events(_request(config, "measure", first=number == 0)):
+    start = time.monotonic()
+    for event in process.run_request(_request(config, "measure", first=number == 0)):
         if event["event"] == "cases":
-            names = _chosen(event, config)
+            names = _selected_cases(event, config)
             record.absent = event["absent"]
         elif event["event"] == "about":
             record.machine, record.versions = event["machine"], event["versions"]
         else:
-            record.case(event["name"]).add(event)
-    took = time.monotonic() - begun
-    _say(f"pass {number + 1} of {config.suite.passes}: {len(names)} cases, {took:.0f} s")
+            record.case_measurements(event["name"]).add(event)
+    took = time.monotonic() - start
+    _print_progress(f"pass {number + 1} of {config.suite.passes}: {len(names)} cases, {took:.0f} s")
 
 
-def _count(record: Record, config: BenchConfig) -> None:
+def _count_instructions(record: BenchRecord, config: BenchConfig) -> None:
     """Instructions of the cases that run without torch."""
-    if process.valgrind() is None:
-        _say("instructions are not counted: valgrind is not installed")
+    if process.find_valgrind() is None:
+        _print_progress("instructions are not counted: valgrind is not installed")
         return
-    begun = time.monotonic()
-    for event in process.events(_request(config, "count")):
+    start = time.monotonic()
+    for event in process.run_request(_request(config, "count")):
         if event["event"] == "count":
-            record.case(event["name"]).instructions = event["instructions"]
-    _say(f"instructions counted, {time.monotonic() - begun:.0f} s")
+            record.case_measurements(event["name"]).instructions = event["instructions"]
+    _print_progress(f"instructions counted, {time.monotonic() - start:.0f} s")
 
 
-def _verdicts(record: Record, baseline: Baseline, config: BenchConfig) -> list[Verdict]:
+def _verdicts(record: BenchRecord, baseline: Baseline, config: BenchConfig) -> list[BaselineVerdict]:
     """How each case stands; one that looks slower, or is too noisy to say, is measured once more."""
     counts = comparable_counts(baseline, record.versions, record.machine)
 
-    def judged(of: Record) -> dict[str, Verdict]:
-        return {c.name: judge(c, baseline, config.tolerance, counts) for c in of.measured}
+    def judge_all(cases_record: BenchRecord) -> dict[str, BaselineVerdict]:
+        return {c.name: judge(c, baseline, config.tolerance, counts) for c in cases_record.measured_cases}
 
-    first = judged(record)
+    first = judge_all(record)
     doubtful = [name for name, v in first.items() if v.state in (SLOWER, NOISY, UNPROVEN)]
     if not doubtful:
         return list(first.values())
-    _say(f"measuring again, as they look slower or are too noisy: {len(doubtful)} cases")
-    again = _second_look(record, config, doubtful)
-    return list((first | judged(again)).values())
+    _print_progress(f"measuring again, as they look slower or are too noisy: {len(doubtful)} cases")
+    second_record = _measure_again(record, config, doubtful)
+    return list((first | judge_all(second_record)).values())
 
 
-def _second_look(record: Record, config: BenchConfig, names: Collection[str]) -> Record:
+def _measure_again(record: BenchRecord, config: BenchConfig, names: Collection[str]) -> BenchRecord:
     """As many passes with more rounds, by themselves: what chance did once it seldom does again."""
-    again = _new_record(config)
-    rounds = AGAIN * config.suite.rounds
+    second_record = _new_record(config)
+    rounds = REMEASURE_FACTOR * config.suite.rounds
     for _ in range(config.suite.passes):
         request = _request(config, "measure", names=list(names), peers=False, rounds=rounds)
-        for event in process.events(request):
+        for event in process.run_request(request):
             if event["event"] == "case":
-                again.case(event["name"]).add(event)
+                second_record.case_measurements(event["name"]).add(event)
     for name in names:
-        again.case(name).instructions = record.case(name).instructions
-    return again
+        second_record.case_measurements(name).instructions = record.case_measurements(name).instructions
+    return second_record
 
 
 @contextmanager
-def _partial(record: Record, config: BenchConfig) -> Iterator[None]:
+def _show_partial(record: BenchRecord, config: BenchConfig) -> Iterator[None]:
     """What a signal leaves is shown, and written nowhere: a baseline has to be whole."""
     try:
         yield
-    except Interrupted:
+    except SignalInterrupt:
         passes = min((len(c.passes["cpu"]) for c in record.cases.values()), default=0)
-        if record.measured:
+        if record.measured_cases:
             print(table.render(record, [], None))
-        _say(f"stopped with {passes} of {config.suite.passes} passes; nothing was written")
+        _print_progress(f"stopped with {passes} of {config.suite.passes} passes; nothing was written")
         raise
 
 
-def _say(line: str) -> None:
+def _print_progress(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
@@ -171,10 +171,10 @@ def _require_writable(path: Path) -> None:
     """`StorageError` before minutes are spent on what cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        made = not path.exists()
+        is_new = not path.exists()
         with path.open("ab"):
             pass
-        if made:
+        if is_new:
             path.unlink()
     except OSError as error:
         raise StorageError(f"{path} cannot be written: {error.strerror}") from error

@@ -5,9 +5,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 
-from rlox_cli.bench.gate import FASTER, NEW, NOISY, SLOWER, UNPROVEN, Verdict
+from rlox_cli.bench.gate import FASTER, NEW, NOISY, SLOWER, UNPROVEN, BaselineVerdict
 from rlox_cli.bench.intervals import Ratio
-from rlox_cli.bench.record import Baseline, CaseRecord, Record
+from rlox_cli.bench.record import Baseline, BenchRecord, CaseMeasurements
 
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
@@ -20,27 +20,27 @@ def duration(seconds: float) -> str:
     return f"{value:.{digits}f} {unit}"
 
 
-def render(record: Record, verdicts: Sequence[Verdict], baseline: Baseline | None) -> str:
+def render(record: BenchRecord, verdicts: Sequence[BaselineVerdict], baseline: Baseline | None) -> str:
     """The table, what it was measured on, and what became slower."""
     by_name = {verdict.name: verdict for verdict in verdicts}
     heads = ["case", "time", "ratio to the fastest peer", "to the yardstick", "noise"]
-    heads += ["instructions"] * any(case.instructions for case in record.measured)
+    heads += ["instructions"] * any(case.instructions for case in record.measured_cases)
     heads += ["against the baseline"] * bool(verdicts)
-    rows = [_row(case, by_name.get(case.name), heads) for case in record.measured]
+    rows = [_row(case, by_name.get(case.name), heads) for case in record.measured_cases]
     lines = [f"### rlox bench suite={record.suite}", "", *_aligned([heads, *rows]), ""]
-    return "\n".join([*lines, *_notes(record, baseline), *_outcome(verdicts, record, baseline)])
+    return "\n".join([*lines, *_notes(record, baseline), *_outcome_lines(verdicts, record, baseline)])
 
 
-def _row(case: CaseRecord, verdict: Verdict | None, heads: Sequence[str]) -> list[str]:
-    found, rival = case.estimate("cpu"), case.fastest()
+def _row(case: CaseMeasurements, verdict: BaselineVerdict | None, heads: Sequence[str]) -> list[str]:
+    estimate, fastest_peer = case.estimate("cpu"), case.fastest()
     cells = {
         "case": case.name,
         "time": duration(statistics.median(case.seconds)),
-        "ratio to the fastest peer": "-" if rival is None else _ratio(*rival),
-        "to the yardstick": f"{found.ratio:.3g} [{found.low:.3g}, {found.high:.3g}]",
-        "noise": f"{100 * found.noise:.1f}%",
+        "ratio to the fastest peer": "-" if fastest_peer is None else _ratio(*fastest_peer),
+        "to the yardstick": f"{estimate.ratio:.3g} [{estimate.low:.3g}, {estimate.high:.3g}]",
+        "noise": f"{100 * estimate.relative_error:.1f}%",
         "instructions": f"{case.instructions:,.0f}" if case.instructions else "-",
-        "against the baseline": "" if verdict is None else _short(verdict),
+        "against the baseline": "" if verdict is None else _verdict_cell(verdict),
     }
     return [cells[head] for head in heads]
 
@@ -53,23 +53,22 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """A Markdown table that can be read as it stands."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
-        "| " + " | ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) + " |"
-        for row in rows
+        "| " + " | ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) + " |" for row in rows
     ]
     return [lines[0], "|" + "|".join("-" * (w + 2) for w in widths) + "|", *lines[1:]]
 
 
-def _short(verdict: Verdict) -> str:
+def _verdict_cell(verdict: BaselineVerdict) -> str:
     if verdict.state == NEW:
         return "not in it"
     if verdict.state == NOISY:
         return f"too noisy to say (±{100 * verdict.tolerance:.0f}%)"
-    word = {SLOWER: "SLOWER ", FASTER: "faster "}.get(verdict.state, "")
-    why = ", with the same instructions" if verdict.state == UNPROVEN else ""
-    return f"{word}{verdict.change:.2f}x (±{100 * verdict.tolerance:.0f}%){why}"
+    label = {SLOWER: "SLOWER ", FASTER: "faster "}.get(verdict.state, "")
+    note = ", with the same instructions" if verdict.state == UNPROVEN else ""
+    return f"{label}{verdict.time_ratio:.2f}x (±{100 * verdict.tolerance:.0f}%){note}"
 
 
-def _notes(record: Record, baseline: Baseline | None) -> list[str]:
+def _notes(record: BenchRecord, baseline: Baseline | None) -> list[str]:
     """How to read it, and what is not in it."""
     machine = record.machine
     notes = [
@@ -83,9 +82,7 @@ def _notes(record: Record, baseline: Baseline | None) -> list[str]:
         notes.append(f"Not installed, and so not measured: {', '.join(record.absent)}.")
     if baseline:
         differs = [
-            f"{what}: {then}, now {now}"
-            for what, then, now in _differences(baseline, record)
-            if then != now
+            f"{item}: {old}, now {new}" for item, old, new in _differences(baseline, record) if old != new
         ]
         notes.append(f"Baseline of {baseline.date}.")
         if differs:
@@ -95,15 +92,15 @@ def _notes(record: Record, baseline: Baseline | None) -> list[str]:
     return notes
 
 
-def _differences(baseline: Baseline, record: Record) -> Iterable[tuple[str, object, object]]:
+def _differences(baseline: Baseline, record: BenchRecord) -> Iterable[tuple[str, object, object]]:
     for key in ("cpu", "blas"):
         yield key, baseline.machine.get(key), record.machine.get(key)
     for package in ("python", "numpy", "torch"):
         yield package, baseline.versions.get(package), record.versions.get(package)
 
 
-def _outcome(
-    verdicts: Sequence[Verdict], record: Record, baseline: Baseline | None
+def _outcome_lines(
+    verdicts: Sequence[BaselineVerdict], record: BenchRecord, baseline: Baseline | None
 ) -> Iterable[str]:
     """What became slower, in a sentence each."""
     if baseline is None:
@@ -112,20 +109,20 @@ def _outcome(
     noisy = sum(v.state == NOISY for v in verdicts)
     yield ""
     for verdict in slower:
-        yield f"**slower**: {verdict.name}: {_sentence(verdict)}"
+        yield f"**slower**: {verdict.name}: {_verdict_sentence(verdict)}"
     if not slower:
         yield f"Nothing became slower: {len(verdicts)} cases" + (
             f", of which {noisy} are too noisy to say." if noisy else "."
         )
-    gone = sorted(baseline.passes.keys() - record.cases.keys())
-    if gone:
-        yield f"In the baseline and not measured here: {len(gone)} cases, the first {gone[0]}."
+    missing = sorted(baseline.passes.keys() - record.cases.keys())
+    if missing:
+        yield f"In the baseline and not measured here: {len(missing)} cases, the first {missing[0]}."
 
 
-def _sentence(verdict: Verdict) -> str:
+def _verdict_sentence(verdict: BaselineVerdict) -> str:
     clock = "CPU time" if verdict.clock == "cpu" else "time of the clock"
     text = (
-        f"{clock} {verdict.old:.3g} -> {verdict.new:.3g} yardsticks, {verdict.change:.2f}x, "
+        f"{clock} {verdict.old:.3g} -> {verdict.new:.3g} yardsticks, {verdict.time_ratio:.2f}x, "
         f"tolerance {1 + verdict.tolerance:.2f}x"
     )
     if verdict.instructions is None:

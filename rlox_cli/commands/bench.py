@@ -19,22 +19,22 @@ def check(composed: DictConfig) -> BenchConfig:
     """The validated configuration of one measurement."""
     from rlox_cli import validate
 
-    return bench_config(validate.known_data(composed, SCHEMA))
+    return bench_config(validate.checked_data(composed, SCHEMA))
 
 
 def _run(call: Call) -> int:
     from rlox_cli import compose
-    from rlox_cli.bench.session import bench
+    from rlox_cli.bench.session import run_bench
 
     codes: list[int] = []
-    compose.run(call, lambda composed: codes.append(bench(check(composed))))
+    compose.run(call, lambda composed: codes.append(run_bench(check(composed))))
     return max(codes, default=OK)  # none: Hydra showed something instead
 
 
 COMMAND = Command(
     name="bench",
     summary="speed beside other libraries, and what became slower",
-    notes=(
+    description=(
         "Measures a suite of cases beside other libraries and beside yardsticks, work that never changes.\n"
         "With baseline=FILE, the out= of an earlier run on this kind of machine, what became slower\n"
         "is named and the exit code is 1."
@@ -45,7 +45,7 @@ COMMAND = Command(
     ),
     schema=SCHEMA,
     codes=(OK, FAILED, WRONG_USE, STORAGE, *SIGNALS),
-    failed="something became slower",
+    failure_meaning="something became slower",
     check=check,
     run=_run,
 )

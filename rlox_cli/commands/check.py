@@ -9,7 +9,7 @@ from rlox.configs import EnvConfig
 from rlox.configs.params import param
 from rlox_cli.command import Call, Command
 from rlox_cli.exit_codes import FAILED, OK, SIGNALS, STORAGE, WRONG_USE
-from rlox_cli.run_schema import ENV, one_env
+from rlox_cli.run_schema import ENV, single_env_rewriter
 from rlox_cli.schema import Schema
 
 if TYPE_CHECKING:
@@ -36,10 +36,10 @@ SCHEMA = Schema("check", CheckConfig, primary="check", groups=(ENV,))
 def check(composed: DictConfig) -> CheckConfig:
     """The validated configuration of one check."""
     from rlox.configs import make
-    from rlox.envs.engines.makers import require_env
+    from rlox.envs.engines.factories import require_env
     from rlox_cli import validate
 
-    config = make(CheckConfig, validate.known_data(composed, SCHEMA))
+    config = make(CheckConfig, validate.checked_data(composed, SCHEMA))
     require_env(config.env)
     return config
 
@@ -48,8 +48,8 @@ def _run(call: Call) -> int:
     from rlox_cli import compose
     from rlox_cli.checking import check_environment
 
-    flags, given = compose.taken_apart(call.args, call.command)
-    args = [*flags, *(f"env={a}" if "=" not in a and a[:1] not in "~+" else a for a in given)]
+    flags, arguments = compose.split_flags(call.args, call.command)
+    args = [*flags, *(f"env={a}" if "=" not in a and a[:1] not in "~+" else a for a in arguments)]
     errors: list[int] = []
     compose.run(
         replace(call, args=args),
@@ -61,7 +61,7 @@ def _run(call: Call) -> int:
 COMMAND = Command(
     name="check",
     summary="look for what is wrong with an environment",
-    notes=(
+    description=(
         "Plays an environment for some seconds, in a process of its own, and says what is wrong with it\n"
         "and which algorithms take its spaces. Ends with 1 where there are errors; warnings are what works\n"
         "and is probably not meant. env.n_envs, workers, precision and normalize_* play no part; with\n"
@@ -70,10 +70,10 @@ COMMAND = Command(
     examples=("rlox check env=my_pkg:MyEnv-v0",),
     schema=SCHEMA,
     codes=(OK, FAILED, WRONG_USE, STORAGE, *SIGNALS),
-    failed="an error was found",
+    failure_meaning="an error was found",
     check=check,
     run=_run,
-    rewrite=one_env(SCHEMA),
-    takes="[ENV]",
-    prints=lambda args: True,
+    rewrite=single_env_rewriter(SCHEMA),
+    usage_arguments="[ENV]",
+    is_print_only=lambda args: True,
 )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 SHELLS = ("bash", "zsh", "fish")
-WORDS = "words="
+WORDS_PREFIX = "words="
 
 
 @dataclass(frozen=True)
@@ -37,24 +37,26 @@ def check(composed: DictConfig) -> CompletionConfig:
     from rlox.configs import make
     from rlox_cli import validate
 
-    return make(CompletionConfig, validate.known_data(composed, SCHEMA))
+    return make(CompletionConfig, validate.checked_data(composed, SCHEMA))
 
 
 def _run(call: Call) -> int:
     match call.args:
-        case [shell, words] if shell in SHELLS and words.startswith(WORDS):
+        case [shell, words] if shell in SHELLS and words.startswith(WORDS_PREFIX):
             # at each TAB: Hydra would take too long
-            return _answer(CompletionConfig(shell, words.removeprefix(WORDS)))
+            return _print_completion(CompletionConfig(shell, words.removeprefix(WORDS_PREFIX)))
     from rlox_cli import compose
 
-    flags, given = compose.taken_apart(call.args, call.command)
-    bare = [word for word in given if "=" not in word and word[:1] not in "~+"][:1]
-    named = [f"shell={word}" for word in bare] + [word for word in given if word not in bare]
-    compose.run(replace(call, args=[*flags, *named]), lambda composed: _answer(check(composed)))
+    flags, arguments = compose.split_flags(call.args, call.command)
+    positional = [argument for argument in arguments if "=" not in argument and argument[:1] not in "~+"][:1]
+    overrides = [f"shell={argument}" for argument in positional] + [
+        argument for argument in arguments if argument not in positional
+    ]
+    compose.run(replace(call, args=[*flags, *overrides]), lambda composed: _print_completion(check(composed)))
     return OK
 
 
-def _answer(config: CompletionConfig) -> int:
+def _print_completion(config: CompletionConfig) -> int:
     if config.words is not None:
         from rlox_cli.suggestions import suggest
 
@@ -69,7 +71,7 @@ def _answer(config: CompletionConfig) -> int:
 COMMAND = Command(
     name="completion",
     summary="TAB in bash, zsh and fish: prints what the shell has to read",
-    notes=(
+    description=(
         "Prints a script by which TAB completes commands, keys, options, environments and run folders:\n"
         "  bash   source <(rlox completion bash), in ~/.bashrc\n"
         "  zsh    source <(rlox completion zsh), in ~/.zshrc\n"
@@ -80,6 +82,6 @@ COMMAND = Command(
     codes=(OK, FAILED, WRONG_USE, STORAGE, *SIGNALS),
     check=check,
     run=_run,
-    prints=lambda args: True,
-    takes="SHELL",
+    is_print_only=lambda args: True,
+    usage_arguments="SHELL",
 )

@@ -7,26 +7,26 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from rlox.configs import EnvConfig
-from rlox.configs.offline import FORMATS, IDLE
+from rlox.configs.offline import FORMATS, UNUSED_ENV_FIELDS
 from rlox.configs.params import param
 from rlox.errors import ConfigError
 from rlox_cli.command import Call, Command
 from rlox_cli.exit_codes import ENVIRONMENT, FAILED, OK, SIGNALS, STORAGE, WRONG_USE
-from rlox_cli.run_schema import ENV, one_env
+from rlox_cli.run_schema import ENV, single_env_rewriter
 from rlox_cli.schema import Schema
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-WITHOUT_KEYS = ("what", "path")
-WHATS = ("make", "show", "check", "convert")
+POSITIONAL_KEYS = ("what", "path")
+ACTIONS = ("make", "show", "check", "convert")
 
 
 @dataclass(frozen=True)
 class DatasetConfig:
     """What `rlox dataset` takes."""
 
-    what: str = param(doc="what is done, also without what=", choices=WHATS)
+    what: str = param(doc="what is done, also without what=", choices=ACTIONS)
     path: str | None = param(
         None,
         "folder or file of a dataset: what is shown, checked, converted or made, also without path=",
@@ -41,9 +41,7 @@ class DatasetConfig:
         choices=("random", "medium", "medium-replay", "full-replay", "expert"),
     )
     steps: int = param(100_000, "make: transitions at least, of whole episodes", within="[1, inf)")
-    seed: int = param(
-        1_000_000, "make: episode i starts from reset(seed=seed + i)", within="[0, 2147483647]"
-    )
+    seed: int = param(1_000_000, "make: episode i starts from reset(seed=seed + i)", within="[0, 2147483647]")
     sampled: bool = param(True, "make: actions are sampled; false: the best ones")
     episodes: int = param(20, "make: episodes that say how good a policy is", within="[1, inf)")
     overwrite: bool = param(False, "make, convert: replace the dataset that is there")
@@ -69,7 +67,7 @@ class DatasetConfig:
 
 SCHEMA = Schema("dataset", DatasetConfig, primary="dataset", groups=(ENV,))
 KEYS = {f.name for f in fields(DatasetConfig)}
-CONVERTS = {"to", "format", "time_limit"}
+CONVERT_KEYS = {"to", "format", "time_limit"}
 
 
 def check(composed: DictConfig) -> DatasetConfig:
@@ -77,76 +75,74 @@ def check(composed: DictConfig) -> DatasetConfig:
     from rlox.configs import make
     from rlox_cli import validate
 
-    config = make(DatasetConfig, validate.known_data(composed, SCHEMA))
+    config = make(DatasetConfig, validate.checked_data(composed, SCHEMA))
     if config.path is None:
         verb = "is written" if config.what == "make" else f"is to {config.what}"
         raise ConfigError(f"missing key 'path': name the folder of the dataset that {verb}")
     if config.what == "convert" and config.to is None:
         raise ConfigError("missing key 'to': name what is written, to=FOLDER or to=FILE.npz")
     if config.policy == "random" and config.quality not in (None, "random"):
-        raise ConfigError(
-            f"quality={config.quality} is that of a trained policy; name its run: policy=RUN"
-        )
+        raise ConfigError(f"quality={config.quality} is that of a trained policy; name its run: policy=RUN")
     return config
 
 
-def _require_one(args: Sequence[str]) -> None:
+def _require_consistent(args: Sequence[str]) -> None:
     """Either a run, which has its environment, or an environment to act randomly in."""
     keys = dict(a.lstrip("+").partition("=")[::2] for a in args if "=" in a and a[:1] != "-")
-    what, policy = keys.get("what"), keys.get("policy", "random")
-    if what in ("show", "check"):
-        _require_only(keys, {*WITHOUT_KEYS, "json", "time_limit"}, f"what={what}")
-    elif what == "convert":
-        known = {*WITHOUT_KEYS, "to", "format", "time_limit", "overwrite", "env"}
-        _require_only(keys, known, f"what={what}")
-    elif what == "make" and policy == "random":
+    action, policy = keys.get("what"), keys.get("policy", "random")
+    if action in ("show", "check"):
+        _require_allowed(keys, {*POSITIONAL_KEYS, "json", "time_limit"}, f"what={action}")
+    elif action == "convert":
+        known = {*POSITIONAL_KEYS, "to", "format", "time_limit", "overwrite", "env"}
+        _require_allowed(keys, known, f"what={action}")
+    elif action == "make" and policy == "random":
         if "env" not in keys and "env.id" not in keys:
             raise ConfigError("policy=random: name the environment, e.g. env=Pendulum-v1")
-        idle = {"sampled", "episodes", "trust", "json", *(f"env.{key}" for key in IDLE)}
-        _require_only(keys, keys.keys() - idle - CONVERTS, "policy=random")
-    elif what == "make":
+        unused_keys = {"sampled", "episodes", "trust", "json", *(f"env.{key}" for key in UNUSED_ENV_FIELDS)}
+        _require_allowed(keys, keys.keys() - unused_keys - CONVERT_KEYS, "policy=random")
+    elif action == "make":
         env = {key for key in keys if key.split(".")[0] == "env"}
-        _require_only(
+        _require_allowed(
             keys,
-            keys.keys() - env - {"json"} - CONVERTS,
+            keys.keys() - env - {"json"} - CONVERT_KEYS,
             f"policy={policy}, which has its environment",
         )
         quality = keys.get("quality", "")
         if quality.endswith("-replay"):
-            played = {"steps", "seed", "sampled"}
-            played |= {"episodes"} if quality == "full-replay" else set()
-            _require_only(keys, keys.keys() - played, f"quality={quality}, which plays nothing")
+            play_keys = {"steps", "seed", "sampled"}
+            play_keys |= {"episodes"} if quality == "full-replay" else set()
+            _require_allowed(keys, keys.keys() - play_keys, f"quality={quality}, which plays nothing")
         if quality == "random":
-            unused = keys.keys() - {"sampled", "episodes"}
-            _require_only(keys, unused, "quality=random, which scores no policy")
+            allowed_keys = keys.keys() - {"sampled", "episodes"}
+            _require_allowed(keys, allowed_keys, "quality=random, which scores no policy")
 
 
-def _require_only(given: Mapping[str, str], known: Collection[str], where: str) -> None:
+def _require_allowed(values: Mapping[str, str], allowed_keys: Collection[str], context: str) -> None:
     """`ConfigError` for a key that would have no effect."""
-    for key, value in given.items():
-        if (key in KEYS or key.startswith("env.")) and key not in known:
-            raise ConfigError(f"{key}={value} has no effect with {where}; leave {key} out")
+    for key, value in values.items():
+        if (key in KEYS or key.startswith("env.")) and key not in allowed_keys:
+            raise ConfigError(f"{key}={value} has no effect with {context}; leave {key} out")
 
 
 def _run(call: Call) -> int:
     from rlox_cli import compose
-    from rlox_cli.datasets import done
-    from rlox_cli.verbatim import existing
+    from rlox_cli.datasets import run_dataset_command
+    from rlox_cli.verbatim import quote_existing_path
 
-    flags, given = compose.taken_apart(call.args, call.command)
-    waiting, args = list(WITHOUT_KEYS), [*flags]
-    for argument in given:
-        bare = waiting and "=" not in argument and argument[:1] not in "~+"
-        if bare and waiting == ["path"]:
-            argument = existing(argument)
-        args.append(f"{waiting.pop(0)}={argument}" if bare else argument)
+    flags, arguments = compose.split_flags(call.args, call.command)
+    positional_keys, args = list(POSITIONAL_KEYS), [*flags]
+    for argument in arguments:
+        is_positional = positional_keys and "=" not in argument and argument[:1] not in "~+"
+        if is_positional and positional_keys == ["path"]:
+            argument = quote_existing_path(argument)
+        args.append(f"{positional_keys.pop(0)}={argument}" if is_positional else argument)
     errors: list[int] = []
 
     def job(composed: DictConfig) -> None:
         config = check(composed)
-        _require_one(args)
-        named = any(a.startswith(("env=", "env.id=")) for a in args)
-        errors.append(done(config, config.env.id if named else None))
+        _require_consistent(args)
+        has_env = any(a.startswith(("env=", "env.id=")) for a in args)
+        errors.append(run_dataset_command(config, config.env.id if has_env else None))
 
     compose.run(replace(call, args=args), job)
     return FAILED if any(errors) else OK
@@ -155,7 +151,7 @@ def _run(call: Call) -> int:
 COMMAND = Command(
     name="dataset",
     summary="make, show, check and convert datasets for offline learning",
-    notes=(
+    description=(
         "make plays a policy, or takes a run's replay buffer, and writes a folder with where it comes from:\n"
         "scores of random actions and of the policy, returns with their interval, how episodes ended.\n"
         "show says what is in a dataset, check what is wrong with it; check ends with 1 where there are\n"
@@ -169,10 +165,10 @@ COMMAND = Command(
     ),
     schema=SCHEMA,
     codes=(OK, FAILED, WRONG_USE, ENVIRONMENT, STORAGE, *SIGNALS),
-    failed="failed; of dataset check: an error was found",
+    failure_meaning="failed; of dataset check: an error was found",
     check=check,
     run=_run,
-    rewrite=one_env(SCHEMA),
-    takes="WHAT PATH",
-    prints=lambda args: not {"make", "convert"}.intersection(a.removeprefix("what=") for a in args),
+    rewrite=single_env_rewriter(SCHEMA),
+    usage_arguments="WHAT PATH",
+    is_print_only=lambda args: not {"make", "convert"}.intersection(a.removeprefix("what=") for a in args),
 )

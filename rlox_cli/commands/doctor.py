@@ -29,25 +29,25 @@ def check(composed: DictConfig) -> DoctorConfig:
     from rlox.configs import make
     from rlox_cli import validate
 
-    return make(DoctorConfig, validate.known_data(composed, SCHEMA))
+    return make(DoctorConfig, validate.checked_data(composed, SCHEMA))
 
 
 def _run(call: Call) -> int:
     from rlox_cli.diagnosis import examine
 
-    found: list[int] = []
+    broken_counts: list[int] = []
     try:
         from rlox_cli import compose
     except ImportError:  # what reads the command line is what is broken, which is told
         return FAILED if examine(DoctorConfig().run_root) else OK
-    compose.run(call, lambda composed: found.append(examine(check(composed).run_root)))
-    return FAILED if any(found) else OK
+    compose.run(call, lambda composed: broken_counts.append(examine(check(composed).run_root)))
+    return FAILED if any(broken_counts) else OK
 
 
 COMMAND = Command(
     name="doctor",
     summary="look whether everything rlox needs is here and works",
-    notes=(
+    description=(
         "Looks at the machine, the packages, the extras, the GPU and the native code, and says what to\n"
         "install. Ends with 1 where something that rlox needs is broken."
     ),
@@ -56,5 +56,5 @@ COMMAND = Command(
     codes=(OK, FAILED, WRONG_USE, STORAGE, *SIGNALS),
     check=check,
     run=_run,
-    prints=lambda args: True,
+    is_print_only=lambda args: True,
 )

@@ -39,17 +39,11 @@ class DataConfig:
 class FQEConfig:
     """How fitted Q evaluation goes."""
 
-    gamma: float | None = param(
-        None, "discount factor; null: the run's algo.gamma, or 0.99", within="[0, 1]"
-    )
+    gamma: float | None = param(None, "discount factor; null: the run's algo.gamma, or 0.99", within="[0, 1]")
     updates: int = param(20_000, "gradient steps", within="[1, inf)")
-    members: int = param(
-        20, "bootstraps of the episodes, for the interval; it needs 19", within="[19, 1024]"
-    )
+    members: int = param(20, "bootstraps of the episodes, for the interval; it needs 19", within="[19, 1024]")
     learning_rate: float = param(1e-3, "Adam step size", within="(0, inf)")
-    net_arch: tuple[int, ...] = param(
-        (64, 64), "hidden layer widths of each Q", within="[1, 65536]"
-    )
+    net_arch: tuple[int, ...] = param((64, 64), "hidden layer widths of each Q", within="[1, 65536]")
 
 
 @dataclass(frozen=True)
@@ -57,13 +51,9 @@ class EvaluateConfig:
     """What `rlox evaluate` takes."""
 
     run: str = param(doc="the run folder to evaluate, also without run=", verbatim=True)
-    checkpoint: str = param(
-        "last", "last, best or the name of a checkpoint, e.g. step-000000100352"
-    )
+    checkpoint: str = param("last", "last, best or the name of a checkpoint, e.g. step-000000100352")
     episodes: int = param(50, "episodes; all are finished and counted", within="[1, inf)")
-    seed: int = param(
-        100_000, "episode i starts from reset(seed=seed + i)", within="[0, 2147483647]"
-    )
+    seed: int = param(100_000, "episode i starts from reset(seed=seed + i)", within="[0, 2147483647]")
     n_envs: int | None = param(
         None,
         "environments that are played in at once; null: as the run's eval.n_envs",
@@ -109,10 +99,10 @@ class EvaluateConfig:
 
 
 # What lies beside the runs of a sweep, where a shell writes out FOLDER/*.
-OF_SWEEPS = ("multirun.yaml", "summary.csv", "summary.md")
+SWEEP_FILES = ("multirun.yaml", "summary.csv", "summary.md")
 
 # Keys that a run has in a group.
-AS_IN_RUNS = ("eval.episodes", "eval.seed", "eval.n_envs", "eval.max_steps")
+RUN_EVAL_KEYS = ("eval.episodes", "eval.seed", "eval.n_envs", "eval.max_steps")
 
 SCHEMA = Schema("evaluate", EvaluateConfig, primary="evaluate")
 
@@ -122,7 +112,7 @@ def check(composed: DictConfig) -> EvaluateConfig:
     from rlox.configs import make, require_device
     from rlox_cli import validate
 
-    config = make(EvaluateConfig, validate.known_data(composed, SCHEMA))
+    config = make(EvaluateConfig, validate.checked_data(composed, SCHEMA))
     if config.device is not None:
         require_device(config.device)
     _require_method(config)
@@ -144,7 +134,7 @@ def _require_method(config: EvaluateConfig) -> None:
         return
     if config.buffer.path is None:
         raise ConfigError("method=fqe: name a dataset, buffer.path=FOLDER")
-    played = {
+    is_changed = {
         "episodes": config.episodes != 50,
         "n_envs": config.n_envs is not None,
         "max_steps": config.max_steps is not None,
@@ -155,47 +145,47 @@ def _require_method(config: EvaluateConfig) -> None:
         "render": config.render,
         "env": config.env != PlayedEnvConfig(kwargs={}),
     }
-    for key, given in played.items():
-        if given:
+    for key, changed in is_changed.items():
+        if changed:
             raise ConfigError(f"method=fqe plays no episodes: leave {key} out")
 
 
 def rewrite(overrides: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
     """Overrides in spellings that Hydra takes."""
-    from rlox_cli.overrides import open_keys, require_lists
+    from rlox_cli.overrides import allow_open_keys, require_lists
 
     require_lists(SCHEMA, overrides, folders)
     for override in overrides:
         key, _, value = override.partition("=")
-        if key in AS_IN_RUNS:
+        if key in RUN_EVAL_KEYS:
             yield override.removeprefix("eval.")
         else:
-            yield f"env.id={value}" if key == "env" else open_keys(override)
+            yield f"env.id={value}" if key == "env" else allow_open_keys(override)
 
 
 def _run(call: Call) -> int:
     from rlox_cli import compose
-    from rlox_cli.each_run import each_run
-    from rlox_cli.evaluation import evaluate_run, playable
+    from rlox_cli.evaluation import evaluate_run, require_playable
+    from rlox_cli.run_each import run_each
 
-    runs, rest = compose.runs_named(call.args, call.command)
-    runs = [run for run in runs if len(runs) == 1 or Path(run).name not in OF_SWEEPS]
-    unchecked = runs[:] if len(runs) > 1 else []
+    runs, rest = compose.split_runs(call.args, call.command)
+    runs = [run for run in runs if len(runs) == 1 or Path(run).name not in SWEEP_FILES]
+    runs_to_check = runs[:] if len(runs) > 1 else []
 
     def evaluate(composed: DictConfig) -> None:
         config = check(composed)
-        while unchecked:  # all of them are there before one is played
-            playable(replace(config, run=unchecked[0]))
-            del unchecked[0]
+        while runs_to_check:  # all of them are there before one is played
+            require_playable(replace(config, run=runs_to_check[0]))
+            del runs_to_check[0]
         evaluate_run(config)
 
-    return each_run(call, runs, rest, evaluate, lambda: bool(unchecked))
+    return run_each(call, runs, rest, evaluate, lambda: bool(runs_to_check))
 
 
 COMMAND = Command(
     name="evaluate",
     summary="play the policies of runs and write every return",
-    notes=(
+    description=(
         "Plays the policy of each RUN and writes every return to RUN/eval/<checkpoint>.json, and to a\n"
         "file of its own for each checkpoint, seed, number of episodes and way to play. Every RUN is\n"
         "looked at before one is played. One that then fails is told, and the next is played."
@@ -211,5 +201,5 @@ COMMAND = Command(
     check=check,
     run=_run,
     rewrite=rewrite,
-    takes="RUN ...",
+    usage_arguments="RUN ...",
 )

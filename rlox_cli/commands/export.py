@@ -20,17 +20,13 @@ class ExportConfig:
     """What `rlox export` takes."""
 
     run: str = param(doc="the run folder whose policy it is, also without run=", verbatim=True)
-    checkpoint: str = param(
-        "last", "last, best or the name of a checkpoint, e.g. step-000000100352"
-    )
+    checkpoint: str = param("last", "last, best or the name of a checkpoint, e.g. step-000000100352")
     format: str = param(
         "safetensors",
         "safetensors, which Rust reads and plays; onnx (needs the extra onnx); all: both",
         choices=("safetensors", "onnx", "all"),
     )
-    out: str | None = param(
-        None, "the folder of policy.safetensors; without it RUN/export", verbatim=True
-    )
+    out: str | None = param(None, "the folder of policy.safetensors; without it RUN/export", verbatim=True)
     model: str | None = param(None, "where the model of a run on text is now", verbatim=True)
     tokenizer: str | None = param(None, "where its tokenizer is now", verbatim=True)
     trust: bool = param(False, "import what the run folder names, module:Name")
@@ -44,18 +40,18 @@ def check(composed: DictConfig) -> ExportConfig:
     from rlox.configs import make
     from rlox_cli import validate
 
-    return make(ExportConfig, validate.known_data(composed, SCHEMA))
+    return make(ExportConfig, validate.checked_data(composed, SCHEMA))
 
 
 def _run(call: Call) -> int:
     from rlox_cli import compose
     from rlox_cli.exporting import export_run
-    from rlox_cli.verbatim import existing
+    from rlox_cli.verbatim import quote_existing_path
 
-    runs, rest = compose.runs_named(call.args, call.command)
+    runs, rest = compose.split_runs(call.args, call.command)
     if len(runs) > 1:
         raise ConfigError(f"{runs[1]}: one run at a time; call it once for each")
-    args = [f"run={existing(runs[0])}", *rest] if runs else rest
+    args = [f"run={quote_existing_path(runs[0])}", *rest] if runs else rest
     compose.run(replace(call, args=args), lambda composed: export_run(check(composed)))
     return OK
 
@@ -63,7 +59,7 @@ def _run(call: Call) -> int:
 COMMAND = Command(
     name="export",
     summary="the policy of a run as a file without Python",
-    notes=(
+    description=(
         "Writes the deterministic policy of RUN, its normaliser and the bounds of its actions to\n"
         "RUN/export/policy.safetensors, which Rust reads and plays, or as ONNX. Each is checked by\n"
         "observations whose actions it has with it; what such a file cannot express is refused. A language\n"
@@ -77,5 +73,5 @@ COMMAND = Command(
     codes=(OK, FAILED, WRONG_USE, ENVIRONMENT, STORAGE, *SIGNALS),
     check=check,
     run=_run,
-    takes="RUN",
+    usage_arguments="RUN",
 )

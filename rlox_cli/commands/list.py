@@ -18,12 +18,10 @@ if TYPE_CHECKING:
 # Runs, plugins, and every group of options that conf/ has.
 KINDS = (
     "runs",
-    *sorted(
-        p.name for p in CONF.iterdir() if p.is_dir() and p.name[0] != "_" and p.name != "hydra"
-    ),
+    *sorted(p.name for p in CONF.iterdir() if p.is_dir() and p.name[0] != "_" and p.name != "hydra"),
     "plugins",
 )
-WITHOUT_KEYS = ("what", "contains")
+POSITIONAL_KEYS = ("what", "contains")
 STATES = ("running", "done", "failed", "killed", "pruned", "died", "unreadable")
 
 
@@ -36,7 +34,7 @@ class RunFilter:
     env: str | None = param(None, "only runs of this environment, also env=", verbatim=True)
 
 
-SHORT = tuple(f.name for f in fields(RunFilter))
+FILTER_KEYS = tuple(f.name for f in fields(RunFilter))
 
 
 @dataclass(frozen=True)
@@ -59,8 +57,8 @@ def check(composed: DictConfig) -> ListConfig:
     from rlox.configs import make
     from rlox_cli import validate
 
-    config = make(ListConfig, validate.known_data(composed, SCHEMA))
-    for name in SHORT if config.what != "runs" else ():
+    config = make(ListConfig, validate.checked_data(composed, SCHEMA))
+    for name in FILTER_KEYS if config.what != "runs" else ():
         if (value := getattr(config.only, name)) is not None:
             raise ConfigError(f"{name}={value} is of runs; leave it out, or rlox list runs")
     return config
@@ -68,26 +66,26 @@ def check(composed: DictConfig) -> ListConfig:
 
 def _run(call: Call) -> int:
     from rlox_cli import compose
-    from rlox_cli.listing import lines
+    from rlox_cli.listing import format_listing
 
-    flags, given = compose.taken_apart(call.args, call.command)
-    waiting, args = list(WITHOUT_KEYS), [*flags]
-    for argument in given:
+    flags, arguments = compose.split_flags(call.args, call.command)
+    positional_keys, args = list(POSITIONAL_KEYS), [*flags]
+    for argument in arguments:
         name, equals, _ = argument.partition("=")
-        if equals and name in SHORT:  # Hydra has groups of these names
+        if equals and name in FILTER_KEYS:  # Hydra has groups of these names
             args.append(f"only.{argument}")
-        elif waiting and not equals and argument[:1] not in "~+":
-            args.append(f"{waiting.pop(0)}={argument}")
+        elif positional_keys and not equals and argument[:1] not in "~+":
+            args.append(f"{positional_keys.pop(0)}={argument}")
         else:
             args.append(argument)
-    compose.run(replace(call, args=args), lambda composed: print("\n".join(lines(check(composed)))))
+    compose.run(replace(call, args=args), lambda composed: print("\n".join(format_listing(check(composed)))))
     return OK
 
 
 COMMAND = Command(
     name="list",
     summary="what there is to choose from, and the runs there are",
-    notes=(
+    description=(
         "Lists environments, algorithms, buffers, loggers, presets and plugins, with a line on each, or\n"
         "runs: when each began, whether it is done or going on, how far it is, and its score; the newest\n"
         "is last."
@@ -102,6 +100,6 @@ COMMAND = Command(
     codes=(OK, FAILED, WRONG_USE, STORAGE, *SIGNALS),
     check=check,
     run=_run,
-    takes="WHAT [TEXT]",
-    prints=lambda args: True,
+    usage_arguments="WHAT [TEXT]",
+    is_print_only=lambda args: True,
 )

@@ -18,9 +18,9 @@ from rlox_cli.schema import Schema
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-LISTS = ("runs", "formats")
+LIST_KEYS = ("runs", "formats")
 FORMATS = ("png", "pdf", "svg")
-OPEN = re.compile(r"^\+*(?P<key>baseline|ranges)(?P<rest>[.=])")
+OPEN_KEY = re.compile(r"^\+*(?P<key>baseline|ranges)(?P<rest>[.=])")
 
 
 @dataclass(frozen=True)
@@ -66,13 +66,13 @@ def check(composed: DictConfig) -> ReportConfig:
     from rlox.configs import make
     from rlox_cli import validate
 
-    config = make(ReportConfig, validate.known_data(composed, SCHEMA))
+    config = make(ReportConfig, validate.checked_data(composed, SCHEMA))
     if not config.runs:
         raise ConfigError("runs=[]: name what is reported: rlox report RUN ...")
     if unknown := [name for name in config.formats if name not in FORMATS]:
         raise ConfigError(f"formats: {unknown[0]}: expected some of {', '.join(FORMATS)}")
-    for task, ends in config.ranges.items():
-        _require_range(task, ends)
+    for task, bounds in config.ranges.items():
+        _require_range(task, bounds)
     if config.strict and config.expected is None:
         raise ConfigError("strict=true: there is nothing to differ from; give expected=FILE")
     return config
@@ -80,45 +80,45 @@ def check(composed: DictConfig) -> ReportConfig:
 
 def rewrite(overrides: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
     """Overrides in spellings that Hydra takes: names of baselines and tasks are the user's."""
-    from rlox_cli.verbatim import in_quotes
+    from rlox_cli.verbatim import quote
 
     for override in overrides:
-        name, _, said = override.lstrip("+").partition("=")
-        if name in LISTS and said[:1] == "{":  # Hydra explains it badly
+        name, _, value_text = override.lstrip("+").partition("=")
+        if name in LIST_KEYS and value_text[:1] == "{":  # Hydra explains it badly
             raise ConfigError(f"{override}: expected a list, e.g. {name}=[...]")
-        found = OPEN.match(override)
-        if not found:
+        match = OPEN_KEY.match(override)
+        if not match:
             yield override
             continue
         key, _, value = override.lstrip("+").partition("=")
-        plain = found["key"] == "baseline" and found["rest"] == "." and value[:1] != "{"
-        yield f"++{key}={in_quotes(value) if plain else value}"
+        is_path = match["key"] == "baseline" and match["rest"] == "." and value[:1] != "{"
+        yield f"++{key}={quote(value) if is_path else value}"
 
 
-def _require_range(task: str, ends: Any) -> None:
-    numbers = isinstance(ends, list) and all(
-        isinstance(end, int | float) and not isinstance(end, bool) for end in ends
+def _require_range(task: str, bounds: Any) -> None:
+    are_numbers = isinstance(bounds, list) and all(
+        isinstance(end, int | float) and not isinstance(end, bool) for end in bounds
     )
-    if not numbers or len(ends) != 2 or not ends[0] < ends[1]:
-        raise ConfigError(f"ranges.{task}={ends}: expected [LOW, HIGH], e.g. [0, 500]")
+    if not are_numbers or len(bounds) != 2 or not bounds[0] < bounds[1]:
+        raise ConfigError(f"ranges.{task}={bounds}: expected [LOW, HIGH], e.g. [0, 500]")
 
 
 def _run(call: Call) -> int:
     from rlox_cli import compose
-    from rlox_cli.verbatim import existing, in_quotes
+    from rlox_cli.verbatim import quote, quote_existing_path
 
-    flags, given = compose.taken_apart(call.args, call.command)
-    places = [
+    flags, arguments = compose.split_flags(call.args, call.command)
+    paths = [
         a
-        for a in given
+        for a in arguments
         # `Path` raises for a value that is longer than a file's name may be
         if os.path.exists(a) or ("=" not in a and (a[:1] not in "~+" or a[:2] == "~/"))  # noqa: PTH110
     ]
-    rest = [*flags, *(a for a in given if a not in places)]
-    if places and any(argument.startswith("runs=") for argument in rest):
-        raise ConfigError(f"{places[0]} and runs= both name runs; name all of them without runs=")
-    if places:
-        rest.append(f"runs=[{','.join(map(in_quotes, map(existing, places)))}]")
+    rest = [*flags, *(a for a in arguments if a not in paths)]
+    if paths and any(argument.startswith("runs=") for argument in rest):
+        raise ConfigError(f"{paths[0]} and runs= both name runs; name all of them without runs=")
+    if paths:
+        rest.append(f"runs=[{','.join(map(quote, map(quote_existing_path, paths)))}]")
     codes: list[int] = []
 
     def report(composed: DictConfig) -> None:
@@ -133,7 +133,7 @@ def _run(call: Call) -> int:
 COMMAND = Command(
     name="report",
     summary="a page, figures and tables of runs, from their logs",
-    notes=(
+    description=(
         "Reads the logs of runs, of rlox or of others, and writes report.html, which needs no network,\n"
         "and figures, tables and report.json beside it. Nothing is trained or played."
     ),
@@ -146,5 +146,5 @@ COMMAND = Command(
     check=check,
     run=_run,
     rewrite=rewrite,
-    takes="RUN_OR_SWEEP ...",
+    usage_arguments="RUN_OR_SWEEP ...",
 )

@@ -9,26 +9,26 @@ from rlox_cli.commands.train import check, rewrite
 from rlox_cli.exit_codes import FAILED, OK, SIGNALS, STORAGE, WRONG_USE
 from rlox_cli.run_schema import RUN
 from rlox_cli.search.settings import SEARCH, SearchOptions
-from rlox_cli.sweep_options import SweepOptions, read
+from rlox_cli.sweep_options import SweepOptions, split_sweep_options
 
 # Flags with which Hydra shows something instead of running jobs.
-SHOWING = {"--cfg", "-c", "--info", "-i", "--hydra-help"}
+SHOW_FLAGS = {"--cfg", "-c", "--info", "-i", "--hydra-help"}
 
 
 def _run(call: Call) -> int:
-    from rlox_cli.search.options import of_line
+    from rlox_cli.search.options import expand_call
     from rlox_cli.training import train_many, train_one
 
-    shows = SHOWING & {arg.split("=")[0] for arg in call.args}
-    if not shows:
+    show_flags = SHOW_FLAGS & {arg.split("=")[0] for arg in call.args}
+    if not show_flags:
         return train_many(call)
-    return train_one(replace(call, args=read(of_line(call))[1]))
+    return train_one(replace(call, args=split_sweep_options(expand_call(call))[1]))
 
 
 COMMAND = Command(
     name="sweep",
     summary="one run per combination of values, the same as train -m",
-    notes=(
+    description=(
         "Trains one agent per combination: seed=0,1,2 or 'seed=range(0,5)'. Jobs already done are\n"
         "skipped when the same folder is given again: hydra.sweep.dir=runs/sweeps/NAME. With search=ALGO\n"
         "values are chosen by Optuna, from what is written interval(a,b), range(a,b) or a,b,c."
@@ -40,10 +40,10 @@ COMMAND = Command(
     ),
     schema=RUN,
     codes=(OK, FAILED, WRONG_USE, STORAGE, *SIGNALS),
-    failed="some job failed",
+    failure_meaning="some job failed",
     check=check,
     run=_run,
     rewrite=rewrite,
-    sweeps=True,
-    beside={"sweep": SweepOptions, SEARCH: SearchOptions},
+    is_sweepable=True,
+    extra_options={"sweep": SweepOptions, SEARCH: SearchOptions},
 )

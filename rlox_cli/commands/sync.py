@@ -56,24 +56,24 @@ def check(composed: DictConfig) -> SyncConfig:
     from rlox.configs import make
     from rlox_cli import validate
 
-    return make(SyncConfig, validate.known_data(composed, SCHEMA))
+    return make(SyncConfig, validate.checked_data(composed, SCHEMA))
 
 
 def _run(call: Call) -> int:
     from rlox_cli import compose
-    from rlox_cli.each_run import each_run
+    from rlox_cli.run_each import run_each
     from rlox_cli.syncing import sync_run
 
-    runs, rest = compose.runs_named(call.args, call.command)
+    runs, rest = compose.split_runs(call.args, call.command)
     complete = [True]
-    code = each_run(call, runs, rest, lambda composed: complete.append(sync_run(check(composed))))
+    code = run_each(call, runs, rest, lambda composed: complete.append(sync_run(check(composed))))
     return code if all(complete) else max(code, FAILED)
 
 
 COMMAND = Command(
     name="sync",
     summary="send what the loggers of runs missed",
-    notes=(
+    description=(
         "Sends the rows of metrics.jsonl that the loggers of each RUN lack, each row once, and results,\n"
         "plots and videos that are new. Keys come from the environment, and so do addresses that are\n"
         "not given: none is read from a run folder."
@@ -86,5 +86,5 @@ COMMAND = Command(
     codes=(OK, FAILED, WRONG_USE, STORAGE, *SIGNALS),
     check=check,
     run=_run,
-    takes="RUN ...",
+    usage_arguments="RUN ...",
 )

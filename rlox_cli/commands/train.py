@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from rlox.errors import ConfigError
 from rlox_cli import exit_codes, sweep_options
+from rlox_cli.changeable_keys import CHANGEABLE_KEYS_TEXT
 from rlox_cli.command import Alias, Call, Command
-from rlox_cli.frozen import FREE_TEXT
 from rlox_cli.run_schema import RUN
 from rlox_cli.search.settings import SEARCH, SearchOptions
 from rlox_cli.sweep_options import SweepOptions
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
     from rlox.configs import RunConfig
 
-RESUME = """\
+RESUME_HELP = """\
 resume (rlox train resume=RUN [key=value ...], or rlox resume RUN [key=value ...])
   resume=RUN                            goes on with the run in folder RUN, in the same folder: one
                                         that was stopped, killed or failed goes on at its newest
                                         whole checkpoint, one that is done with a larger
                                         total_steps
 """
-RESUME += textwrap.fill(
-    f"may change: {FREE_TEXT}; the rest is frozen in RUN/config.yaml, read as plain data",
+RESUME_HELP += textwrap.fill(
+    f"may change: {CHANGEABLE_KEYS_TEXT}; the rest is frozen in RUN/config.yaml, read as plain data",
     100,
     initial_indent=" " * 40,
     subsequent_indent=" " * 40,
@@ -37,9 +37,9 @@ RESUME += textwrap.fill(
 
 def rewrite(overrides: Sequence[str], folders: Sequence[Path]) -> Iterable[str]:
     """A run's overrides in spellings that Hydra takes, with what they displace."""
-    from rlox_cli.overrides import run_overrides
+    from rlox_cli.overrides import rewrite_overrides
 
-    return run_overrides(overrides, folders)
+    return rewrite_overrides(overrides, folders)
 
 
 def check(composed: DictConfig) -> RunConfig:
@@ -50,20 +50,20 @@ def check(composed: DictConfig) -> RunConfig:
 
 
 def _run(call: Call) -> int:
-    from rlox_cli import together
+    from rlox_cli import distributed_run
 
-    if together.follows():
-        return together.follow(call)
-    code = _first(call)
+    if distributed_run.is_follower():
+        return distributed_run.run_follower(call)
+    code = _train_or_resume(call)
     if code == exit_codes.OK:  # of a process that fails torchrun tells the others
-        together.LEAD.release()
+        distributed_run.RANK_ZERO.release()
     return code
 
 
-def _first(call: Call) -> int:
+def _train_or_resume(call: Call) -> int:
     from rlox_cli import changes
 
-    if changes.requested(call.args):
+    if changes.is_resume(call.args):
         from rlox_cli.resume import resume_run
 
         return resume_run(call)
@@ -71,16 +71,16 @@ def _first(call: Call) -> int:
     from rlox_cli.training import MULTIRUN, train_one
 
     if not set(MULTIRUN) & set(call.args):
-        options.refuse(call.args)
-        sweep_options.refuse(call.args)
+        options.refuse_search_options(call.args)
+        sweep_options.refuse_sweep_options(call.args)
     return train_one(call)
 
 
-def resuming(args: list[str]) -> list[str]:
+def resume_arguments(args: list[str]) -> list[str]:
     """`RUN key=value ...` as `resume=RUN key=value ...`; the first argument is the run, whatever it is."""
     if not args or args[0].startswith("-"):
-        refused = f"{args[0]} is not taken by resume; " if args else ""
-        raise ConfigError(f"{refused}name the run folder: rlox resume RUN [key=value ...]")
+        prefix = f"{args[0]} is not taken by resume; " if args else ""
+        raise ConfigError(f"{prefix}name the run folder: rlox resume RUN [key=value ...]")
     name = args[0].removeprefix("run=")
     # a folder: only rlox train has a `resume=null`, which is none
     return [f"resume={'./null' if name == 'null' else name}", *args[1:]]
@@ -89,7 +89,7 @@ def resuming(args: list[str]) -> list[str]:
 COMMAND = Command(
     name="train",
     summary="train one agent, or go on with one: resume=RUN",
-    notes="Trains one agent. Several values (seed=0,1,2) need rlox sweep or -m.",
+    description="Trains one agent. Several values (seed=0,1,2) need rlox sweep or -m.",
     examples=(
         "rlox train algo=ppo env=CartPole-v1",
         "rlox train env=Pendulum-v1 total_steps=2e5 seed=1 logger=[csv,tensorboard]",
@@ -97,12 +97,12 @@ COMMAND = Command(
     ),
     schema=RUN,
     codes=tuple(exit_codes.MEANINGS),
-    failed="failed; with -m: some job failed",
+    failure_meaning="failed; with -m: some job failed",
     check=check,
     run=_run,
     rewrite=rewrite,
-    sweeps=True,
-    beside={"sweep": SweepOptions, SEARCH: SearchOptions},
-    more=RESUME,
-    alias=Alias("resume", "go on with a run: the same as train resume=RUN", resuming, "RUN"),
+    is_sweepable=True,
+    extra_options={"sweep": SweepOptions, SEARCH: SearchOptions},
+    epilog=RESUME_HELP,
+    alias=Alias("resume", "go on with a run: the same as train resume=RUN", resume_arguments, "RUN"),
 )

@@ -14,49 +14,49 @@ import numpy as np
 from rlox import statistics
 from rlox.configs import nearest
 from rlox.errors import ConfigError
-from rlox_cli.report.records import AXIS, PARTS, TRAINING, Array, Curve, Run
+from rlox_cli.report.records import AXIS_LABELS, PARTS, TRAINING, Array, Curve, Run
 from rlox_cli.report.results import (
     Aggregate,
     Band,
-    Better,
     CellResult,
+    Improvement,
+    ProfileCurve,
     Results,
-    Share,
     TaskCurves,
-    Times,
+    TimeBreakdown,
 )
 from rlox_cli.report.study import Cell, Study
-from rlox_cli.report.tables import Estimate
+from rlox_cli.report.tables import IntervalEstimate
 from rlox_cli.run_folder import slug
-from rlox_cli.summary import number
+from rlox_cli.summary import format_number
 
 EVALUATION = "evaluations on the way"
-GRID = 100  # points of a curve over runs
+CURVE_POINTS = 100  # points of a curve over runs
 PROFILE_POINTS = 101
-MANY_SHOWN = 12  # methods in the figures
-NEARLY = 1.05  # how far apart totals are that were rounded up to whole rollouts
-SHORT = 2  # points that a curve has at least
+MAX_SHOWN_METHODS = 12  # methods in the figures
+SIMILAR_TOTAL_RATIO = 1.05  # how far apart totals are that were rounded up to whole rollouts
+MIN_POINTS = 2  # points that a curve has at least
 # Values that are drawn for the band of a curve: of very many runs there are fewer resamples.
-DRAWN, FEWEST = 50_000_000, 200
+MAX_DRAWN_VALUES, MIN_RESAMPLES = 50_000_000, 200
 
 
 @dataclass(frozen=True)
 class Scale:
     """What is 0 and what is 1 on each task, and what that is called."""
 
-    ends: Mapping[str, tuple[float, float]]
+    ranges: Mapping[str, tuple[float, float]]
     name: str
-    whole: bool  # whether 1 means something
+    is_normalized: bool  # whether 1 means something
 
-    def has(self, task: str) -> bool:
+    def contains(self, task: str) -> bool:
         """Whether the task has a place on the scale: one whose runs all score the same has none."""
-        return task in self.ends or not self.whole
+        return task in self.ranges or not self.is_normalized
 
-    def of(self, task: str, values: Array) -> Array:
+    def normalize(self, task: str, values: Array) -> Array:
         """Values of a task on the scale."""
-        if not self.whole:
+        if not self.is_normalized:
             return values
-        low, high = self.ends[task]
+        low, high = self.ranges[task]
         return (values - low) / (high - low)
 
 
@@ -68,29 +68,29 @@ class Computer:
     ) -> None:
         self.study = study
         self._resamples, self._seed = resamples, seed
-        self.scale = _scale(study, normalize, ranges)
-        self.scored = {m: study.scored(m) for m in study.methods}
-        self.scored = {m: tasks for m, tasks in self.scored.items() if tasks}
+        self.scale = _make_scale(study, normalize, ranges)
+        self.scores_by_method = {m: study.scores_by_task(m) for m in study.methods}
+        self.scores_by_method = {m: tasks for m, tasks in self.scores_by_method.items() if tasks}
 
     def results(self) -> Results:
         """All of them."""
-        aggregates = [self._aggregate(method) for method in self.scored if self._on_scale(method)]
-        several = any(len(cell.counted) >= SHORT for cell in self.study.cells)
-        shown = chosen(self.study, aggregates)
-        curves = list(self._curves(shown))
-        efficiency, unit = self._efficiency(shown)
+        aggregates = [self._aggregate(method) for method in self.scores_by_method if self._on_scale(method)]
+        has_several_runs = any(len(cell.counted_runs) >= MIN_POINTS for cell in self.study.cells)
+        style_indices = shown_methods(self.study, aggregates)
+        curves = list(self._curves(style_indices))
+        efficiency, unit = self._efficiency(style_indices)
         return Results(
             scale=self.scale.name,
-            scaled=self.scale.whole,
-            cells=[self._cell(cell) for cell in self.study.cells if cell.counted],
+            is_normalized=self.scale.is_normalized,
+            cells=[self._cell(cell) for cell in self.study.cells if cell.counted_runs],
             aggregates=aggregates,
-            profile=list(self._profile(shown)) if several else [],
-            better=list(self._better(list(shown))) if several else [],
+            profile=list(self._profile(style_indices)) if has_several_runs else [],
+            improvements=list(self._improvements(list(style_indices))) if has_several_runs else [],
             curves=curves,
-            measures=list(self._measures(shown)),
+            measures=list(self._measures(style_indices)),
             efficiency=efficiency,
             efficiency_unit=unit,
-            times=list(_times(self.study.cells)),
+            times=list(_time_breakdowns(self.study.cells)),
         )
 
     def _cell(self, cell: Cell) -> CellResult:
@@ -108,239 +108,255 @@ class Computer:
     def _aggregate(self, method: str) -> Aggregate:
         scores = self._on_scale(method)
         gap = None
-        if self.scale.whole:
+        if self.scale.is_normalized:
             gap = self._interval(scores, statistics.optimality_gap, "gap", method)
         return Aggregate(
             method=method,
             tasks=len(scores),
-            runs=_runs(scores),
+            runs=_count_runs(scores),
             iqm=self._interval(scores, statistics.iqm, "iqm", method),
             median=self._interval(scores, statistics.median, "median", method),
             mean=self._interval(scores, statistics.mean, "mean", method),
-            gap=gap,
+            optimality_gap=gap,
         )
 
     def _on_scale(self, method: str) -> dict[str, Array]:
-        scored = self.scored[method].items()
-        return {task: self.scale.of(task, own) for task, own in scored if self.scale.has(task)}
+        scores_by_method = self.scores_by_method[method].items()
+        return {
+            task: self.scale.normalize(task, scores)
+            for task, scores in scores_by_method
+            if self.scale.contains(task)
+        }
 
-    def _interval(self, scores: Any, statistic: Any, *words: str) -> Estimate:
-        found = statistics.stratified_bootstrap(
-            scores, statistic, rng=self._rng(*words), resamples=self._resamples
+    def _interval(self, scores: Any, statistic: Any, *seed_words: str) -> IntervalEstimate:
+        interval = statistics.stratified_bootstrap(
+            scores, statistic, rng=self._rng(*seed_words), resamples=self._resamples
         )
-        return _estimate(found)
+        return _estimate(interval)
 
-    def _profile(self, shown: Mapping[str, int]) -> Iterator[Share]:
-        own = {method: self._on_scale(method) for method in shown if method in self.scored}
-        own = {method: tasks for method, tasks in own.items() if tasks}
-        if not own:
+    def _profile(self, style_indices: Mapping[str, int]) -> Iterator[ProfileCurve]:
+        normalized_by_method = {
+            method: self._on_scale(method) for method in style_indices if method in self.scores_by_method
+        }
+        normalized_by_method = {method: tasks for method, tasks in normalized_by_method.items() if tasks}
+        if not normalized_by_method:
             return
-        every = np.concatenate([scores for tasks in own.values() for scores in tasks.values()])
-        low, high = float(every.min()), float(every.max())
-        room = (high - low or 1.0) * 0.02
-        thresholds = np.linspace(low - room, high + room, PROFILE_POINTS)
-        for method, tasks in own.items():
-            found = statistics.performance_profile(
+        all_scores = np.concatenate(
+            [scores for tasks in normalized_by_method.values() for scores in tasks.values()]
+        )
+        low, high = float(all_scores.min()), float(all_scores.max())
+        margin = (high - low or 1.0) * 0.02
+        thresholds = np.linspace(low - margin, high + margin, PROFILE_POINTS)
+        for method, tasks in normalized_by_method.items():
+            profile = statistics.performance_profile(
                 tasks, thresholds, rng=self._rng("profile", method), resamples=self._resamples
             )
-            edges = _edges(found.low, found.high)
-            yield Share(method, len(tasks), _runs(tasks), thresholds, found.fraction, *edges)
+            edges = _finite_interval(profile.low, profile.high)
+            yield ProfileCurve(method, len(tasks), _count_runs(tasks), thresholds, profile.fraction, *edges)
 
-    def _better(self, methods: Sequence[str]) -> Iterator[Better]:
-        for x, y in itertools.combinations([m for m in methods if m in self.scored], 2):
-            both = sorted(set(self.scored[x]) & set(self.scored[y]))
-            if not both:
+    def _improvements(self, methods: Sequence[str]) -> Iterator[Improvement]:
+        for x, y in itertools.combinations([m for m in methods if m in self.scores_by_method], 2):
+            shared_tasks = sorted(set(self.scores_by_method[x]) & set(self.scores_by_method[y]))
+            if not shared_tasks:
                 continue
-            one, other = ({task: self.scored[m][task] for task in both} for m in (x, y))
-            found = statistics.probability_of_improvement(
-                one, other, rng=self._rng("improvement", x, y), resamples=self._resamples
+            x_scores, y_scores = (
+                {task: self.scores_by_method[m][task] for task in shared_tasks} for m in (x, y)
             )
-            yield Better(x, y, len(both), _runs(one), _runs(other), _estimate(found))
+            interval = statistics.probability_of_improvement(
+                x_scores, y_scores, rng=self._rng("improvement", x, y), resamples=self._resamples
+            )
+            yield Improvement(
+                x, y, len(shared_tasks), _count_runs(x_scores), _count_runs(y_scores), _estimate(interval)
+            )
 
-    def _rng(self, *words: str) -> np.random.Generator:
+    def _rng(self, *seed_words: str) -> np.random.Generator:
         """A stream of its own for what the words name, so that one more method moves no other's digits."""
-        return np.random.default_rng([self._seed, *(zlib.crc32(word.encode()) for word in words)])
+        return np.random.default_rng(
+            [self._seed, *(zlib.crc32(seed_word.encode()) for seed_word in seed_words)]
+        )
 
-    def _curves(self, shown: Mapping[str, int]) -> Iterator[TaskCurves]:
-        for (task, unit), cells in sorted(_by_panel(self.study, shown).items()):
-            kind = EVALUATION if all(_evaluated(cell) for cell in cells) else TRAINING
+    def _curves(self, style_indices: Mapping[str, int]) -> Iterator[TaskCurves]:
+        for (task, unit), cells in sorted(_cells_by_panel(self.study, style_indices).items()):
+            kind = EVALUATION if all(_has_evaluations(cell) for cell in cells) else TRAINING
             bands = []
             for cell in cells:
-                own = kind if _long(cell, kind) else EVALUATION
-                runs = _long(cell, own)
+                curve_kind = kind if _plottable_curves(cell, kind) else EVALUATION
+                runs = _plottable_curves(cell, curve_kind)
                 if runs:
-                    bands.append(self._band(cell.method, {task: runs}, own, task))
+                    bands.append(self._band(cell.method, {task: runs}, curve_kind, task))
             if bands:
                 yield TaskCurves(task, unit, kind, bands)
 
-    def _measures(self, shown: Mapping[str, int]) -> Iterator[TaskCurves]:
+    def _measures(self, style_indices: Mapping[str, int]) -> Iterator[TaskCurves]:
         """The IQM over runs of each loss and the like, without intervals."""
-        for (task, unit), cells in sorted(_by_panel(self.study, shown).items()):
-            names = dict.fromkeys(n for cell in cells for run in _used(cell) for n in run.measures)
+        for (task, unit), cells in sorted(_cells_by_panel(self.study, style_indices).items()):
+            names = dict.fromkeys(n for cell in cells for run in _curve_runs(cell) for n in run.measures)
             for name in names:
                 bands = []
                 for cell in cells:
-                    every = [run.measures[name] for run in _used(cell) if name in run.measures]
-                    if own := [curve for curve in every if len(curve) >= SHORT]:
-                        bands.append(_middle(cell.method, own, name))
+                    cell_curves = [run.measures[name] for run in _curve_runs(cell) if name in run.measures]
+                    if plottable := [curve for curve in cell_curves if len(curve) >= MIN_POINTS]:
+                        bands.append(_iqm_band(cell.method, plottable, name))
                 if bands:
                     yield TaskCurves(task, unit, name, bands)
 
-    def _band(
-        self, method: str, tasks: Mapping[str, Sequence[Curve]], kind: str, word: str
-    ) -> Band:
+    def _band(self, method: str, tasks: Mapping[str, Sequence[Curve]], kind: str, seed_word: str) -> Band:
         """The IQM over runs, and its interval, of curves by task."""
-        steps = _grid([curve for runs in tasks.values() for curve in runs])
+        steps = _common_steps([curve for runs in tasks.values() for curve in runs])
         runs = sum(map(len, tasks.values()))
-        found = statistics.sample_efficiency(
-            {task: [(steps, _at(c, steps)) for c in own] for task, own in tasks.items()},
-            rng=self._rng("curve", method, word),
+        curve_interval = statistics.sample_efficiency(
+            {task: [(steps, _interpolate(c, steps)) for c in curves] for task, curves in tasks.items()},
+            rng=self._rng("curve", method, seed_word),
             steps=steps,
-            resamples=max(FEWEST, min(self._resamples, DRAWN // (runs * len(steps)))),
+            resamples=max(MIN_RESAMPLES, min(self._resamples, MAX_DRAWN_VALUES // (runs * len(steps)))),
         )
-        edges = _edges(found.low, found.high)
-        return Band(method, runs, len(tasks), kind, steps, found.estimate, *edges)
+        edges = _finite_interval(curve_interval.low, curve_interval.high)
+        return Band(method, runs, len(tasks), kind, steps, curve_interval.estimate, *edges)
 
-    def _efficiency(self, shown: Mapping[str, int]) -> tuple[list[Band], str]:
+    def _efficiency(self, style_indices: Mapping[str, int]) -> tuple[list[Band], str]:
         """The IQM over all tasks while learning, where there are several."""
-        cells_of = [c for c in self.study.cells if c.counted and self.scale.has(c.task)]
-        own = {m: [c for c in cells_of if c.method == m] for m in shown}
-        own = {method: cells for method, cells in own.items() if cells}
-        every = [cell for cells in own.values() for cell in cells]
-        if len({cell.task for cell in every}) < SHORT:
+        cells_of = [c for c in self.study.cells if c.counted_runs and self.scale.contains(c.task)]
+        cells_by_method = {m: [c for c in cells_of if c.method == m] for m in style_indices}
+        cells_by_method = {method: cells for method, cells in cells_by_method.items() if cells}
+        all_cells = [cell for cells in cells_by_method.values() for cell in cells]
+        if len({cell.task for cell in all_cells}) < MIN_POINTS:
             return [], ""
-        kind = EVALUATION if all(_evaluated(cell) for cell in every) else TRAINING
-        ends = {curve.steps[-1] for cell in every for curve in _long(cell, kind)}
-        units = {run.unit for cell in every for run in cell.counted}
-        same = len(units) == 1 and max(ends, default=0.0) <= NEARLY * min(ends, default=0.0)
+        kind = EVALUATION if all(_has_evaluations(cell) for cell in all_cells) else TRAINING
+        last_steps = {curve.steps[-1] for cell in all_cells for curve in _plottable_curves(cell, kind)}
+        units = {run.unit for cell in all_cells for run in cell.counted_runs}
+        is_common_unit = len(units) == 1 and max(last_steps, default=0.0) <= SIMILAR_TOTAL_RATIO * min(
+            last_steps, default=0.0
+        )
         bands = []
-        for method, cells in own.items():
+        for method, cells in cells_by_method.items():
             tasks = {
-                cell.task: [self._scaled(c, cell.task, same) for c in _long(cell, kind)]
+                cell.task: [
+                    self._scale_curve(c, cell.task, is_common_unit) for c in _plottable_curves(cell, kind)
+                ]
                 for cell in cells
             }
             if all(tasks.values()):
                 bands.append(self._band(method, tasks, kind, "all tasks"))
-        return bands, AXIS[units.pop()] if same else "fraction of the run"
+        return bands, AXIS_LABELS[units.pop()] if is_common_unit else "fraction of the run"
 
-    def _scaled(self, curve: Curve, task: str, same: bool) -> Curve:
-        steps = curve.steps if same else curve.steps / curve.steps[-1]
-        return Curve(steps, self.scale.of(task, curve.values))
-
-
-def _middle(method: str, curves: Sequence[Curve], kind: str) -> Band:
-    steps = _grid(curves)
-    values = np.array([_at(curve, steps) for curve in curves])
-    middle = np.array([statistics.iqm(at_step) for at_step in values.T])
-    return Band(method, len(curves), 1, kind, steps, middle, None, None)
+    def _scale_curve(self, curve: Curve, task: str, is_common_unit: bool) -> Curve:
+        steps = curve.steps if is_common_unit else curve.steps / curve.steps[-1]
+        return Curve(steps, self.scale.normalize(task, curve.values))
 
 
-def chosen(study: Study, aggregates: Sequence[Aggregate]) -> dict[str, int]:
+def _iqm_band(method: str, curves: Sequence[Curve], kind: str) -> Band:
+    steps = _common_steps(curves)
+    values = np.array([_interpolate(curve, steps) for curve in curves])
+    iqms = np.array([statistics.iqm(at_step) for at_step in values.T])
+    return Band(method, len(curves), 1, kind, steps, iqms, None, None)
+
+
+def shown_methods(study: Study, aggregates: Sequence[Aggregate]) -> dict[str, int]:
     """The methods in the figures and the place of each: all, or the best where there are too many."""
-    best = sorted(aggregates, key=lambda a: -a.iqm.value)[:MANY_SHOWN]
-    kept = {a.method for a in best}
-    if len(kept) < MANY_SHOWN:  # also those that have no score yet
-        rest = [method for method in study.methods if method not in kept]
-        kept |= set(rest[: MANY_SHOWN - len(kept)])
-    return {m: place for place, m in enumerate(m for m in study.methods if m in kept)}
+    best = sorted(aggregates, key=lambda a: -a.iqm.value)[:MAX_SHOWN_METHODS]
+    names = {a.method for a in best}
+    if len(names) < MAX_SHOWN_METHODS:  # also those that have no score yet
+        rest = [method for method in study.methods if method not in names]
+        names |= set(rest[: MAX_SHOWN_METHODS - len(names)])
+    return {m: style_index for style_index, m in enumerate(m for m in study.methods if m in names)}
 
 
-def _estimate(found: statistics.Interval) -> Estimate:
+def _estimate(interval: statistics.Interval) -> IntervalEstimate:
     """An estimate, without the ends where a task has a single run."""
-    known = math.isfinite(found.low) and math.isfinite(found.high)
-    return Estimate(found.estimate, *((found.low, found.high) if known else (None, None)))
+    has_interval = math.isfinite(interval.low) and math.isfinite(interval.high)
+    return IntervalEstimate(
+        interval.estimate, *((interval.low, interval.high) if has_interval else (None, None))
+    )
 
 
-def _edges(low: Array, high: Array) -> tuple[Array, Array] | tuple[None, None]:
+def _finite_interval(low: Array, high: Array) -> tuple[Array, Array] | tuple[None, None]:
     return (low, high) if np.isfinite(low).all() and np.isfinite(high).all() else (None, None)
 
 
-def _runs(scores: Mapping[str, Array]) -> int:
+def _count_runs(scores: Mapping[str, Array]) -> int:
     return sum(map(len, scores.values()))
 
 
-def _scale(study: Study, normalize: str, ranges: Mapping[str, Any]) -> Scale:
-    given = {slug(task): (float(low), float(high)) for task, (low, high) in ranges.items()}
-    tasks = sorted({cell.task for cell in study.cells if cell.counted})
+def _make_scale(study: Study, normalize: str, ranges: Mapping[str, Any]) -> Scale:
+    given_ranges = {slug(task): (float(low), float(high)) for task, (low, high) in ranges.items()}
+    tasks = sorted({cell.task for cell in study.cells if cell.counted_runs})
     for name in ranges:
         if slug(name) not in map(slug, tasks):
             raise ConfigError(f"ranges.{name}: no run is of that task{nearest(name, tasks)}")
-    known = {task: given[slug(task)] for task in tasks if slug(task) in given}
-    if normalize == "none" and known and len(known) < len(tasks):
-        left = next(task for task in tasks if task not in known)
-        raise ConfigError(
-            f"normalize=none and ranges: give {left} a range too, or none of the tasks"
-        )
-    chosen = set(known)
-    if not known and (len(tasks) < SHORT or normalize == "none"):
+    ranges_by_task = {task: given_ranges[slug(task)] for task in tasks if slug(task) in given_ranges}
+    if normalize == "none" and ranges_by_task and len(ranges_by_task) < len(tasks):
+        missing_task = next(task for task in tasks if task not in ranges_by_task)
+        raise ConfigError(f"normalize=none and ranges: give {missing_task} a range too, or none of the tasks")
+    user_tasks = set(ranges_by_task)
+    if not ranges_by_task and (len(tasks) < MIN_POINTS or normalize == "none"):
         return Scale({}, "returns as they are", False)
     for task in tasks:
-        own = np.concatenate([cell.scores for cell in study.cells if cell.task == task])
-        known.setdefault(task, (float(own.min()), float(own.max())))
-    ends = {task: (low, high) for task, (low, high) in known.items() if high > low}
-    said = [
-        f"{task} {number(low)} to {number(high)}"
-        + " by ranges=" * (0 < len(chosen) < len(tasks) and task in chosen)
+        task_scores = np.concatenate([cell.scores for cell in study.cells if cell.task == task])
+        ranges_by_task.setdefault(task, (float(task_scores.min()), float(task_scores.max())))
+    ends = {task: (low, high) for task, (low, high) in ranges_by_task.items() if high > low}
+    parts = [
+        f"{task} {format_number(low)} to {format_number(high)}"
+        + " by ranges=" * (0 < len(user_tasks) < len(tasks) and task in user_tasks)
         for task, (low, high) in ends.items()
     ]
-    said += [
-        f"{task} is left out, its runs all score {number(low)}: ranges.{slug(task)} gives it a scale"
-        for task, (low, _) in known.items()
+    parts += [
+        f"{task} is left out, its runs all score {format_number(low)}: ranges.{slug(task)} gives it a scale"
+        for task, (low, _) in ranges_by_task.items()
         if task not in ends
     ]
-    by = "by ranges=" if len(chosen) == len(tasks) else "each task's lowest and highest run"
-    return Scale(ends, f"scores from 0 to 1 ({by}: {', '.join(said)})", True)
+    source_text = "by ranges=" if len(user_tasks) == len(tasks) else "each task's lowest and highest run"
+    return Scale(ends, f"scores from 0 to 1 ({source_text}: {', '.join(parts)})", True)
 
 
-def _by_panel(study: Study, shown: Mapping[str, int]) -> dict[tuple[str, str], list[Cell]]:
+def _cells_by_panel(study: Study, style_indices: Mapping[str, int]) -> dict[tuple[str, str], list[Cell]]:
     """The cells that share a pair of axes: the task and the unit that is counted."""
     panels: dict[tuple[str, str], list[Cell]] = {}
     for cell in study.cells:
-        if cell.method in shown:
+        if cell.method in style_indices:
             panels.setdefault((cell.task, cell.runs[0].unit), []).append(cell)
     return panels
 
 
-def _used(cell: Cell) -> Sequence[Run]:
+def _curve_runs(cell: Cell) -> Sequence[Run]:
     """The runs whose curves are drawn: those that are counted, or all where none is."""
-    return cell.counted or cell.runs
+    return cell.counted_runs or cell.runs
 
 
-def _evaluated(cell: Cell) -> bool:
-    return all(len(run.evaluations) >= SHORT for run in _used(cell))
+def _has_evaluations(cell: Cell) -> bool:
+    return all(len(run.evaluations) >= MIN_POINTS for run in _curve_runs(cell))
 
 
-def _long(cell: Cell, kind: str) -> list[Curve]:
+def _plottable_curves(cell: Cell, kind: str) -> list[Curve]:
     """The curves of a cell that are more than a point."""
-    curves = [r.evaluations if kind == EVALUATION else r.training for r in _used(cell)]
-    return [curve for curve in curves if len(curve) >= SHORT]
+    curves = [r.evaluations if kind == EVALUATION else r.training for r in _curve_runs(cell)]
+    return [curve for curve in curves if len(curve) >= MIN_POINTS]
 
 
-def _grid(curves: Sequence[Curve]) -> Array:
+def _common_steps(curves: Sequence[Curve]) -> Array:
     """The steps of all curves where they are the same and few, else as many as a figure needs."""
     first = curves[0].steps
-    if len(first) <= GRID and all(np.array_equal(curve.steps, first) for curve in curves):
+    if len(first) <= CURVE_POINTS and all(np.array_equal(curve.steps, first) for curve in curves):
         return first
     low = max(float(curve.steps[0]) for curve in curves)
     high = max(float(curve.steps[-1]) for curve in curves)
-    return np.linspace(min(low, high), high, GRID)
+    return np.linspace(min(low, high), high, CURVE_POINTS)
 
 
-def _at(curve: Curve, steps: Array) -> Array:
+def _interpolate(curve: Curve, steps: Array) -> Array:
     """The curve at other steps; after its end its last value."""
     return np.interp(steps, curve.steps, curve.values)
 
 
-def _times(cells: Sequence[Cell]) -> Iterator[Times]:
+def _time_breakdowns(cells: Sequence[Cell]) -> Iterator[TimeBreakdown]:
     for cell in cells:
-        known = [run for run in cell.counted if run.seconds.get("total")]
-        if not known:
+        timed_runs = [run for run in cell.counted_runs if run.seconds.get("total")]
+        if not timed_runs:
             continue
-        total = sum(run.seconds["total"] for run in known) / len(known)
-        parts = {p: sum(run.seconds.get(p, 0.0) for run in known) / len(known) for p in PARTS}
+        total = sum(run.seconds["total"] for run in timed_runs) / len(timed_runs)
+        parts = {p: sum(run.seconds.get(p, 0.0) for run in timed_runs) / len(timed_runs) for p in PARTS}
         parts["rest"] = max(0.0, total - sum(parts.values()))
-        rates = [run.rate for run in known if run.rate is not None]
-        rate = Estimate(sum(rates) / len(rates), min(rates), max(rates)) if rates else None
-        if rate and len(rates) < SHORT:
-            rate = Estimate(rate.value)
-        yield Times(cell.method, cell.task, len(known), parts, total, rate, known[0].unit)
+        rates = [run.rate for run in timed_runs if run.rate is not None]
+        rate = IntervalEstimate(sum(rates) / len(rates), min(rates), max(rates)) if rates else None
+        if rate and len(rates) < MIN_POINTS:
+            rate = IntervalEstimate(rate.value)
+        yield TimeBreakdown(cell.method, cell.task, len(timed_runs), parts, total, rate, timed_runs[0].unit)

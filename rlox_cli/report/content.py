@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rlox.runs.progress import word
+from rlox.runs.progress import unit_label
 from rlox_cli.report.figures import Bar, Figure, Line, Panel, Row
-from rlox_cli.report.records import AXIS, PARTS
-from rlox_cli.report.results import Band, CellResult, Results, Times
-from rlox_cli.report.study import Study, shown, varied
-from rlox_cli.report.tables import NOTHING, Table, Value
+from rlox_cli.report.records import AXIS_LABELS, PARTS
+from rlox_cli.report.results import Band, CellResult, Results, TimeBreakdown
+from rlox_cli.report.study import Study, format_setting, varying_keys
+from rlox_cli.report.tables import MISSING_TEXT, Table, Value
 
-INTERVAL = (
-    "Intervals: 95%, stratified bootstrap over the n runs (seeds); none where a task has one run."
-)
-MANY_METHODS = 8
-MOST_PANELS = 24  # of one figure
+INTERVAL = "Intervals: 95%, stratified bootstrap over the n runs (seeds); none where a task has one run."
+MAX_METHOD_COLUMNS = 8
+MAX_PANELS = 24  # of one figure
 
 
 def score_table(results: Results) -> Table:
     """A row for each method on each task."""
     rows: list[list[Value]] = [
-        [r.cell.method, r.cell.task, r.n, r.iqm, r.mean, r.median, r.lowest, r.highest, _train(r)]
+        [r.cell.method, r.cell.task, r.n, r.iqm, r.mean, r.median, r.lowest, r.highest, _training_return(r)]
         for r in results.cells
     ]
     columns = (
@@ -37,19 +35,19 @@ def score_table(results: Results) -> Table:
     return Table("scores", "Final evaluation", caption, columns, rows)
 
 
-def score_figure(results: Results, places: dict[str, int]) -> Figure:
+def score_figure(results: Results, style_indices: dict[str, int]) -> Figure:
     """Every run's score beside their IQM, a panel for each task."""
     panels = []
     for task in sorted({r.cell.task for r in results.cells}):
-        own = [r for r in results.cells if r.cell.task == task and r.cell.method in places]
+        task_results = [r for r in results.cells if r.cell.task == task and r.cell.method in style_indices]
         rows = [
             Row(
                 f"{r.cell.method} (n = {r.n})",
-                places[r.cell.method],
+                style_indices[r.cell.method],
                 r.iqm,
-                [(float(run.score or 0.0), f"seed {run.seed}") for run in r.cell.counted],
+                [(float(run.score or 0.0), f"seed {run.seed}") for run in r.cell.counted_runs],
             )
-            for r in own
+            for r in task_results
         ]
         panels.append(Panel(task, "return of the final evaluation", rows=rows))
     caption = (
@@ -59,14 +57,14 @@ def score_figure(results: Results, places: dict[str, int]) -> Figure:
     return Figure("scores", "Final evaluation", caption, [p for p in panels if p.rows])
 
 
-def curve_figure(results: Results, places: dict[str, int]) -> Figure:
+def curve_figure(results: Results, style_indices: dict[str, int]) -> Figure:
     """Learning curves, a panel for each task."""
     panels = [
         Panel(
             f"{curves.task}: {curves.kind}",
-            AXIS.get(curves.unit, curves.unit),
+            AXIS_LABELS.get(curves.unit, curves.unit),
             "return",
-            lines=[_line(band, places, curves.kind) for band in curves.bands],
+            lines=[_band_line(band, style_indices, curves.kind) for band in curves.bands],
         )
         for curves in results.curves
     ]
@@ -74,38 +72,38 @@ def curve_figure(results: Results, places: dict[str, int]) -> Figure:
         "Lines: the IQM over runs at each step; bands: its interval. An evaluation on the way is played "
         "without exploration in environments of its own; a training return is the mean of the last 100 "
         "episodes while learning. A run that ended early keeps its last value. "
-        f"{INTERVAL} {_counts(band for c in results.curves for band in c.bands)}"
+        f"{INTERVAL} {_band_counts_text(band for c in results.curves for band in c.bands)}"
     )
     return Figure("learning_curves", "Learning curves", caption, panels)
 
 
-def measure_figure(results: Results, places: dict[str, int]) -> Figure:
+def measure_figure(results: Results, style_indices: dict[str, int]) -> Figure:
     """Losses, entropy and the like, a panel for each task and measure."""
     panels = [
         Panel(
             f"{curves.task}: {curves.kind}",
-            AXIS.get(curves.unit, curves.unit),
+            AXIS_LABELS.get(curves.unit, curves.unit),
             curves.kind,
-            lines=[_line(band, places, curves.kind) for band in curves.bands],
+            lines=[_band_line(band, style_indices, curves.kind) for band in curves.bands],
         )
         for curves in results.measures
     ]
     caption = (
         "Lines: the IQM over runs of what updates logged, without intervals. Losses of different algorithms "
-        f"are different things. {_counts(b for c in results.measures for b in c.bands)}"
+        f"are different things. {_band_counts_text(b for c in results.measures for b in c.bands)}"
     )
-    if len(panels) > MOST_PANELS:
-        caption += f" The first {MOST_PANELS} of {len(panels)} are shown; metrics.jsonl has all."
-    return Figure("measures", "Losses and entropy", caption, panels[:MOST_PANELS])
+    if len(panels) > MAX_PANELS:
+        caption += f" The first {MAX_PANELS} of {len(panels)} are shown; metrics.jsonl has all."
+    return Figure("measures", "Losses and entropy", caption, panels[:MAX_PANELS])
 
 
 def aggregate_table(results: Results) -> Table:
     """A row for each method over its tasks."""
-    gaps = any(a.gap for a in results.overall)
+    gaps = any(a.optimality_gap for a in results.overall)
     rows: list[list[Value]] = []
     for a in results.overall:
         row: list[Value] = [a.method, a.tasks, a.runs, a.iqm, a.median, a.mean]
-        rows.append([*row, a.gap] if gaps else row)
+        rows.append([*row, a.optimality_gap] if gaps else row)
     columns = ["method", "tasks", "n", "IQM [95% CI]", "median [95% CI]", "mean [95% CI]"]
     caption = (
         f"All tasks of a method together. Scale: {results.scale}. IQM: the mean of the middle half of all "
@@ -122,35 +120,35 @@ def aggregate_table(results: Results) -> Table:
     )
 
 
-def profile_figure(results: Results, places: dict[str, int]) -> Figure:
+def profile_figure(results: Results, style_indices: dict[str, int]) -> Figure:
     """Performance profiles."""
     lines = [
         Line(
-            s.method, places[s.method], s.thresholds, s.fraction, s.low, s.high,
-            f"{s.runs} run{'s' * (s.runs != 1)} on {_tasks(s.tasks)}",
+            s.method, style_indices[s.method], s.thresholds, s.fraction, s.low, s.high,
+            f"{s.runs} run{'s' * (s.runs != 1)} on {_tasks_text(s.tasks)}",
         )
         for s in results.profile
-        if s.method in places
+        if s.method in style_indices
     ]  # fmt: skip
     caption = (
         "How large a part of the runs of a method scores above each threshold: higher is better, and a line "
         f"that is nowhere below another's is better throughout. Scale: {results.scale}. {INTERVAL} "
-        + _said((s.method, s.runs) for s in results.profile if s.method in places)
+        + _run_counts_text((s.method, s.runs) for s in results.profile if s.method in style_indices)
     )
     panel = Panel(
         "Runs above a score",
         "score τ",
         "fraction of runs with score > τ",
         lines=lines,
-        stepped=True,
+        is_stepped=True,
     )
     return Figure("profile", "Performance profile", caption, [panel])
 
 
-def better_table(results: Results) -> Table:
+def improvement_table(results: Results) -> Table:
     """A row for each pair of methods."""
     rows: list[list[Value]] = [
-        [b.x, b.y, b.tasks, b.runs, b.others, b.estimate] for b in results.better
+        [b.x, b.y, b.tasks, b.runs, b.other_runs, b.estimate] for b in results.improvements
     ]
     caption = (
         "How likely a run of X has a higher score than a run of Y on the same task, ties counted half, as a "
@@ -166,14 +164,14 @@ def better_table(results: Results) -> Table:
     )
 
 
-def better_figure(results: Results, places: dict[str, int]) -> Figure:
+def improvement_figure(results: Results, style_indices: dict[str, int]) -> Figure:
     """Pairs of methods beside the even chance."""
     rows = [
-        Row(f"{b.x} over {b.y}", places[b.x], b.estimate)
-        for b in results.better
-        if b.x in places and b.y in places
+        Row(f"{b.x} over {b.y}", style_indices[b.x], b.estimate)
+        for b in results.improvements
+        if b.x in style_indices and b.y in style_indices
     ][:20]
-    panel = Panel("X over Y", "P(X > Y)", rows=rows, mark=0.5, whole=True)
+    panel = Panel("X over Y", "P(X > Y)", rows=rows, reference_line=0.5, is_unit_range=True)
     caption = (
         "Bars: the 95% interval of each pair in the table below, where there is one. The dotted line is an "
         "even chance."
@@ -181,20 +179,22 @@ def better_figure(results: Results, places: dict[str, int]) -> Figure:
     return Figure("improvement", "Probability of improvement", caption, [panel] if rows else [])
 
 
-def efficiency_figure(results: Results, places: dict[str, int]) -> Figure:
+def efficiency_figure(results: Results, style_indices: dict[str, int]) -> Figure:
     """The IQM over all tasks while learning."""
     lines = [
-        _line(b, places, b.kind, _tasks(b.tasks)) for b in results.efficiency if b.method in places
+        _band_line(b, style_indices, b.kind, _tasks_text(b.tasks))
+        for b in results.efficiency
+        if b.method in style_indices
     ]
     caption = (
         "The IQM over all runs of all tasks at each step, from the same returns as the learning curves. "
         f"Scale: {results.scale}; while learning, returns may be below 0. {INTERVAL} "
-        f"{_counts(results.efficiency)}"
+        f"{_band_counts_text(results.efficiency)}"
     )
-    scaled = results.scaled
+    scaled = results.is_normalized
     y = "IQM, final scores from 0 to 1" if scaled else "IQM"
     panel = Panel(
-        "All tasks", results.efficiency_unit, y, lines=lines, holds=(0.0, 1.0) if scaled else ()
+        "All tasks", results.efficiency_unit, y, lines=lines, visible_y=(0.0, 1.0) if scaled else ()
     )
     return Figure("sample_efficiency", "Sample efficiency", caption, [panel])
 
@@ -202,7 +202,7 @@ def efficiency_figure(results: Results, places: dict[str, int]) -> Figure:
 def time_table(results: Results) -> Table:
     """A row for each method on each task."""
     rows: list[list[Value]] = [
-        [t.method, t.task, t.n, *map(t.parts.get, (*PARTS, "rest")), t.total, t.rate, word(t.unit)]
+        [t.method, t.task, t.n, *map(t.parts.get, (*PARTS, "rest")), t.total, t.rate, unit_label(t.unit)]
         for t in results.times
     ]
     columns = (
@@ -217,12 +217,12 @@ def time_table(results: Results) -> Table:
     return Table("time", "Where the time goes", caption, columns, rows)
 
 
-def time_figure(results: Results, places: dict[str, int]) -> Figure:
+def time_figure(results: Results, style_indices: dict[str, int]) -> Figure:
     """The seconds of each method, a panel for each task."""
     panels = []
     for task in sorted({t.task for t in results.times}):
-        own = [t for t in results.times if t.task == task and t.method in places]
-        bars = [Bar(f"{t.method} (n = {t.n}){_speed(t)}", t.parts) for t in own]
+        task_times = [t for t in results.times if t.task == task and t.method in style_indices]
+        bars = [Bar(f"{t.method} (n = {t.n}){_speed_text(t)}", t.parts) for t in task_times]
         panels.append(Panel(task, "seconds", bars=bars))
     caption = "Seconds of the clock as means over n runs, as in the table below."
     return Figure("time", "Where the time goes", caption, [p for p in panels if p.bars])
@@ -233,19 +233,19 @@ def settings_table(study: Study) -> Table | None:
     cells = [cell for cell in study.cells if any(run.settings for run in cell.runs)]
     keys = [
         key
-        for key in varied([run.settings for cell in cells for run in cell.runs if run.settings])
+        for key in varying_keys([run.settings for cell in cells for run in cell.runs if run.settings])
         if key not in ("env.id", "algo.name")
     ]
     methods = list(dict.fromkeys(cell.method for cell in cells))
     if not keys:
         return None
-    values = {(key, m): _setting(study, key, m) for key in keys for m in methods}
+    values = {(key, m): _setting_text(study, key, m) for key in keys for m in methods}
     caption = (
-        f"Only keys whose values are not the same in all runs; {NOTHING} where a method has no such key. "
-        "Where a value depends on the task, the tasks are named."
+        f"Only keys whose values are not the same in all runs; {MISSING_TEXT} where a method has no such "
+        "key. Where a value depends on the task, the tasks are named."
     )
     rows: list[list[Value]]
-    if len(methods) > MANY_METHODS:
+    if len(methods) > MAX_METHOD_COLUMNS:
         columns = ["method", *keys]
         rows = [[m, *(values[key, m] for key in keys)] for m in methods]
     else:
@@ -257,13 +257,19 @@ def settings_table(study: Study) -> Table | None:
 def left_out_table(study: Study) -> Table:
     """Every job whose score is in no table, and why."""
     rows: list[list[Value]] = [
-        [run.name, run.algo, run.env, run.seed, run.status, run.step, run.reason or _why(run.score)]
+        [
+            run.name,
+            run.algo,
+            run.env,
+            run.seed,
+            run.status,
+            run.step,
+            run.reason or _missing_score_reason(run.score),
+        ]
         for run in study.left_out
     ]
     columns = ("job", "algorithm", "task", "seed", "status", "step", "reason")
-    caption = (
-        "Jobs that failed, were killed or pruned, or are going on. Their scores are in no table."
-    )
+    caption = "Jobs that failed, were killed or pruned, or are going on. Their scores are in no table."
     return Table("left_out", "Jobs that are not counted", caption, columns, rows)
 
 
@@ -274,7 +280,7 @@ def run_table(study: Study) -> Table:
         [
             run.name, method[id(run)], run.env, run.seed, run.status, run.score,
             run.score_kind if run.score is not None else None, run.episodes or None, run.train_return,
-            run.step, word(run.unit), run.seconds.get("total"), run.source, run.place,
+            run.step, unit_label(run.unit), run.seconds.get("total"), run.source, run.path,
         ]
         for run in study.runs
     ]  # fmt: skip
@@ -285,79 +291,79 @@ def run_table(study: Study) -> Table:
     return Table("runs", "Every run", "A row for each run that was found.", columns, rows)
 
 
-def provenance_table(study: Study, same: bool) -> Table:
+def provenance_table(study: Study, only_common: bool) -> Table:
     """What all runs have in common, or what differs among them."""
-    known = [run.provenance for run in study.runs if run.provenance]
-    keys = dict.fromkeys(key for one in known for key in one)
+    provenances = [run.provenance for run in study.runs if run.provenance]
+    keys = dict.fromkeys(key for provenance in provenances for key in provenance)
     rows: list[list[Value]] = []
     for key in keys:
-        values = [one.get(key, NOTHING) for one in known]
-        apart = [_span(values)] if key == "started" else list(dict.fromkeys(values))
-        if same == (len(apart) == 1):
-            counted = [f"{value} ({values.count(value)})" for value in apart[:5]]
-            more = [f"and {len(apart) - 5} more"] if len(apart) > 5 else []
-            rows.append([key, apart[0] if same else "; ".join([*counted, *more])])
-    if same:
-        caption = f"The same in all {len(known)} runs that say where they come from."
-        caption = caption if len(known) > 1 else "As the run says it."
+        values = [provenance.get(key, MISSING_TEXT) for provenance in provenances]
+        distinct = [_time_span(values)] if key == "started" else list(dict.fromkeys(values))
+        if only_common == (len(distinct) == 1):
+            counts_text = [f"{value} ({values.count(value)})" for value in distinct[:5]]
+            omitted_text = [f"and {len(distinct) - 5} more"] if len(distinct) > 5 else []
+            rows.append([key, distinct[0] if only_common else "; ".join([*counts_text, *omitted_text])])
+    if only_common:
+        caption = f"The same in all {len(provenances)} runs that say where they come from."
+        caption = caption if len(provenances) > 1 else "As the run says it."
         return Table("provenance", "The same in all runs", caption, ("what", "value"), rows)
     caption = "In brackets how many runs have the value."
     return Table("provenance_differs", "What differs among runs", caption, ("what", "values"), rows)
 
 
-def _line(band: Band, places: dict[str, int], kind: str, more: str = "") -> Line:
-    other = f", {band.kind}" if band.kind != kind else ""
-    said = f"n = {band.runs}{other}" + (f", {more}" if more else "")
+def _band_line(band: Band, style_indices: dict[str, int], kind: str, suffix: str = "") -> Line:
+    kind_text = f", {band.kind}" if band.kind != kind else ""
+    hover_text = f"n = {band.runs}{kind_text}" + (f", {suffix}" if suffix else "")
     return Line(
-        band.method, places[band.method], band.steps, band.estimate, band.low, band.high, said
+        band.method, style_indices[band.method], band.steps, band.estimate, band.low, band.high, hover_text
     )
 
 
-def _train(result: CellResult) -> float | None:
-    known = [r.train_return for r in result.cell.counted if r.train_return is not None]
-    return sum(known) / len(known) if known else None
+def _training_return(result: CellResult) -> float | None:
+    returns = [r.train_return for r in result.cell.counted_runs if r.train_return is not None]
+    return sum(returns) / len(returns) if returns else None
 
 
-def _setting(study: Study, key: str, method: str) -> str | None:
+def _setting_text(study: Study, key: str, method: str) -> str | None:
     """`0.001`, or `8 (CartPole-v1); 16 (Acrobot-v1)`."""
-    of: dict[str, list[str]] = {}
+    tasks_by_value: dict[str, list[str]] = {}
     for cell in study.cells:
         for run in cell.runs if cell.method == method else ():
             if key in run.settings:
-                tasks = of.setdefault(shown(key, run.settings[key]), [])
+                tasks = tasks_by_value.setdefault(format_setting(key, run.settings[key]), [])
                 tasks += [cell.task] if cell.task not in tasks else []
-    if len(of) < 2:
-        return next(iter(of), None)
-    return "; ".join(f"{value} ({', '.join(tasks)})" for value, tasks in of.items())
+    if len(tasks_by_value) < 2:
+        return next(iter(tasks_by_value), None)
+    return "; ".join(f"{value} ({', '.join(tasks)})" for value, tasks in tasks_by_value.items())
 
 
-def _counts(bands: Iterator[Band] | Sequence[Band]) -> str:
-    return _said((band.method, band.runs) for band in bands)
+def _band_counts_text(bands: Iterator[Band] | Sequence[Band]) -> str:
+    return _run_counts_text((band.method, band.runs) for band in bands)
 
 
-def _said(pairs: Iterator[tuple[str, int]]) -> str:
+def _run_counts_text(pairs: Iterator[tuple[str, int]]) -> str:
     """`n: a2c 3, ppo 2 to 3.`"""
-    of: dict[str, set[int]] = {}
+    runs_by_method: dict[str, set[int]] = {}
     for method, runs in pairs:
-        of.setdefault(method, set()).add(runs)
+        runs_by_method.setdefault(method, set()).add(runs)
     parts = [
-        f"{method} {min(n)}" + (f" to {max(n)}" if len(n) > 1 else "") for method, n in of.items()
+        f"{method} {min(n)}" + (f" to {max(n)}" if len(n) > 1 else "") for method, n in runs_by_method.items()
     ]
     return f"n: {', '.join(parts)}." if parts else ""
 
 
-def _span(times: Sequence[str]) -> str:
+def _time_span(times: Sequence[str]) -> str:
     first, last = min(times), max(times)
     return first if first == last else f"{first} to {last}"
 
 
-def _tasks(count: int) -> str:
+def _tasks_text(count: int) -> str:
     return f"{count} task{'s' * (count != 1)}"
 
 
-def _speed(times: Times) -> str:
-    return f", {times.rate.value:,.0f} {word(times.unit)}/s" if times.rate else ""
+def _speed_text(times: TimeBreakdown) -> str:
+    return f", {times.rate.value:,.0f} {unit_label(times.unit)}/s" if times.rate else ""
 
 
-def _why(score: float | None) -> str:
+def _missing_score_reason(score: float | None) -> str:
     return "it has no score" if score is None else ""

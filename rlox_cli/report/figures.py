@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rlox_cli.report.records import Array
-from rlox_cli.report.tables import Estimate
+from rlox_cli.report.tables import IntervalEstimate
 
-LONGEST = 56  # letters of a name that a narrow screen has room for
+MAX_NAME_LENGTH = 56  # letters of a name that a narrow screen has room for
 
 
-def fitted(name: str) -> str:
+def fit_name(name: str) -> str:
     """A name as there is room for it in a figure."""
-    return name if len(name) <= LONGEST else name[: LONGEST - 1] + "\u2026"
+    return name if len(name) <= MAX_NAME_LENGTH else name[: MAX_NAME_LENGTH - 1] + "\u2026"
 
 
 @dataclass(frozen=True)
@@ -21,13 +21,13 @@ class Line:
     """A curve of a method, with its band where there are seeds for one."""
 
     name: str
-    place: int  # of the method, by which it has its colour, line and mark
+    style_index: int  # of the method, by which it has its colour, line and mark
     x: Array
     y: Array
     low: Array | None = None
     high: Array | None = None
-    said: str = ""  # of how many seeds, and what
-    joined: bool = True  # else points alone
+    hover_text: str = ""  # of how many seeds, and what
+    is_joined: bool = True  # else points alone
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Row:
     """An estimate with its interval, and the values that it is of, each with a word on it."""
 
     name: str
-    place: int
-    estimate: Estimate | None
+    style_index: int
+    estimate: IntervalEstimate | None
     dots: Sequence[tuple[float, str]] = ()
 
 
@@ -58,22 +58,22 @@ class Panel:
     lines: Sequence[Line] = ()
     rows: Sequence[Row] = ()
     bars: Sequence[Bar] = ()
-    mark: float | None = None  # where a line across says what is even
-    stepped: bool = False
-    whole: bool = False  # x from 0 to 1
-    log: bool = False  # x on a logarithmic scale
-    holds: tuple[float, ...] = ()  # values of y that are in sight, whatever the lines are
+    reference_line: float | None = None  # where a line across says what is even
+    is_stepped: bool = False
+    is_unit_range: bool = False  # x from 0 to 1
+    is_log: bool = False  # x on a logarithmic scale
+    visible_y: tuple[float, ...] = ()  # values of y that are in sight, whatever the lines are
 
     @property
-    def heights(self) -> tuple[float, float] | None:
+    def y_range(self) -> tuple[float, float] | None:
         """The lowest and highest y that is drawn, with some room; None where the lines say it."""
-        if not self.holds:
+        if not self.visible_y:
             return None
-        drawn = [part for of in self.lines for part in (of.y, of.low, of.high) if part is not None]
-        low = min(*self.holds, *(float(part.min()) for part in drawn))
-        high = max(*self.holds, *(float(part.max()) for part in drawn))
-        room = 0.04 * (high - low)
-        return low - room, high + room
+        arrays = [part for line in self.lines for part in (line.y, line.low, line.high) if part is not None]
+        low = min(*self.visible_y, *(float(part.min()) for part in arrays))
+        high = max(*self.visible_y, *(float(part.max()) for part in arrays))
+        margin = 0.04 * (high - low)
+        return low - margin, high + margin
 
 
 @dataclass(frozen=True)
@@ -84,4 +84,4 @@ class Figure:
     title: str
     caption: str
     panels: Sequence[Panel] = field(default_factory=list)
-    of_methods: bool = True  # whether the places of its lines are those of methods
+    is_by_method: bool = True  # whether the places of its lines are those of methods

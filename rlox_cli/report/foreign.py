@@ -12,30 +12,30 @@ from typing import Any
 from rlox.configs import ALGO_CONFIGS, nearest
 from rlox.errors import ConfigError
 from rlox_cli.report.foreign_files import (
-    EVENTS,
+    EVENT_FILE_PREFIX,
     Series,
-    merged,
+    merge,
     read_csv,
     read_evaluations,
     read_events,
     read_monitors,
 )
-from rlox_cli.report.records import LAST, MAX_REASON, TRAINING, Run, curve, text
-from rlox_cli.verbatim import typed_path
+from rlox_cli.report.records import LAST, MAX_REASON_LENGTH, TRAINING, Run, make_curve, safe_text
+from rlox_cli.verbatim import expand_path
 
 FIELDS = ("path", "env", "algo", "pattern", "steps", "value", "kind")
 KINDS = ("evaluation", "training")
 GROUPS = {"env", "algo", "seed"}
 # `<env>__<name>__<seed>__<time>`, as CleanRL names runs.
-CLEANRL = re.compile(r"(?:^|/)(?P<env>[^/]+?)__(?P<algo>[^/]+?)__(?P<seed>\d+)__\d+")
-ENV = re.compile(r"[A-Za-z][A-Za-z0-9.]*(?:-[A-Za-z][A-Za-z0-9]*)*-v\d+")
-SEED = re.compile(r"(?:^|[^A-Za-z])(?:seed|s)[_=-]?(\d+)(?!\d)", re.IGNORECASE)
-LAST_NUMBER = re.compile(r"[_-](\d+)/?$")
-OTHERS = ("trpo", "qrdqn", "tqc", "crossq", "ars", "reinforce", "c51", "redq", "impala", "dreamer")
+CLEANRL_PATTERN = re.compile(r"(?:^|/)(?P<env>[^/]+?)__(?P<algo>[^/]+?)__(?P<seed>\d+)__\d+")
+ENV_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9.]*(?:-[A-Za-z][A-Za-z0-9]*)*-v\d+")
+SEED_PATTERN = re.compile(r"(?:^|[^A-Za-z])(?:seed|s)[_=-]?(\d+)(?!\d)", re.IGNORECASE)
+LAST_NUMBER_PATTERN = re.compile(r"[_-](\d+)/?$")
+OTHER_ALGOS = ("trpo", "qrdqn", "tqc", "crossq", "ars", "reinforce", "c51", "redq", "impala", "dreamer")
 
 
 @dataclass(frozen=True)
-class Baseline:
+class LogSource:
     """Where runs to compare with are, and what their logs do not say themselves."""
 
     path: Path
@@ -52,17 +52,17 @@ class Baseline:
         return f"baseline.{self.label or 'NAME'}={{path: {self.path}"
 
 
-def baseline(label: str, given: Any) -> Baseline:
+def parse_baseline(label: str, setting: Any) -> LogSource:
     """A baseline from what the command line says: a path, or a mapping with one."""
-    data = {"path": given} if isinstance(given, str) else given
+    data = {"path": setting} if isinstance(setting, str) else setting
     name = f"baseline.{label}"
-    expected = f"{name}={given}: expected a path, or {{path: PATH, env: ID, algo: NAME}}"
+    expected = f"{name}={setting}: expected a path, or {{path: PATH, env: ID, algo: NAME}}"
     if not isinstance(data, Mapping):
         raise ConfigError(expected)
     for key, value in data.items():
         if key not in FIELDS:
-            near = nearest(str(key), FIELDS) or f"; it takes {', '.join(FIELDS)}"
-            raise ConfigError(f"unknown key '{name}.{key}'{near}")
+            hint = nearest(str(key), FIELDS) or f"; it takes {', '.join(FIELDS)}"
+            raise ConfigError(f"unknown key '{name}.{key}'{hint}")
         if not isinstance(value, str):
             raise ConfigError(f"{name}.{key}={value}: expected text")
     if "path" not in data:
@@ -72,105 +72,105 @@ def baseline(label: str, given: Any) -> Baseline:
     _require_pattern(name, data.get("pattern", ""))
     columns = {key: data[key] for key in ("steps", "value") if key in data}
     rest = {key: data[key] for key in ("env", "algo", "pattern", "kind") if key in data}
-    return Baseline(typed_path(data["path"]), text(label), columns=columns, **rest)
+    return LogSource(expand_path(data["path"]), safe_text(label), columns=columns, **rest)
 
 
-def read_foreign(of: Baseline) -> Iterator[Run]:
+def read_foreign(source: LogSource) -> Iterator[Run]:
     """The runs whose logs are at and below a place."""
-    for position, series in enumerate(_series(of)):
-        env, algo, seed = _named(series, of)
-        evaluated = bool(series.evaluations)
-        shown = curve(series.evaluations if evaluated else series.training)
+    for position, series in enumerate(_read_series(source)):
+        env, algo, seed = _identify(series, source)
+        has_evaluations = bool(series.evaluations)
+        score_curve = make_curve(series.evaluations if has_evaluations else series.training)
         yield Run(
-            name=text(series.name),
-            place=text(series.place, MAX_REASON),
+            name=safe_text(series.name),
+            path=safe_text(series.path, MAX_REASON_LENGTH),
             source=series.source,
-            label=of.label,
-            algo=text(algo),
-            env=text(env),
+            label=source.label,
+            algo=safe_text(algo),
+            env=safe_text(env),
             seed=position if seed is None else seed,
             reason="as logged",
-            step=int(shown.steps[-1]) if len(shown) else 0,
-            score=float(shown.values[-1]) if len(shown) else None,
-            score_kind=LAST if evaluated else TRAINING,
+            step=int(score_curve.steps[-1]) if len(score_curve) else 0,
+            score=float(score_curve.values[-1]) if len(score_curve) else None,
+            score_kind=LAST if has_evaluations else TRAINING,
             episodes=series.episodes,
-            train_return=_last(series.training),
-            evaluations=curve(series.evaluations),
-            training=curve(series.training),
+            train_return=_last_value(series.training),
+            evaluations=make_curve(series.evaluations),
+            training=make_curve(series.training),
         )
 
 
-def _series(of: Baseline) -> Iterator[Series]:
-    if of.path.is_file():
-        yield from read_csv(of.path, of.path.name, of.columns, of.kind)
+def _read_series(source: LogSource) -> Iterator[Series]:
+    if source.path.is_file():
+        yield from read_csv(source.path, source.path.name, source.columns, source.kind)
         return
-    for folder, folders, files in os.walk(of.path):
+    for folder, folders, files in os.walk(source.path):
         folders.sort()
-        yield from _of_folder(Path(folder), sorted(files), of)
+        yield from _read_folder(Path(folder), sorted(files), source)
 
 
-def _of_folder(folder: Path, files: list[str], of: Baseline) -> Iterator[Series]:
+def _read_folder(folder: Path, files: list[str], source: LogSource) -> Iterator[Series]:
     """The runs in one folder: what several files say of one run is put together."""
-    name = folder.relative_to(of.path).as_posix()
+    name = folder.relative_to(source.path).as_posix()
     name = folder.resolve().name if name == "." else name
-    found = []
+    series_list = []
     if "evaluations.npz" in files:
-        found.append(read_evaluations(folder / "evaluations.npz", name))
-    if any(EVENTS in file for file in files):
-        found.append(read_events(folder, name, of.columns.get("value", ""), of.kind))
+        series_list.append(read_evaluations(folder / "evaluations.npz", name))
+    if any(EVENT_FILE_PREFIX in file for file in files):
+        series_list.append(read_events(folder, name, source.columns.get("value", ""), source.kind))
     monitors = [folder / file for file in files if file.endswith("monitor.csv")]
     if monitors:
-        found.append(read_monitors(monitors, name))
+        series_list.append(read_monitors(monitors, name))
     if "progress.csv" in files:
-        found += read_csv(folder / "progress.csv", name, of.columns, of.kind)
-    if found:
-        yield merged(found)
+        series_list += read_csv(folder / "progress.csv", name, source.columns, source.kind)
+    if series_list:
+        yield merge(series_list)
     for file in files:
         if file.endswith(".csv") and file != "progress.csv" and folder / file not in monitors:
-            inner = file if folder == of.path else f"{name}/{file}"
-            yield from read_csv(folder / file, inner, of.columns, of.kind)
+            run_name = file if folder == source.path else f"{name}/{file}"
+            yield from read_csv(folder / file, run_name, source.columns, source.kind)
 
 
-def _named(series: Series, of: Baseline) -> tuple[str, str, int | None]:
+def _identify(series: Series, source: LogSource) -> tuple[str, str, int | None]:
     """Environment, algorithm and seed: as they are given, as the file says, as the name has them."""
-    by_name = _by_pattern(series.name, of) if of.pattern else _guessed(series.name)
-    said = by_name | {key: value for key, value in series.said.items() if value}
-    env = of.env or said.get("env", "")
+    by_name = _match_pattern(series.name, source) if source.pattern else _guess_from_name(series.name)
+    fields = by_name | {key: value for key, value in series.metadata.items() if value}
+    env = source.env or fields.get("env", "")
     if not env:
         raise ConfigError(
-            f"{series.place}: the environment is not in the name of run '{text(series.name, 80)}'; "
-            f"give it: '{of.option}, env: CartPole-v1}}'"
+            f"{series.path}: the environment is not in the name of run '{safe_text(series.name, 80)}'; "
+            f"give it: '{source.option}, env: CartPole-v1}}'"
         )
-    algo = of.algo or said.get("algo", "") or of.label or series.source
-    seed = said.get("seed", "")
+    algo = source.algo or fields.get("algo", "") or source.label or series.source
+    seed = fields.get("seed", "")
     return env, algo, int(seed) if seed.isdigit() and len(seed) < 19 else None
 
 
-def _by_pattern(name: str, of: Baseline) -> dict[str, str]:
-    found = re.search(of.pattern, name)
-    if found is None:
+def _match_pattern(name: str, source: LogSource) -> dict[str, str]:
+    match = re.search(source.pattern, name)
+    if match is None:
         raise ConfigError(
-            f"baseline.{of.label}.pattern={of.pattern}: not found in the name of the run "
-            f"'{text(name, 80)}'"
+            f"baseline.{source.label}.pattern={source.pattern}: not found in the name of the run "
+            f"'{safe_text(name, 80)}'"
         )
-    return {key: value for key, value in found.groupdict().items() if value and key in GROUPS}
+    return {key: value for key, value in match.groupdict().items() if value and key in GROUPS}
 
 
-def _guessed(name: str) -> dict[str, str]:
-    if found := CLEANRL.search(name):
-        return found.groupdict()
-    known = (*ALGO_CONFIGS, *OTHERS)
+def _guess_from_name(name: str) -> dict[str, str]:
+    if match := CLEANRL_PATTERN.search(name):
+        return match.groupdict()
+    known = (*ALGO_CONFIGS, *OTHER_ALGOS)
     tokens = re.split(r"[^a-z0-9]+", name.lower())
-    said = {"algo": next((token for token in tokens if token in known), "")}
-    if env := ENV.search(name):
+    fields = {"algo": next((token for token in tokens if token in known), "")}
+    if env := ENV_PATTERN.search(name):
         head, _, rest = env[0].partition("-")
-        said["env"] = rest if head.lower() in known and ENV.fullmatch(rest) else env[0]
-    if seed := SEED.search(name) or LAST_NUMBER.search(name.removesuffix(".csv")):
-        said["seed"] = seed[1]
-    return said
+        fields["env"] = rest if head.lower() in known and ENV_PATTERN.fullmatch(rest) else env[0]
+    if seed := SEED_PATTERN.search(name) or LAST_NUMBER_PATTERN.search(name.removesuffix(".csv")):
+        fields["seed"] = seed[1]
+    return fields
 
 
-def _last(points: Mapping[float, float]) -> float | None:
+def _last_value(points: Mapping[float, float]) -> float | None:
     return points[max(points)] if points else None
 
 

@@ -18,28 +18,28 @@ from typing import Any
 import numpy as np
 
 from rlox.errors import ConfigError, MissingExtraError
-from rlox.extras import install
-from rlox_cli.report.records import number
+from rlox.extras import install_command
+from rlox_cli.report.records import finite_number
 
-EVENTS = "events.out.tfevents"
-EVALUATIONS = (
+EVENT_FILE_PREFIX = "events.out.tfevents"
+EVALUATION_COLUMNS = (
     "eval/return_mean", "eval/mean_reward", "eval/episodic_return", "evaluation/return", "test/reward",
 )  # fmt: skip
-EPISODES = ("charts/episodic_return", "episodic_return", "episode_return")  # one value an episode
-MEANS = ("train/return_mean", "rollout/ep_rew_mean", "train/reward", "ep_rew_mean")
-STEPS = (
+EPISODE_COLUMNS = ("charts/episodic_return", "episodic_return", "episode_return")  # one value an episode
+MEAN_COLUMNS = ("train/return_mean", "rollout/ep_rew_mean", "train/reward", "ep_rew_mean")
+STEP_COLUMNS = (
     "env_steps", "time/total_timesteps", "total_timesteps", "timesteps", "global_step", "env_step",
     "steps", "step", "_step",
 )  # fmt: skip
-VALUES = ("return", "score", "mean_reward", "reward", "value")
-NAMES = {
+VALUE_COLUMNS = ("return", "score", "mean_reward", "reward", "value")
+METADATA_COLUMNS = {
     "env": ("env", "env_id", "task", "environment"),
     "algo": ("algo", "algorithm", "method", "agent"),
     "seed": ("seed",),
     "run": ("run", "run_id", "run_name", "name"),
 }
 WINDOW = 100  # episodes that a training return is the mean of, as in rlox's own logs
-EVALUATED = re.compile(r"eval|test", re.IGNORECASE)
+EVALUATION_PATTERN = re.compile(r"eval|test", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -47,24 +47,24 @@ class Series:
     """What one run logged: returns over steps, and what the file itself says of the run."""
 
     name: str
-    place: Path
+    path: Path
     source: str
     evaluations: Mapping[float, float] = field(default_factory=dict)
     training: Mapping[float, float] = field(default_factory=dict)
-    said: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, str] = field(default_factory=dict)
     episodes: int = 0
 
 
-def merged(found: Sequence[Series]) -> Series:
+def merge(series_list: Sequence[Series]) -> Series:
     """One run of what several files say of it; the first that has something is believed."""
-    sources = dict.fromkeys(series.source for series in found)
+    sources = dict.fromkeys(series.source for series in series_list)
     return replace(
-        found[0],
+        series_list[0],
         source=" + ".join(sources),
-        evaluations=next((s.evaluations for s in found if s.evaluations), {}),
-        training=next((s.training for s in found if s.training), {}),
-        said={key: value for series in reversed(found) for key, value in series.said.items()},
-        episodes=max(series.episodes for series in found),
+        evaluations=next((s.evaluations for s in series_list if s.evaluations), {}),
+        training=next((s.training for s in series_list if s.training), {}),
+        metadata={key: value for series in reversed(series_list) for key, value in series.metadata.items()},
+        episodes=max(series.episodes for series in series_list),
     )
 
 
@@ -76,21 +76,21 @@ def read_events(folder: Path, name: str, tag: str, kind: str) -> Series:
     except ImportError as error:
         raise MissingExtraError(
             f"{folder} has TensorBoard events, and tensorboard is not installed: "
-            f"{install('tensorboard')}"
+            f"{install_command('tensorboard')}"
         ) from error
     logging.getLogger("tensorboard").setLevel(logging.ERROR)
-    kept = {events.SCALARS: 0, events.TENSORS: 0, events.IMAGES: 1, events.AUDIO: 1}
-    log = events.EventAccumulator(str(folder), size_guidance=kept)
+    size_guidance = {events.SCALARS: 0, events.TENSORS: 0, events.IMAGES: 1, events.AUDIO: 1}
+    log = events.EventAccumulator(str(folder), size_guidance=size_guidance)
     log.Reload()
-    there = log.Tags()
+    tags_by_kind = log.Tags()
 
-    def values(wanted: str) -> dict[float, float]:
-        if wanted in there["scalars"]:
-            return _points((e.step, e.value) for e in log.Scalars(wanted))
-        arrays = ((e.step, tensors.make_ndarray(e.tensor_proto)) for e in log.Tensors(wanted))
+    def values(column: str) -> dict[float, float]:
+        if column in tags_by_kind["scalars"]:
+            return _points((e.step, e.value) for e in log.Scalars(column))
+        arrays = ((e.step, tensors.make_ndarray(e.tensor_proto)) for e in log.Tensors(column))
         return _points((step, array.item()) for step, array in arrays if array.size == 1)
 
-    tags = [*there["scalars"], *there["tensors"]]
+    tags = [*tags_by_kind["scalars"], *tags_by_kind["tensors"]]
     return _read_columns(Series(name, folder, "TensorBoard"), tags, values, tag, kind)
 
 
@@ -101,9 +101,7 @@ def read_evaluations(path: Path, name: str) -> Series:
             steps, results = data["timesteps"].ravel(), np.asarray(data["results"], np.float64)
         means = results.reshape(len(steps), -1).mean(axis=1)
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise ConfigError(
-            f"{path}: expected arrays timesteps and results, as EvalCallback writes"
-        ) from error
+        raise ConfigError(f"{path}: expected arrays timesteps and results, as EvalCallback writes") from error
     points = _points(zip(steps.tolist(), means.tolist(), strict=True))
     episodes = results[0].size if len(results) else 0
     return Series(name, path.parent, "Stable-Baselines3", points, episodes=episodes)
@@ -123,9 +121,9 @@ def read_monitors(paths: Sequence[Path], name: str) -> Series:
     rows.sort(key=lambda row: row[0] or 0.0)
     steps = np.cumsum([row[1] or 0.0 for row in rows]).tolist()
     returns = [row[2] or 0.0 for row in rows]
-    said = {"env": env if env != "None" else ""}
-    training = _smooth(dict(zip(steps, returns, strict=True)))
-    return Series(name, paths[0].parent, "Stable-Baselines3", training=training, said=said)
+    metadata = {"env": env if env != "None" else ""}
+    training = _moving_mean(dict(zip(steps, returns, strict=True)))
+    return Series(name, paths[0].parent, "Stable-Baselines3", training=training, metadata=metadata)
 
 
 def read_csv(path: Path, name: str, columns: Mapping[str, str], kind: str) -> Iterator[Series]:
@@ -135,28 +133,28 @@ def read_csv(path: Path, name: str, columns: Mapping[str, str], kind: str) -> It
             rows = list(csv.DictReader(file))
     except csv.Error as error:
         raise ConfigError(f"{path}: not a CSV file: {error}") from error
-    head = [key for key in rows[0] if isinstance(key, str)] if rows else []
-    step = _one_of(head, (columns["steps"],) if "steps" in columns else STEPS)
+    columns_in_file = [key for key in rows[0] if isinstance(key, str)] if rows else []
+    step = _find_column(columns_in_file, (columns["steps"],) if "steps" in columns else STEP_COLUMNS)
     if step is None:
         raise ConfigError(
-            f"{path}: no column of steps among {', '.join(head[:8]) or 'none'}; name it with "
+            f"{path}: no column of steps among {', '.join(columns_in_file[:8]) or 'none'}; name it with "
             f"baseline.NAME={{path: {path}, steps: COLUMN, value: COLUMN}}"
         )
-    if wandb := [c for c in head if " - " in c and not c.endswith(("__MIN", "__MAX"))]:
-        yield from _wandb(path, rows, step, wandb, columns.get("value", ""), kind)
+    if wandb := [c for c in columns_in_file if " - " in c and not c.endswith(("__MIN", "__MAX"))]:
+        yield from _read_wandb(path, rows, step, wandb, columns.get("value", ""), kind)
         return
-    of = {key: _one_of(head, names) for key, names in NAMES.items()}
-    apart: dict[tuple[str, ...], list[dict[str, str]]] = defaultdict(list)
+    field_columns = {key: _find_column(columns_in_file, names) for key, names in METADATA_COLUMNS.items()}
+    rows_by_run: dict[tuple[str, ...], list[dict[str, str]]] = defaultdict(list)
     for row in rows:
-        apart[tuple(str(row.get(c) or "") if c else "" for c in of.values())].append(row)
-    for values, own in apart.items():
-        said = dict(zip(of, values, strict=True))
-        series = Series(said["run"] or name, path, "CSV", said=said)
-        yield _of_rows(series, own, step, head, columns.get("value", ""), kind)
+        rows_by_run[tuple(str(row.get(c) or "") if c else "" for c in field_columns.values())].append(row)
+    for values, run_rows in rows_by_run.items():
+        metadata = dict(zip(field_columns, values, strict=True))
+        series = Series(metadata["run"] or name, path, "CSV", metadata=metadata)
+        yield _read_rows(series, run_rows, step, columns_in_file, columns.get("value", ""), kind)
 
 
-def _wandb(
-    path: Path, rows: list[dict[str, str]], step: str, columns: list[str], wanted: str, kind: str
+def _read_wandb(
+    path: Path, rows: list[dict[str, str]], step: str, columns: list[str], value_column: str, kind: str
 ) -> Iterator[Series]:
     """A column for each run, `NAME - METRIC`, as W&B exports a chart."""
     runs: dict[str, dict[str, str]] = defaultdict(dict)
@@ -164,48 +162,56 @@ def _wandb(
         run, _, metric = column.rpartition(" - ")
         runs[run][metric] = column
     for run, metrics in runs.items():
-        own = [{m: row.get(c, "") for m, c in metrics.items()} | {step: row[step]} for row in rows]
-        yield _of_rows(Series(run, path, "W&B"), own, step, list(metrics), wanted, kind)
+        run_rows = [{m: row.get(c, "") for m, c in metrics.items()} | {step: row[step]} for row in rows]
+        yield _read_rows(Series(run, path, "W&B"), run_rows, step, list(metrics), value_column, kind)
 
 
-def _of_rows(
-    series: Series, rows: list[dict[str, str]], step: str, head: list[str], wanted: str, kind: str
+def _read_rows(
+    series: Series, rows: list[dict[str, str]], step: str, columns: list[str], value_column: str, kind: str
 ) -> Series:
     def values(column: str) -> dict[float, float]:
         return _points((_float(row.get(step)), _float(row.get(column))) for row in rows)
 
-    return _read_columns(series, head, values, wanted, kind)
+    return _read_columns(series, columns, values, value_column, kind)
 
 
-def _read_columns(series: Series, head: list[str], values: Any, wanted: str, kind: str) -> Series:
+def _read_columns(series: Series, columns: list[str], values: Any, value_column: str, kind: str) -> Series:
     """The series with the returns in its columns: those that are named, else those that are known."""
-    if wanted and wanted not in head:
+    if value_column and value_column not in columns:
         raise ConfigError(
-            f"{series.place}: no '{wanted}' in run '{series.name[:80]}', which has "
-            f"{', '.join(head[:8]) or 'nothing'}"
+            f"{series.path}: no '{value_column}' in run '{series.name[:80]}', which has "
+            f"{', '.join(columns[:8]) or 'nothing'}"
         )
-    evaluated = None if wanted else _one_of(head, EVALUATIONS)
-    trained = wanted or _one_of(head, (*MEANS, *EPISODES, *(() if evaluated else VALUES)))
-    if trained is None and evaluated is None:
+    evaluation_column = None if value_column else _find_column(columns, EVALUATION_COLUMNS)
+    training_column = value_column or _find_column(
+        columns, (*MEAN_COLUMNS, *EPISODE_COLUMNS, *(() if evaluation_column else VALUE_COLUMNS))
+    )
+    if training_column is None and evaluation_column is None:
         raise ConfigError(
-            f"{series.place}: no returns that are known among {', '.join(head[:8]) or 'nothing'}; "
-            f"name them with baseline.NAME={{path: {series.place}, value: COLUMN}}"
+            f"{series.path}: no returns that are known among {', '.join(columns[:8]) or 'nothing'}; "
+            f"name them with baseline.NAME={{path: {series.path}, value: COLUMN}}"
         )
-    points = values(trained) if trained else {}
-    if trained in EPISODES:
-        points = _smooth(points)
-    said = f"{trained} {series.place.name}" if trained in VALUES else str(trained)
-    if evaluated is None and (kind == "evaluation" or (not kind and EVALUATED.search(said))):
+    points = values(training_column) if training_column else {}
+    if training_column in EPISODE_COLUMNS:
+        points = _moving_mean(points)
+    column_text = (
+        f"{training_column} {series.path.name}" if training_column in VALUE_COLUMNS else str(training_column)
+    )
+    if evaluation_column is None and (
+        kind == "evaluation" or (not kind and EVALUATION_PATTERN.search(column_text))
+    ):
         return replace(series, evaluations=points)
-    return replace(series, evaluations=values(evaluated) if evaluated else {}, training=points)
+    return replace(
+        series, evaluations=values(evaluation_column) if evaluation_column else {}, training=points
+    )
 
 
 def _points(pairs: Any) -> dict[float, float]:
-    known = ((number(step), number(value)) for step, value in pairs)
-    return {step: value for step, value in known if step is not None and value is not None}
+    pairs_or_none = ((finite_number(step), finite_number(value)) for step, value in pairs)
+    return {step: value for step, value in pairs_or_none if step is not None and value is not None}
 
 
-def _smooth(points: Mapping[float, float]) -> dict[float, float]:
+def _moving_mean(points: Mapping[float, float]) -> dict[float, float]:
     """The mean of the last 100 episodes at the end of each."""
     steps = sorted(points)
     sums = np.cumsum([0.0, *(points[step] for step in steps)])
@@ -216,11 +222,11 @@ def _smooth(points: Mapping[float, float]) -> dict[float, float]:
 
 def _float(value: Any) -> float | None:
     try:
-        return number(float(value))
+        return finite_number(float(value))
     except (TypeError, ValueError):
         return None
 
 
-def _one_of(head: Sequence[str], names: Sequence[str]) -> str | None:
+def _find_column(head: Sequence[str], names: Sequence[str]) -> str | None:
     lower = {column.lower(): column for column in reversed(head)}
     return next((lower[name.lower()] for name in names if name.lower() in lower), None)

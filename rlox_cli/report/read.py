@@ -11,125 +11,125 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from rlox.configs import ALGO_CONFIGS, leaves, make_run
+from rlox.configs import ALGO_CONFIGS, dotted_items, make_run
 from rlox.disk import read_file
 from rlox.errors import ConfigError
-from rlox_cli.identity import what
+from rlox_cli.identity import result_config
 from rlox_cli.report.records import (
     FINAL,
-    LOSS,
-    MAX_REASON,
+    LOSS_PREFIX,
+    MAX_REASON_LENGTH,
     MEASURES,
     TRAINING,
     Curve,
     Run,
-    curve,
-    number,
-    text,
+    finite_number,
+    make_curve,
+    safe_text,
 )
 from rlox_cli.run_folder import DONE, RUNNING, UNREADABLE, is_locked, read_config
-from rlox_cli.search.settings import FILES
+from rlox_cli.search.settings import SEARCH_FILES
 from rlox_cli.sweep_summary import COLUMNS
 
 # What says how a run is watched, saved and spread over a machine, and not what it does.
-NO_SETTINGS = ("seed", "logger", "log", "checkpoint", "run", "run_root", "dry_run", "threads")
-WATCHING = "eval.every"
-MARKS = {"metrics.jsonl", "status.json", "result.json"}
-DOCUMENTS = ("status.json", "result.json", "provenance.json")
+NON_SETTING_KEYS = ("seed", "logger", "log", "checkpoint", "run", "run_root", "dry_run", "threads")
+EVAL_EVERY_KEY = "eval.every"
+RUN_FILES = {"metrics.jsonl", "status.json", "result.json"}
+JSON_FILES = ("status.json", "result.json", "provenance.json")
 DIED = "died"
-NUMBERS = re.compile(r"([0-9]{1,18})")
-NOT_PROVENANCE = ("schema_version", "seeds.run", "resume_grade")
+NUMBER_PATTERN = re.compile(r"([0-9]{1,18})")
+EXCLUDED_PROVENANCE_KEYS = ("schema_version", "seeds.run", "resume_grade")
 SOURCE = "rlox"
 
 
-def run_folders(place: Path) -> Iterator[Path]:
+def run_folders(path: Path) -> Iterator[Path]:
     """The run folders at and below a place; attempts that a sweep set aside are left out."""
-    for folder, folders, files in os.walk(place):
-        if MARKS & set(files):
+    for folder, folders, files in os.walk(path):
+        if RUN_FILES & set(files):
             folders.clear()
             yield Path(folder)
-        left = [name for name in folders if name[0] != "." and ".attempt" not in name]
-        folders[:] = sorted(left, key=_natural)
+        subfolders = [name for name in folders if name[0] != "." and ".attempt" not in name]
+        folders[:] = sorted(subfolders, key=_natural_sort_key)
 
 
-def sweep_in(place: Path) -> str:
+def sweep_kind(folder: Path) -> str:
     """`search` or `sweep`, whose folder a place is by what stands beside the runs; empty for another's."""
-    if any((place / name).exists() for name in FILES):
+    if any((folder / name).exists() for name in SEARCH_FILES):
         return "search"
-    with suppress(OSError, ValueError), (place / "summary.csv").open(encoding="utf-8") as file:
+    with suppress(OSError, ValueError), (folder / "summary.csv").open(encoding="utf-8") as file:
         return "sweep" if set(file.readline().strip().split(",")) == set(COLUMNS) else ""
     return ""
 
 
-def never_begun(sweep: Path, begun: set[str]) -> Iterator[Run]:
+def unstarted_jobs(sweep: Path, started_names: set[str]) -> Iterator[Run]:
     """The jobs that a sweep's summary lists and that have no folder."""
     with suppress(OSError, ValueError, csv.Error):
         with (sweep / "summary.csv").open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
         for row in rows:
-            if row.get("status") and row.get("job") not in begun and row["status"] != DONE:
+            if row.get("status") and row.get("job") not in started_names and row["status"] != DONE:
                 yield Run(
-                    name=text(row.get("job")),
-                    place=text(sweep),
+                    name=safe_text(row.get("job")),
+                    path=safe_text(sweep),
                     source=SOURCE,
-                    algo=text(row.get("algo")) or "?",
-                    env=text(row.get("env")) or "?",
+                    algo=safe_text(row.get("algo")) or "?",
+                    env=safe_text(row.get("env")) or "?",
                     seed=int(row["seed"]) if (row.get("seed") or "").isdigit() else None,
-                    status=text(row["status"]),
-                    reason=text(row.get("reason"), MAX_REASON),
+                    status=safe_text(row["status"]),
+                    reason=safe_text(row.get("reason"), MAX_REASON_LENGTH),
                 )
 
 
 def read_run(folder: Path, label: str = "") -> Run:
     """The record of one run folder; what is missing or damaged in it is left out."""
-    result, status = _mapping(folder / "result.json"), _mapping(folder / "status.json")
+    result, status = _read_mapping(folder / "result.json"), _read_mapping(folder / "status.json")
     settings, config = _settings(folder)
-    unit = text(result.get("unit") or _unit(config)) or "env_steps"
-    rows, unread = _rows(folder / "metrics.jsonl")
-    state, score = _state(folder, status), number(result.get("score"))
-    unevaluated = not result.get("episodes") and result.get("score") is None
-    final = number(result.get(unit))
-    step = final if final is not None else number(status.get("step"))
+    unit = safe_text(result.get("unit") or _unit(config)) or "env_steps"
+    rows, unreadable_lines = _read_rows(folder / "metrics.jsonl")
+    state, score = _state(folder, status), finite_number(result.get("score"))
+    has_no_evaluation = not result.get("episodes") and result.get("score") is None
+    final = finite_number(result.get(unit))
+    step = final if final is not None else finite_number(status.get("step"))
     evaluations = _points(rows, unit, "eval/return_mean")
     if final is not None and score is not None:
         evaluations = {s: v for s, v in evaluations.items() if s < final} | {final: score}
-    training = number(result.get("train_return_last100"))
+    training = finite_number(result.get("train_return_last100"))
     seconds = {k: v for k, v in _numbers(result.get("seconds")).items() if v is not None}
     run = config.get("run")
     return Run(
-        name=text(folder.name or folder.resolve().name),
-        place=text(folder, MAX_REASON),
+        name=safe_text(folder.name or folder.resolve().name),
+        path=safe_text(folder, MAX_REASON_LENGTH),
         source=SOURCE,
         label=label,
-        called=text(run.get("name")) if isinstance(run, Mapping) else "",
-        algo=text(result.get("algo") or settings.get("algo.name")) or "?",
-        env=text(result.get("env") or settings.get("env.id")) or "?",
-        seed=_whole(result.get("seed", config.get("seed"))),
+        user_name=safe_text(run.get("name")) if isinstance(run, Mapping) else "",
+        algo=safe_text(result.get("algo") or settings.get("algo.name")) or "?",
+        env=safe_text(result.get("env") or settings.get("env.id")) or "?",
+        seed=_int_or_none(result.get("seed", config.get("seed"))),
         unit=unit,
         status=state,
-        reason=text(
-            _flaw(folder, state, result) or status.get("reason") or result.get("reason"), MAX_REASON
+        reason=safe_text(
+            _flaw(folder, state, result) or status.get("reason") or result.get("reason"), MAX_REASON_LENGTH
         ),
         step=int(step or 0),
-        score=training if state == DONE and unevaluated else score,
+        score=training if state == DONE and has_no_evaluation else score,
         score_kind=FINAL if score is not None else TRAINING,
         episodes=len(result["episodes"]) if isinstance(result.get("episodes"), list) else 0,
         train_return=training,
         seconds=seconds,
         rate=_numbers(result.get("steps_per_second")).get("total"),
-        evaluations=curve(evaluations),
-        training=curve(_points(rows, unit, "train/return_mean")),
+        evaluations=make_curve(evaluations),
+        training=make_curve(_points(rows, unit, "train/return_mean")),
         measures=_measures(rows, unit),
         settings={k: v for k, v in settings.items() if _is_setting(k)},
-        provenance=_provenance(_mapping(folder / "provenance.json")),
-        unread=unread,
-        damaged=tuple(_damaged(folder, config)),
+        provenance=_provenance(_read_mapping(folder / "provenance.json")),
+        unreadable_lines=unreadable_lines,
+        damaged_files=tuple(_damaged_files(folder, config)),
     )
 
 
-def _natural(name: str) -> list[tuple[int, str]]:
+def _natural_sort_key(name: str) -> list[tuple[int, str]]:
     """`2_x` before `10_x`."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in NUMBERS.split(name)]
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in NUMBER_PATTERN.split(name)]
 
 
 def _state(folder: Path, status: Mapping[str, Any]) -> str:
@@ -137,8 +137,8 @@ def _state(folder: Path, status: Mapping[str, Any]) -> str:
     locked = is_locked(folder)
     if locked:
         return RUNNING
-    said = text(status.get("status")) or UNREADABLE
-    return DIED if said == RUNNING and locked is False else said
+    state = safe_text(status.get("status")) or UNREADABLE
+    return DIED if state == RUNNING and locked is False else state
 
 
 def _flaw(folder: Path, state: str, result: Mapping[str, Any]) -> str:
@@ -148,10 +148,10 @@ def _flaw(folder: Path, state: str, result: Mapping[str, Any]) -> str:
         return ""
     score = result.get("score")
     if state == DONE and result:
-        flawed = score is not None and number(score) is None
-        return f"{name} is damaged: its score is {text(score)!r}, no number" if flawed else ""
-    lost = "damaged" if (folder / name).exists() else "missing"
-    return f"{name} is {lost}; rlox resume goes on without it, and writes it again"
+        has_invalid_score = score is not None and finite_number(score) is None
+        return f"{name} is damaged: its score is {safe_text(score)!r}, no number" if has_invalid_score else ""
+    problem = "damaged" if (folder / name).exists() else "missing"
+    return f"{name} is {problem}; rlox resume goes on without it, and writes it again"
 
 
 def _settings(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -161,13 +161,13 @@ def _settings(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     except (ConfigError, OSError):
         return {}, {}
     try:
-        return dict(leaves(what(make_run(config)))), config
+        return dict(dotted_items(result_config(make_run(config)))), config
     except ConfigError:  # of another version
-        return dict(leaves(config)), config
+        return dict(dotted_items(config)), config
 
 
 def _is_setting(key: str) -> bool:
-    return key.split(".")[0] not in NO_SETTINGS and key != WATCHING
+    return key.split(".")[0] not in NON_SETTING_KEYS and key != EVAL_EVERY_KEY
 
 
 def _unit(config: Mapping[str, Any]) -> str:
@@ -176,13 +176,13 @@ def _unit(config: Mapping[str, Any]) -> str:
     return ALGO_CONFIGS[name].unit if isinstance(name, str) and name in ALGO_CONFIGS else ""
 
 
-def _damaged(folder: Path, config: Mapping[str, Any]) -> Iterator[str]:
+def _damaged_files(folder: Path, config: Mapping[str, Any]) -> Iterator[str]:
     """The files of a run that are there and say nothing."""
-    said = {name: _mapping(folder / name) for name in DOCUMENTS} | {"config.yaml": config}
-    yield from (name for name, data in said.items() if not data and (folder / name).exists())
+    data_by_name = {name: _read_mapping(folder / name) for name in JSON_FILES} | {"config.yaml": config}
+    yield from (name for name, data in data_by_name.items() if not data and (folder / name).exists())
 
 
-def _mapping(path: Path) -> dict[str, Any]:
+def _read_mapping(path: Path) -> dict[str, Any]:
     with suppress(OSError, ValueError, RecursionError):
         data = json.loads(read_file(path))
         if isinstance(data, dict):
@@ -190,9 +190,9 @@ def _mapping(path: Path) -> dict[str, Any]:
     return {}
 
 
-def _rows(path: Path) -> tuple[list[dict[str, Any]], int]:
+def _read_rows(path: Path) -> tuple[list[dict[str, Any]], int]:
     """The rows of a JSON-lines file that are whole, and how many lines are not."""
-    rows, unread = [], 0
+    rows, unreadable_lines = [], 0
     try:
         lines = read_file(path).split(b"\n")
     except OSError:
@@ -205,40 +205,40 @@ def _rows(path: Path) -> tuple[list[dict[str, Any]], int]:
         if isinstance(row, dict):
             rows.append(row)
         else:
-            unread += 1
-    return rows, unread
+            unreadable_lines += 1
+    return rows, unreadable_lines
 
 
 def _points(rows: list[dict[str, Any]], unit: str, name: str) -> dict[float, float]:
     """The last value of a column at each step."""
-    pairs = ((number(row.get(unit)), number(row.get(name))) for row in rows if name in row)
+    pairs = ((finite_number(row.get(unit)), finite_number(row.get(name))) for row in rows if name in row)
     return {step: value for step, value in pairs if step is not None and value is not None}
 
 
 def _measures(rows: list[dict[str, Any]], unit: str) -> dict[str, Curve]:
     """Losses, entropy and the like."""
-    names = dict.fromkeys(k for row in rows for k in row if k.startswith(LOSS) or k in MEASURES)
-    return {text(name): curve(_points(rows, unit, name)) for name in names}
+    names = dict.fromkeys(k for row in rows for k in row if k.startswith(LOSS_PREFIX) or k in MEASURES)
+    return {safe_text(name): make_curve(_points(rows, unit, name)) for name in names}
 
 
 def _numbers(data: Any) -> dict[str, float | None]:
-    return {str(k): number(v) for k, v in data.items()} if isinstance(data, Mapping) else {}
+    return {str(k): finite_number(v) for k, v in data.items()} if isinstance(data, Mapping) else {}
 
 
-def _whole(value: Any) -> int | None:
+def _int_or_none(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _provenance(data: Mapping[str, Any]) -> dict[str, str]:
     """One line of text for each thing that made a run what it is."""
     try:
-        flat = dict(leaves(data))
+        flat = dict(dotted_items(data))
     except RecursionError:
         return {}
     git = data.get("git")
     if isinstance(git, Mapping):
-        changed = " with changes" if git.get("dirty") else ""
+        dirty_text = " with changes" if git.get("dirty") else ""
         flat = {k: v for k, v in flat.items() if not k.startswith("git.")}
-        flat = {"git": f"{text(git.get('sha'))[:12] or 'no commit'}{changed}"} | flat
-    left = {k: v for k, v in flat.items() if v is not None and k not in NOT_PROVENANCE}
-    return {text(k): text(v, MAX_REASON) for k, v in left.items()}
+        flat = {"git": f"{safe_text(git.get('sha'))[:12] or 'no commit'}{dirty_text}"} | flat
+    kept_values = {k: v for k, v in flat.items() if v is not None and k not in EXCLUDED_PROVENANCE_KEYS}
+    return {safe_text(k): safe_text(v, MAX_REASON_LENGTH) for k, v in kept_values.items()}

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-MAX_TEXT = 200
-MAX_REASON = 1000
+MAX_TEXT_LENGTH = 200
+MAX_REASON_LENGTH = 1000
 MAX_POINTS = 400  # of one curve of one run: as many as a figure can show
 
 FINAL, LAST, TRAINING = "final evaluation", "last evaluation", "training return"
-AXIS = {"env_steps": "environment steps", "updates": "updates", "samples": "samples"}
+AXIS_LABELS = {"env_steps": "environment steps", "updates": "updates", "samples": "samples"}
 PARTS = ("collect", "update", "evaluate")
-LOSS = "loss/"  # what the names of losses begin with
+LOSS_PREFIX = "loss/"  # what the names of losses begin with
 # Other measures of learning that are drawn.
 MEASURES = ("policy/entropy", "policy/approx_kl", "policy/kl", "value/explained_variance")
 
@@ -43,10 +43,10 @@ class Run:
     """One run."""
 
     name: str
-    place: str  # its folder or file, as it was found
+    path: str  # its folder or file, as it was found
     source: str  # the program whose logs they are
     label: str = ""  # whose runs they are, where a baseline has a name
-    called: str = ""  # what the user calls it, run.name
+    user_name: str = ""  # what the user calls it, run.name
     algo: str = "?"
     env: str = "?"
     seed: int | None = None
@@ -65,25 +65,23 @@ class Run:
     measures: Mapping[str, Curve] = field(default_factory=dict)  # losses and the like, by name
     settings: Mapping[str, Any] = field(default_factory=dict)  # without the seed and the place
     provenance: Mapping[str, str] = field(default_factory=dict)
-    unread: int = 0  # lines of its logs that say nothing
-    damaged: tuple[str, ...] = ()  # its files that cannot be read
+    unreadable_lines: int = 0  # lines of its logs that say nothing
+    damaged_files: tuple[str, ...] = ()  # its files that cannot be read
 
     @property
-    def counted(self) -> bool:
+    def is_counted(self) -> bool:
         """Whether its score is in the tables: it is done and has one."""
         return self.status == "done" and self.score is not None
 
 
-def text(value: Any, longest: int = MAX_TEXT) -> str:
+def safe_text(value: Any, max_length: int = MAX_TEXT_LENGTH) -> str:
     """Text that nothing can be hidden in: what cannot be printed is spelled, what is too long cut."""
-    said = "" if value is None else str(value)
-    said = said if len(said) <= longest else said[: longest - 1] + "…"
-    return "".join(
-        c if c.isprintable() else " " if c in "\n\t\r" else f"\\u{ord(c):04x}" for c in said
-    )
+    shortened = "" if value is None else str(value)
+    shortened = shortened if len(shortened) <= max_length else shortened[: max_length - 1] + "…"
+    return "".join(c if c.isprintable() else " " if c in "\n\t\r" else f"\\u{ord(c):04x}" for c in shortened)
 
 
-def number(value: Any) -> float | None:
+def finite_number(value: Any) -> float | None:
     """A finite number, or `None`."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -93,7 +91,7 @@ def number(value: Any) -> float | None:
         return None
 
 
-def curve(points: Mapping[float, float]) -> Curve:
+def make_curve(points: Mapping[float, float]) -> Curve:
     """The curve through points, thinned where there are more than a figure shows."""
     if not points:
         return NO_CURVE

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rlox_cli.report.records import Array
 from rlox_cli.report.study import Cell
-from rlox_cli.report.tables import Estimate
+from rlox_cli.report.tables import IntervalEstimate
 
 
 @dataclass(frozen=True)
@@ -16,8 +16,8 @@ class CellResult:
 
     cell: Cell
     n: int
-    iqm: Estimate
-    mean: Estimate
+    iqm: IntervalEstimate
+    mean: IntervalEstimate
     median: float
     lowest: float
     highest: float
@@ -30,14 +30,14 @@ class Aggregate:
     method: str
     tasks: int
     runs: int
-    iqm: Estimate
-    median: Estimate
-    mean: Estimate
-    gap: Estimate | None  # how far below 1, where 1 means something
+    iqm: IntervalEstimate
+    median: IntervalEstimate
+    mean: IntervalEstimate
+    optimality_gap: IntervalEstimate | None  # how far below 1, where 1 means something
 
 
 @dataclass(frozen=True)
-class Share:
+class ProfileCurve:
     """The part of runs whose score is above a threshold."""
 
     method: str
@@ -50,15 +50,15 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Better:
+class Improvement:
     """How likely a run of one method is better than one of another."""
 
     x: str
     y: str
     tasks: int
     runs: int  # of x
-    others: int  # of y
-    estimate: Estimate
+    other_runs: int  # of y
+    estimate: IntervalEstimate
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class TaskCurves:
 
 
 @dataclass(frozen=True)
-class Times:
+class TimeBreakdown:
     """Where the seconds of a method on a task go, as means over its runs."""
 
     method: str
@@ -94,7 +94,7 @@ class Times:
     n: int
     parts: Mapping[str, float]
     total: float
-    rate: Estimate | None  # steps a second, from the slowest to the fastest run
+    rate: IntervalEstimate | None  # steps a second, from the slowest to the fastest run
     unit: str
 
 
@@ -103,16 +103,16 @@ class Results:
     """All of it."""
 
     scale: str  # what a score over tasks is
-    scaled: bool  # whether it is put on one
+    is_normalized: bool  # whether it is put on one
     cells: Sequence[CellResult]
     aggregates: Sequence[Aggregate]
-    profile: Sequence[Share]
-    better: Sequence[Better]
+    profile: Sequence[ProfileCurve]
+    improvements: Sequence[Improvement]
     curves: Sequence[TaskCurves]
     measures: Sequence[TaskCurves]
     efficiency: Sequence[Band]
     efficiency_unit: str
-    times: Sequence[Times]
+    times: Sequence[TimeBreakdown]
 
     @property
     def overall(self) -> list[Aggregate]:

@@ -17,11 +17,11 @@ import numpy as np
 
 from rlox.configs.secrets import HIDDEN, is_secret
 from rlox_cli.help import value_text
-from rlox_cli.report.records import FINAL, Array, Run, text
+from rlox_cli.report.records import FINAL, Array, Run, safe_text
 
 LONGEST_NAME = 60
-OWN_KEYS = ("env.action_mask_key",)  # named like a secret, and none
-NOT_METHOD = ("env.id", "algo.name")  # said already by task and method
+NOT_SECRET_KEYS = ("env.action_mask_key",)  # named like a secret, and none
+NON_METHOD_KEYS = ("env.id", "algo.name")  # said already by task and method
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,14 @@ class Cell:
     runs: tuple[Run, ...]
 
     @property
-    def counted(self) -> tuple[Run, ...]:
+    def counted_runs(self) -> tuple[Run, ...]:
         """Those whose scores are in the tables."""
-        return tuple(run for run in self.runs if run.counted)
+        return tuple(run for run in self.runs if run.is_counted)
 
     @property
     def scores(self) -> Array:
         """A score for each counted run."""
-        return np.array([run.score for run in self.counted], np.float64)
+        return np.array([run.score for run in self.counted_runs], np.float64)
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Study:
     runs: tuple[Run, ...]
     methods: tuple[str, ...]
     cells: tuple[Cell, ...]
-    letters: Mapping[str, str] = field(default_factory=dict)  # the settings of lettered methods
+    letter_settings: Mapping[str, str] = field(default_factory=dict)  # the settings of lettered methods
 
     @property
     def tasks(self) -> list[str]:
@@ -60,136 +60,150 @@ class Study:
     @property
     def left_out(self) -> list[Run]:
         """The runs whose scores are in no table."""
-        return [run for run in self.runs if not run.counted]
+        return [run for run in self.runs if not run.is_counted]
 
-    def scored(self, method: str) -> dict[str, Array]:
+    def scores_by_task(self, method: str) -> dict[str, Array]:
         """The scores of a method, by task."""
-        own = (cell for cell in self.cells if cell.method == method)
-        return {cell.task: cell.scores for cell in own if cell.counted}
+        method_cells = (cell for cell in self.cells if cell.method == method)
+        return {cell.task: cell.scores for cell in method_cells if cell.counted_runs}
 
     def notes(self) -> Iterator[str]:
         """What a reader has to know before believing a number."""
         yield from _few_seeds(self.cells)
         yield from _repeated_seeds(self.cells)
-        kinds = Counter(run.score_kind for run in self.runs if run.counted)
+        kinds = Counter(run.score_kind for run in self.runs if run.is_counted)
         if set(kinds) - {FINAL}:
-            said = ", ".join(
-                f"{kind} of {n} run{'s' * (n != 1)}" for kind, n in kinds.most_common()
-            )
-            yield f"Not every score is a final evaluation: {said}. Compare them with care."
-        tasks = {method: sorted(self.scored(method)) for method in self.methods}
-        if len({tuple(own) for own in tasks.values() if own}) > 1:
+            kinds_text = ", ".join(f"{kind} of {n} run{'s' * (n != 1)}" for kind, n in kinds.most_common())
+            yield f"Not every score is a final evaluation: {kinds_text}. Compare them with care."
+        tasks = {method: sorted(self.scores_by_task(method)) for method in self.methods}
+        if len({tuple(own_tasks) for own_tasks in tasks.values() if own_tasks}) > 1:
             yield (
                 "Methods were not run on the same tasks. What is said over all tasks is said of each "
                 "method's own tasks; pairs are compared on the tasks that both have."
             )
-        if damaged := [f"{run.name}/{name}" for run in self.runs for name in run.damaged]:
-            files, were = ("file", "was") if len(damaged) == 1 else ("files", "were")
-            more = f" and {len(damaged) - 3} more" if len(damaged) > 3 else ""
-            yield f"{len(damaged):,} damaged {files} {were} passed over: {', '.join(damaged[:3])}{more}."
-        if unread := sum(run.unread for run in self.runs):
-            lines, were = ("line", "was") if unread == 1 else ("lines", "were")
-            yield f"{unread:,} damaged {lines} of metrics.jsonl {were} passed over."
+        if damaged_files := [f"{run.name}/{name}" for run in self.runs for name in run.damaged_files]:
+            file_word, verb = ("file", "was") if len(damaged_files) == 1 else ("files", "were")
+            omitted_text = f" and {len(damaged_files) - 3} more" if len(damaged_files) > 3 else ""
+            yield (
+                f"{len(damaged_files):,} damaged {file_word} {verb} passed over: "
+                f"{', '.join(damaged_files[:3])}{omitted_text}."
+            )
+        if unreadable_lines := sum(run.unreadable_lines for run in self.runs):
+            line_word, verb = ("line", "was") if unreadable_lines == 1 else ("lines", "were")
+            yield f"{unreadable_lines:,} damaged {line_word} of metrics.jsonl {verb} passed over."
 
 
-def study(runs: Iterable[Run]) -> Study:
+def group_runs(runs: Iterable[Run]) -> Study:
     """Runs put in order."""
-    every = tuple(runs)
-    parties: dict[tuple[str, str], list[Run]] = defaultdict(list)
-    for run in every:
-        parties[run.label, run.algo].append(run)
+    all_runs = tuple(runs)
+    runs_by_algo: dict[tuple[str, str], list[Run]] = defaultdict(list)
+    for run in all_runs:
+        runs_by_algo[run.label, run.algo].append(run)
     cells: dict[tuple[str, str], list[Run]] = defaultdict(list)
-    letters: dict[str, str] = {}
-    for (label, algo), members in sorted(parties.items()):
+    letter_settings: dict[str, str] = {}
+    for (label, algo), members in sorted(runs_by_algo.items()):
         base = f"{label}: {algo}" if label and label != algo else algo
-        for name, own in _methods(base, members, letters):
-            for run in own:
+        for name, method_runs in _name_methods(base, members, letter_settings):
+            for run in method_runs:
                 cells[name, run.env].append(run)
     methods = list(dict.fromkeys(method for method, _ in cells))
-    order = sorted(
-        cells, key=lambda key: (key[1], methods.index(key[0]))
-    )  # a task's methods together
+    order = sorted(cells, key=lambda key: (key[1], methods.index(key[0])))  # a task's methods together
     ordered = tuple(Cell(*key, tuple(cells[key])) for key in order)
-    return Study(every, tuple(methods), ordered, letters)
+    return Study(all_runs, tuple(methods), ordered, letter_settings)
 
 
-def varied(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+def varying_keys(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     """The keys in which configurations differ."""
-    keys = dict.fromkeys(key for one in settings for key in one)
-    return [key for key in keys if len({_plain(one.get(key)) for one in settings}) > 1]
+    keys = dict.fromkeys(key for settings_of_run in settings for key in settings_of_run)
+    return [
+        key for key in keys if len({_to_json(settings_of_run.get(key)) for settings_of_run in settings}) > 1
+    ]
 
 
-def shown(key: str, value: Any) -> str:
+def format_setting(key: str, value: Any) -> str:
     """The value of a setting as it is written, unless it is named like a secret."""
-    hidden = value is not None and is_secret(key) and key not in OWN_KEYS
-    return HIDDEN if hidden else text(value_text(value))
+    hidden = value is not None and is_secret(key) and key not in NOT_SECRET_KEYS
+    return HIDDEN if hidden else safe_text(value_text(value))
 
 
-def _methods(
-    base: str, runs: Sequence[Run], letters: dict[str, str]
+def _name_methods(
+    base: str, runs: Sequence[Run], letter_settings: dict[str, str]
 ) -> Iterator[tuple[str, list[Run]]]:
-    """Runs of one algorithm, by what they are configured to do; `letters` gets what a letter stands for."""
-    keys = _telling(runs)
-    parts: dict[tuple[str, ...], list[Run]] = defaultdict(list)
+    """Runs of one algorithm, by what they are configured to do; `letter_settings` gets what a letter stands
+    for.
+    """
+    keys = _distinguishing_keys(runs)
+    runs_by_settings: dict[tuple[str, ...], list[Run]] = defaultdict(list)
     for run in runs:
-        parts[tuple(_plain(run.settings.get(key)) for key in keys)].append(run)
-    if names := _called(parts):
+        runs_by_settings[tuple(_to_json(run.settings.get(key)) for key in keys)].append(run)
+    if names := _user_names(runs_by_settings):
         for name in dict.fromkeys(names.values()):
-            whose = [run for part, own in parts.items() if names[part] == name for run in own]
-            yield f"{base} ({name})", whose
+            named_runs = [
+                run
+                for part, method_runs in runs_by_settings.items()
+                if names[part] == name
+                for run in method_runs
+            ]
+            yield f"{base} ({name})", named_runs
         return
-    said = [_settings(own[0], keys) for own in parts.values()]
-    clear = len(set(said)) == len(said) and max(map(len, said)) <= LONGEST_NAME
-    for place, (one, own) in enumerate(zip(said, parts.values(), strict=True)):
-        short = one if clear else _letters(place)
-        name = f"{base} ({short})" if len(parts) > 1 else base
-        if len(parts) > 1 and not clear:
-            letters[name] = one
-        yield name, own
+    settings_texts = [_settings_text(method_runs[0], keys) for method_runs in runs_by_settings.values()]
+    is_readable = (
+        len(set(settings_texts)) == len(settings_texts) and max(map(len, settings_texts)) <= LONGEST_NAME
+    )
+    for index, (settings_text, method_runs) in enumerate(
+        zip(settings_texts, runs_by_settings.values(), strict=True)
+    ):
+        short = settings_text if is_readable else _letter_name(index)
+        name = f"{base} ({short})" if len(runs_by_settings) > 1 else base
+        if len(runs_by_settings) > 1 and not is_readable:
+            letter_settings[name] = settings_text
+        yield name, method_runs
 
 
-def _telling(runs: Sequence[Run]) -> list[str]:
+def _distinguishing_keys(runs: Sequence[Run]) -> list[str]:
     """The keys in which runs on the same task differ."""
-    found: dict[str, None] = {}
+    keys: dict[str, None] = {}
     for task in sorted({run.env for run in runs}):
         settings = [run.settings for run in runs if run.env == task and run.settings]
-        found |= dict.fromkeys(varied(settings))
-    return [key for key in found if key not in NOT_METHOD]
+        keys |= dict.fromkeys(varying_keys(settings))
+    return [key for key in keys if key not in NON_METHOD_KEYS]
 
 
-def _called(parts: Mapping[tuple[str, ...], Sequence[Run]]) -> dict[tuple[str, ...], str]:
+def _user_names(runs_by_settings: Mapping[tuple[str, ...], Sequence[Run]]) -> dict[tuple[str, ...], str]:
     """The user's own names of the parts, where they tell apart the same runs on each task."""
-    if len(parts) < 2:
+    if len(runs_by_settings) < 2:
         return {}
-    names = {part: {run.called for run in own} for part, own in parts.items()}
-    if any(len(own) > 1 or "" in own for own in names.values()):
+    names = {part: {run.user_name for run in part_runs} for part, part_runs in runs_by_settings.items()}
+    if any(len(part_runs) > 1 or "" in part_runs for part_runs in names.values()):
         return {}
-    called = {part: next(iter(own)) for part, own in names.items()}
+    name_by_part = {part: next(iter(part_runs)) for part, part_runs in names.items()}
     pairs = Counter(
-        (called[part], task) for part, own in parts.items() for task in {run.env for run in own}
+        (name_by_part[part], task)
+        for part, part_runs in runs_by_settings.items()
+        for task in {run.env for run in part_runs}
     )
-    return called if max(pairs.values()) == 1 else {}
+    return name_by_part if max(pairs.values()) == 1 else {}
 
 
-def _settings(run: Run, keys: Sequence[str]) -> str:
+def _settings_text(run: Run, keys: Sequence[str]) -> str:
     """`learning_rate=0.001, env.n_envs=8`."""
     return ", ".join(
-        f"{key.removeprefix('algo.')}={shown(key, run.settings.get(key, 'unset'))}" for key in keys
+        f"{key.removeprefix('algo.')}={format_setting(key, run.settings.get(key, 'unset'))}" for key in keys
     )
 
 
-def _letters(place: int) -> str:
+def _letter_name(index: int) -> str:
     """A, B, ... Z, AA, AB, ..."""
-    rest, letter = divmod(place, 26)
-    return (_letters(rest - 1) if rest else "") + string.ascii_uppercase[letter]
+    rest, letter = divmod(index, 26)
+    return (_letter_name(rest - 1) if rest else "") + string.ascii_uppercase[letter]
 
 
-def _plain(value: Any) -> str:
+def _to_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=str)
 
 
 def _few_seeds(cells: Sequence[Cell]) -> Iterator[str]:
-    sizes = [len(cell.counted) for cell in cells if cell.counted]
+    sizes = [len(cell.counted_runs) for cell in cells if cell.counted_runs]
     if not sizes:
         yield "No run has a score yet: there is nothing to compare."
     elif max(sizes) == 1:
@@ -198,23 +212,23 @@ def _few_seeds(cells: Sequence[Cell]) -> Iterator[str]:
             "difference between methods may be chance."
         )
     elif min(sizes) < 10:
-        few = f"{min(sizes)}" if min(sizes) == max(sizes) else f"{min(sizes)} to {max(sizes)}"
+        count_text = f"{min(sizes)}" if min(sizes) == max(sizes) else f"{min(sizes)} to {max(sizes)}"
         yield (
-            f"{few} runs of each method and task. Intervals from fewer than 10 runs are too narrow: "
+            f"{count_text} runs of each method and task. Intervals from fewer than 10 runs are too narrow: "
             "what is called 95% covers the truth about 73 times of 100 with 3 runs, and 88 times with 5."
         )
 
 
 def _repeated_seeds(cells: Sequence[Cell]) -> Iterator[str]:
-    again = []
+    repeated = []
     for cell in cells:
-        seeds = Counter(run.seed for run in cell.counted if run.seed is not None)
-        often = sum(1 for times in seeds.values() if times > 1)
-        if often:
-            again.append(f"{cell.method} on {cell.task} ({often})")
-    if again:
-        more = f" and {len(again) - 3} more" if len(again) > 3 else ""
+        seeds = Counter(run.seed for run in cell.counted_runs if run.seed is not None)
+        n_repeated = sum(1 for times in seeds.values() if times > 1)
+        if n_repeated:
+            repeated.append(f"{cell.method} on {cell.task} ({n_repeated})")
+    if repeated:
+        omitted_text = f" and {len(repeated) - 3} more" if len(repeated) > 3 else ""
         yield (
-            f"Seeds that are there more than once: {', '.join(again[:3])}{more}. Runs with the same seed are "
-            "not independent, and intervals are too narrow."
+            f"Seeds that are there more than once: {', '.join(repeated[:3])}{omitted_text}. Runs with the "
+            "same seed are not independent, and intervals are too narrow."
         )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 # Each has a contrast of 3 to 1 or more with the ground of its theme; tests/unit/cli/report checks it.
-LIGHT = (
+LIGHT_COLOURS = (
     "#0b62a4", "#c8500a", "#00795a", "#8b3fa0", "#8f6a00", "#a61c3c", "#1f7a8c", "#555b66",
 )  # fmt: skip
-DARK = (
+DARK_COLOURS = (
     "#5fb0f0", "#ff9a57", "#3fd0a4", "#d79ae8", "#e3c04f", "#ff8fa3", "#7fd6e6", "#b8c0cc",
 )  # fmt: skip
-GROUND = {"light": "#ffffff", "dark": "#171a21"}
+BACKGROUND = {"light": "#ffffff", "dark": "#171a21"}
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 MARKS = ("circle", "square", "diamond", "triangle-up", "x", "cross", "star")
 PATTERNS = {"collect": "", "update": "/", "evaluate": "x", "rest": "."}
@@ -34,16 +34,16 @@ MPL_MARKS = {
 MPL_PATTERNS = {"": "", "/": "///", "x": "xxx", ".": "..."}
 
 
-def colour(place: int) -> str:
+def colour(style_index: int) -> str:
     """The colour of a method on a light ground."""
-    return LIGHT[place % len(LIGHT)]
+    return LIGHT_COLOURS[style_index % len(LIGHT_COLOURS)]
 
 
-def dash(place: int) -> str:
+def dash(style_index: int) -> str:
     """The line of a method."""
-    return DASHES[place % len(DASHES)]
+    return DASHES[style_index % len(DASHES)]
 
 
-def mark(place: int) -> str:
+def mark(style_index: int) -> str:
     """The mark of a method."""
-    return MARKS[place % len(MARKS)]
+    return MARKS[style_index % len(MARKS)]

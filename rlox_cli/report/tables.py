@@ -9,7 +9,7 @@ from typing import Any
 
 from rlox_cli import summary
 
-LATEX = {
+LATEX_ESCAPES = {
     "\\": r"\textbackslash{}",
     "{": r"\{",
     "}": r"\}",
@@ -26,12 +26,12 @@ LATEX = {
     '"': r"\textquotedbl{}",
     "`": r"\textasciigrave{}",
 }
-NOTHING = "\u2013"  # of a value that is not there
-MARKDOWN = re.compile(r"([\\`*_\[\]|#~$])")
+MISSING_TEXT = "\u2013"  # of a value that is not there
+MARKDOWN_SPECIAL = re.compile(r"([\\`*_\[\]|#~$])")
 
 
 @dataclass(frozen=True)
-class Estimate:
+class IntervalEstimate:
     """A number with its interval, which one run does not have."""
 
     value: float
@@ -39,13 +39,13 @@ class Estimate:
     high: float | None = None
 
     def __str__(self) -> str:
-        value = summary.number(self.value)
+        value = summary.format_number(self.value)
         if self.low is None or self.high is None:
             return value
-        return f"{value} [{summary.number(self.low)}, {summary.number(self.high)}]"
+        return f"{value} [{summary.format_number(self.low)}, {summary.format_number(self.high)}]"
 
 
-Value = str | int | float | Estimate | None
+Value = str | int | float | IntervalEstimate | None
 
 
 @dataclass(frozen=True)
@@ -58,48 +58,48 @@ class Table:
     columns: Sequence[str]
     rows: Sequence[Sequence[Value]] = field(default_factory=list)
 
-    def numeric(self, place: int) -> bool:
+    def is_numeric(self, column: int) -> bool:
         """Whether a column has numbers."""
-        values = [row[place] for row in self.rows if row[place] not in (None, "")]
+        values = [row[column] for row in self.rows if row[column] not in (None, "")]
         return bool(values) and not any(isinstance(value, str) for value in values)
 
 
-def shown(value: Value) -> str:
+def format_value(value: Value) -> str:
     """A value as it is read."""
     if value is None:
-        return NOTHING
+        return MISSING_TEXT
     if isinstance(value, float):
-        return summary.number(value)
+        return summary.format_number(value)
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def rank(value: Value) -> float | None:
+def sort_key(value: Value) -> float | None:
     """What a value is sorted by, where it is a number."""
-    number: Any = value.value if isinstance(value, Estimate) else value
+    number: Any = value.value if isinstance(value, IntervalEstimate) else value
     return None if number is None or isinstance(number, str) else float(number)
 
 
-def markdown(table: Table) -> str:
+def to_markdown(table: Table) -> str:
     """The table in Markdown."""
-    edge = ["---:" if table.numeric(i) else "---" for i in range(len(table.columns))]
-    lines = [_line(table.columns), f"|{'|'.join(edge)}|"]
-    lines += [_line([shown(value) for value in row]) for row in table.rows]
+    alignment = ["---:" if table.is_numeric(i) else "---" for i in range(len(table.columns))]
+    lines = [_markdown_row(table.columns), f"|{'|'.join(alignment)}|"]
+    lines += [_markdown_row([format_value(value) for value in row]) for row in table.rows]
     body = "\n".join(lines)
-    return f"### {in_markdown(table.title)}\n\n{body}\n\n{in_markdown(table.caption)}\n"
+    return f"### {escape_markdown(table.title)}\n\n{body}\n\n{escape_markdown(table.caption)}\n"
 
 
-def latex(table: Table) -> str:
+def to_latex(table: Table) -> str:
     """The table in LaTeX, which needs the package booktabs."""
-    edge = "".join("r" if table.numeric(i) else "l" for i in range(len(table.columns)))
-    rows = [" & ".join(in_latex(shown(v)) for v in row) + r" \\" for row in table.rows]
-    head = " & ".join(map(in_latex, table.columns)) + r" \\"
+    alignment = "".join("r" if table.is_numeric(i) else "l" for i in range(len(table.columns)))
+    rows = [" & ".join(escape_latex(format_value(v)) for v in row) + r" \\" for row in table.rows]
+    head = " & ".join(map(escape_latex, table.columns)) + r" \\"
     return "\n".join(
         [
             r"% \usepackage{booktabs} \usepackage[T1]{fontenc}",
             r"\begin{table}",
             r"\centering",
-            rf"\caption{{{in_latex(table.title)}. {in_latex(table.caption)}}}",
-            rf"\begin{{tabular}}{{{edge}}}",
+            rf"\caption{{{escape_latex(table.title)}. {escape_latex(table.caption)}}}",
+            rf"\begin{{tabular}}{{{alignment}}}",
             r"\toprule",
             head,
             r"\midrule",
@@ -112,17 +112,17 @@ def latex(table: Table) -> str:
     )
 
 
-def in_latex(text: str) -> str:
+def escape_latex(text: str) -> str:
     """Text that LaTeX sets as it is written."""
-    said = "".join(LATEX.get(letter, letter) for letter in text)
-    return said.replace(NOTHING, "--").replace("…", r"\ldots{}").replace("[", "{[}")
+    escaped = "".join(LATEX_ESCAPES.get(letter, letter) for letter in text)
+    return escaped.replace(MISSING_TEXT, "--").replace("…", r"\ldots{}").replace("[", "{[}")
 
 
-def in_markdown(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """Text that Markdown shows as it is written."""
-    said = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return MARKDOWN.sub(r"\\\1", said)
+    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return MARKDOWN_SPECIAL.sub(r"\\\1", escaped)
 
 
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(map(in_markdown, cells))} |"
+def _markdown_row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(map(escape_markdown, cells))} |"

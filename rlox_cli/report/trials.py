@@ -12,13 +12,13 @@ import numpy as np
 
 from rlox_cli.report.figures import Figure, Line, Panel
 from rlox_cli.report.page import Section
-from rlox_cli.report.read import sweep_in
+from rlox_cli.report.read import sweep_kind
 from rlox_cli.report.records import Array, Run
-from rlox_cli.report.study import Study, shown, varied
+from rlox_cli.report.study import Study, format_setting, varying_keys
 from rlox_cli.report.tables import Table, Value
 
-FEWEST = 3  # trials of which anything is said
-WIDE = 10.0  # times the lowest value from which on an axis is logarithmic
+MIN_TRIALS = 3  # trials of which anything is said
+LOG_SCALE_RATIO = 10.0  # times the lowest value from which on an axis is logarithmic
 
 
 @dataclass(frozen=True)
@@ -30,96 +30,94 @@ class Trial:
     settings: Mapping[str, Any]
 
 
-def sections(study: Study) -> Iterator[Section]:
+def search_sections(study: Study) -> Iterator[Section]:
     """A section for each search whose runs are in the study."""
-    places: dict[Path, list[Run]] = defaultdict(list)
+    runs_by_folder: dict[Path, list[Run]] = defaultdict(list)
     for run in study.runs:
-        places[Path(run.place).parent].append(run)
-    searches = [place for place in places if sweep_in(place) == "search"]
-    for number, place in enumerate(searches, 1):
-        trials = _trials(places[place])
-        if len(trials) < FEWEST:
+        runs_by_folder[Path(run.path).parent].append(run)
+    searches = [folder for folder in runs_by_folder if sweep_kind(folder) == "search"]
+    for number, folder in enumerate(searches, 1):
+        trials = _complete_trials(runs_by_folder[folder])
+        if len(trials) < MIN_TRIALS:
             continue
         key = "search" if len(searches) == 1 else f"search_{number}"
-        title = "The search" if len(searches) == 1 else f"The search {place.name}"
-        keys = varied([trial.settings for trial in trials])
-        figures = [_history(key, title, trials), _values(key, title, trials, keys)]
-        table = _table(key, title, trials, keys)
+        title = "The search" if len(searches) == 1 else f"The search {folder.name}"
+        keys = varying_keys([trial.settings for trial in trials])
+        figures = [_history_figure(key, title, trials), _values_figure(key, title, trials, keys)]
+        table = _values_table(key, title, trials, keys)
         yield Section(key, title, figures=[f for f in figures if f.panels], tables=[table])
 
 
 def rank_correlation(x: Array, y: Array) -> float | None:
     """Spearman's rank correlation of two columns; None where one of them is constant."""
-    one, other = _ranks(x), _ranks(y)
-    if np.ptp(one) == 0 or np.ptp(other) == 0:
+    x_ranks, y_ranks = _ranks(x), _ranks(y)
+    if np.ptp(x_ranks) == 0 or np.ptp(y_ranks) == 0:
         return None
-    return float(np.corrcoef(one, other)[0, 1])
+    return float(np.corrcoef(x_ranks, y_ranks)[0, 1])
 
 
 def _ranks(values: Array) -> Array:
     """The place of each value; equal ones share the mean of theirs."""
-    _, whose, counts = np.unique(values, return_inverse=True, return_counts=True)
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
-    ranks: Array = (ends - (counts - 1) / 2)[whose]
+    ranks: Array = (ends - (counts - 1) / 2)[inverse]
     return ranks
 
 
-def _trials(runs: Sequence[Run]) -> list[Trial]:
+def _complete_trials(runs: Sequence[Run]) -> list[Trial]:
     """The trials whose runs are all counted, in their order; a run's name begins with its trial's number."""
-    own: dict[int, list[Run]] = defaultdict(list)
+    runs_by_trial: dict[int, list[Run]] = defaultdict(list)
     for run in runs:
         number = run.name.partition("_")[0]
         if number.isdecimal():
-            own[int(number)].append(run)
+            runs_by_trial[int(number)].append(run)
     return [
         Trial(
             number,
-            float(np.mean([run.score for run in of if run.score is not None])),
-            of[0].settings,
+            float(np.mean([run.score for run in trial_runs if run.score is not None])),
+            trial_runs[0].settings,
         )
-        for number, of in sorted(own.items())
-        if all(run.counted for run in of)
+        for number, trial_runs in sorted(runs_by_trial.items())
+        if all(run.is_counted for run in trial_runs)
     ]
 
 
-def _history(key: str, title: str, trials: Sequence[Trial]) -> Figure:
+def _history_figure(key: str, title: str, trials: Sequence[Trial]) -> Figure:
     numbers = np.array([trial.number for trial in trials], float)
     scores = np.array([trial.score for trial in trials])
     lines = [
-        Line("score of a trial", 0, numbers, scores, joined=False),
+        Line("score of a trial", 0, numbers, scores, is_joined=False),
         Line("best so far", 1, numbers, np.maximum.accumulate(scores)),
     ]
-    panel = Panel("Scores of the trials", "trial", "score", lines=lines, stepped=True)
+    panel = Panel("Scores of the trials", "trial", "score", lines=lines, is_stepped=True)
     caption = (
         f"Points: the score of each of the {len(trials)} complete trials. Line: the best so far. A trial's "
         "score is the mean over its seeds."
     )
-    return Figure(f"{key}_history", title, caption, [panel], of_methods=False)
+    return Figure(f"{key}_history", title, caption, [panel], is_by_method=False)
 
 
-def _values(key: str, title: str, trials: Sequence[Trial], keys: Sequence[str]) -> Figure:
+def _values_figure(key: str, title: str, trials: Sequence[Trial], keys: Sequence[str]) -> Figure:
     scores = np.array([trial.score for trial in trials])
     panels = []
     for name in keys:
         if (values := _numbers(trials, name)) is not None:
             low, high = float(values.min()), float(values.max())
-            line = Line(name, 0, values, scores, joined=False)
-            wide = low > 0 and high >= WIDE * low
-            panels.append(Panel(name, name, "score", lines=[line], log=wide))
-    caption = (
-        "Points: trials. The sampler tries good values more often, so points are not spread evenly."
-    )
-    return Figure(f"{key}_values", title, caption, panels, of_methods=False)
+            line = Line(name, 0, values, scores, is_joined=False)
+            wide = low > 0 and high >= LOG_SCALE_RATIO * low
+            panels.append(Panel(name, name, "score", lines=[line], is_log=wide))
+    caption = "Points: trials. The sampler tries good values more often, so points are not spread evenly."
+    return Figure(f"{key}_values", title, caption, panels, is_by_method=False)
 
 
-def _table(key: str, title: str, trials: Sequence[Trial], keys: Sequence[str]) -> Table:
+def _values_table(key: str, title: str, trials: Sequence[Trial], keys: Sequence[str]) -> Table:
     scores = np.array([trial.score for trial in trials])
     best = max(trials, key=lambda trial: trial.score)  # of equal ones the first
     rows: list[list[Value]] = []
     for name in keys:
         values = _numbers(trials, name)
         correlation = None if values is None else rank_correlation(values, scores)
-        rows.append([name, correlation, shown(name, best.settings.get(name))])
+        rows.append([name, correlation, format_setting(name, best.settings.get(name))])
     rows.sort(key=lambda row: -abs(row[1]) if isinstance(row[1], float) else 1.0)
     caption = (
         f"Rank correlation (Spearman) of a key's value with the score over {len(trials)} trials: 1 or -1 "

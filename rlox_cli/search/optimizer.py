@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlox.errors import ConfigError, MissingExtraError
-from rlox.extras import install
-from rlox_cli.search.settings import STUDY, SearchOptions
+from rlox.extras import install_command
+from rlox_cli.search.settings import STUDY_FILE, SearchOptions
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -23,9 +23,14 @@ if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
     from optuna.trial import FrozenTrial, Trial
 
-OLDEST = (4, 7)
-PATIENCE = 60  # seconds that a process waits for another to let go of the database
-POSITION, KILLED, AGAIN, PLACE = "position", "killed", "again_of", "folder"
+MIN_VERSION = (4, 7)
+DATABASE_TIMEOUT = 60  # seconds that a process waits for another to let go of the database
+POSITION_ATTRIBUTE, KILLED_ATTRIBUTE, RETRY_ATTRIBUTE, FOLDER_ATTRIBUTE = (
+    "position",
+    "killed",
+    "again_of",
+    "folder",
+)
 
 
 def require_optuna() -> None:
@@ -33,23 +38,21 @@ def require_optuna() -> None:
     try:
         version = importlib.metadata.version("optuna")
     except importlib.metadata.PackageNotFoundError as error:
+        raise MissingExtraError(f"a search needs the package optuna: {install_command('optuna')}") from error
+    if tuple(map(int, version.split(".")[:2])) < MIN_VERSION:
+        minimum = ".".join(map(str, MIN_VERSION))
         raise MissingExtraError(
-            f"a search needs the package optuna: {install('optuna')}"
-        ) from error
-    if tuple(map(int, version.split(".")[:2])) < OLDEST:
-        wanted = ".".join(map(str, OLDEST))
-        raise MissingExtraError(
-            f"a search needs optuna >= {wanted}, there is {version}: {install('optuna')}"
+            f"a search needs optuna >= {minimum}, there is {version}: {install_command('optuna')}"
         )
 
 
-def url_of(options: SearchOptions, folder: Path) -> str:
+def storage_url(options: SearchOptions, folder: Path) -> str:
     """Where the study is kept."""
     if options.storage is not None:
         return options.storage
     from sqlalchemy import URL
 
-    path = str((folder / STUDY).absolute())
+    path = str((folder / STUDY_FILE).absolute())
     return URL.create("sqlite", database=path).render_as_string(hide_password=False)
 
 
@@ -58,11 +61,13 @@ def open_study(options: SearchOptions, folder: Path, create: bool = False) -> St
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    url = url_of(options, folder)
+    url = storage_url(options, folder)
     try:
-        with quiet():
-            waits = {"connect_args": {"timeout": PATIENCE}} if url.startswith("sqlite") else {}
-            storage = optuna.storages.RDBStorage(url, engine_kwargs=waits)
+        with suppress_warnings():
+            engine_options = (
+                {"connect_args": {"timeout": DATABASE_TIMEOUT}} if url.startswith("sqlite") else {}
+            )
+            storage = optuna.storages.RDBStorage(url, engine_kwargs=engine_options)
             name = options.study_name or folder.absolute().name
             if options.storage is None and options.study_name is None:  # the folder was renamed
                 name = next(iter(optuna.get_all_study_names(storage)), name)
@@ -75,11 +80,11 @@ def open_study(options: SearchOptions, folder: Path, create: bool = False) -> St
                 study.set_metric_names(["score"])
             return study
     except Exception as error:
-        raise ConfigError(_unopened(options, url, error)) from error
+        raise ConfigError(_open_error_message(options, url, error)) from error
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def suppress_warnings() -> Iterator[None]:
     """Nothing of what Optuna says about its own plans."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -91,48 +96,48 @@ class Optimizer:
 
     def __init__(self, study: Study, options: SearchOptions, folder: Path) -> None:
         self.study, self.options = study, options
-        self.place = str(folder.absolute())
+        self.folder = str(folder.absolute())
 
-    def release(self) -> int:
+    def fail_abandoned(self) -> int:
         """Tell trials that nobody is at work on any more as killed; how many."""
         from optuna.trial import TrialState
 
         running = self._trials(TrialState.RUNNING)
         for trial in running:
-            if self.options.storage and trial.user_attrs.get(PLACE) != self.place:
+            if self.options.storage and trial.user_attrs.get(FOLDER_ATTRIBUTE) != self.folder:
                 raise ConfigError(
                     f"trial {trial.number} of the study '{self.study.study_name}' runs in "
-                    f"{trial.user_attrs.get(PLACE)}: one search at a time works on a study; wait for it, "
-                    "or name another: search.study_name=NAME"
+                    f"{trial.user_attrs.get(FOLDER_ATTRIBUTE)}: one search at a time works on a study; wait "
+                    "for it, or name another: search.study_name=NAME"
                 )
         for trial in running:
-            self._note(trial, KILLED, True)
+            self._set_attribute(trial, KILLED_ATTRIBUTE, True)
             self.study.tell(trial.number, state=TrialState.FAIL)
         return len(running)
 
-    def due(self, jobs: int) -> list[int]:
+    def next_positions(self, jobs: int) -> list[int]:
         """The positions to ask next: batches begin at multiples of `jobs`, whatever was killed."""
-        taken = {trial.user_attrs[POSITION] for trial in counted(self.study)}
-        free = [p for p in range(self.options.n_trials) if p not in taken]
-        return [p for p in free if p // jobs == free[0] // jobs]
+        taken_positions = {trial.user_attrs[POSITION_ATTRIBUTE] for trial in counted_trials(self.study)}
+        free_positions = [p for p in range(self.options.n_trials) if p not in taken_positions]
+        return [p for p in free_positions if p // jobs == free_positions[0] // jobs]
 
-    def ask(self, position: int, space: Mapping[str, BaseDistribution], lying: bool) -> Trial:
+    def ask(self, position: int, space: Mapping[str, BaseDistribution], constant_liar: bool) -> Trial:
         """A trial at a position: one that was killed there again, else a new one."""
         from optuna.trial import TrialState
 
         if not self._trials(TrialState.WAITING):  # else of somebody's own, or we were killed here
-            earlier = [t for t in self._killed(position) if t.params.keys() == space.keys()]
-            notes: dict[str, Any] = {POSITION: position, PLACE: self.place}
-            if earlier:
-                notes[AGAIN] = earlier[-1].number
-            values = earlier[-1].params if earlier else {}
-            self.study.enqueue_trial(values, user_attrs=notes)
-        with quiet():
-            self.study.sampler = self._sampler(position, lying)
+            killed_trials = [t for t in self._killed_trials(position) if t.params.keys() == space.keys()]
+            attributes: dict[str, Any] = {POSITION_ATTRIBUTE: position, FOLDER_ATTRIBUTE: self.folder}
+            if killed_trials:
+                attributes[RETRY_ATTRIBUTE] = killed_trials[-1].number
+            values = killed_trials[-1].params if killed_trials else {}
+            self.study.enqueue_trial(values, user_attrs=attributes)
+        with suppress_warnings():
+            self.study.sampler = self._sampler(position, constant_liar)
             trial = self.study.ask(dict(space))
-        if trial.user_attrs.get(POSITION) != position:
-            trial.set_user_attr(POSITION, position)
-            trial.set_user_attr(PLACE, self.place)
+        if trial.user_attrs.get(POSITION_ATTRIBUTE) != position:
+            trial.set_user_attr(POSITION_ATTRIBUTE, position)
+            trial.set_user_attr(FOLDER_ATTRIBUTE, self.folder)
         return trial
 
     def tell(
@@ -145,25 +150,27 @@ class Optimizer:
         """How a trial ended: `COMPLETE` with a value, `PRUNED` or `FAIL`."""
         from optuna.trial import TrialState
 
-        report(self.study, trial, evaluations)
+        report_evaluations(self.study, trial, evaluations)
         self.study.tell(trial, value, state=TrialState[state])
 
-    def _killed(self, position: int) -> list[FrozenTrial]:
+    def _killed_trials(self, position: int) -> list[FrozenTrial]:
         from optuna.trial import TrialState
 
         failed = self._trials(TrialState.FAIL)
         return [
-            t for t in failed if t.user_attrs.get(KILLED) and t.user_attrs.get(POSITION) == position
+            t
+            for t in failed
+            if t.user_attrs.get(KILLED_ATTRIBUTE) and t.user_attrs.get(POSITION_ATTRIBUTE) == position
         ]
 
     def _trials(self, *states: Any) -> list[FrozenTrial]:
         return self.study.get_trials(deepcopy=False, states=states)
 
-    def _note(self, trial: FrozenTrial, name: str, value: Any) -> None:
+    def _set_attribute(self, trial: FrozenTrial, name: str, value: Any) -> None:
         self.study._storage.set_trial_user_attr(trial._trial_id, name, value)
 
-    def _sampler(self, position: int, lying: bool) -> BaseSampler:
-        """One that knows nothing but the seed and the position; `lying`: others run beside it."""
+    def _sampler(self, position: int, constant_liar: bool) -> BaseSampler:
+        """One that knows nothing but the seed and the position; `constant_liar`: others run beside it."""
         import numpy as np
         from optuna import samplers
 
@@ -173,46 +180,48 @@ class Optimizer:
         return samplers.TPESampler(
             seed=seed,
             multivariate=True,
-            constant_liar=lying,
+            constant_liar=constant_liar,
             n_startup_trials=self.options.n_startup_trials,
         )
 
 
-def counted(study: Study) -> list[FrozenTrial]:
+def counted_trials(study: Study) -> list[FrozenTrial]:
     """The trials that came to an end of their own, by position."""
-    ended = [
+    trials = [
         t
         for t in study.get_trials(deepcopy=False)
-        if t.state.is_finished() and not t.user_attrs.get(KILLED) and POSITION in t.user_attrs
+        if t.state.is_finished()
+        and not t.user_attrs.get(KILLED_ATTRIBUTE)
+        and POSITION_ATTRIBUTE in t.user_attrs
     ]
-    return sorted(ended, key=lambda t: int(t.user_attrs[POSITION]))
+    return sorted(trials, key=lambda t: int(t.user_attrs[POSITION_ATTRIBUTE]))
 
 
-def best_of(trials: Iterable[FrozenTrial]) -> FrozenTrial | None:
+def best_trial(trials: Iterable[FrozenTrial]) -> FrozenTrial | None:
     """The complete trial with the highest score, of equal ones the first; `None` where none is complete."""
-    complete = [trial for trial in trials if trial.state.name == "COMPLETE"]
-    return max(complete, key=lambda trial: float(trial.value or 0.0), default=None)
+    complete_trials = [trial for trial in trials if trial.state.name == "COMPLETE"]
+    return max(complete_trials, key=lambda trial: float(trial.value or 0.0), default=None)
 
 
-def report(study: Study, trial: Trial, evaluations: Sequence[tuple[int, float]]) -> None:
+def report_evaluations(study: Study, trial: Trial, evaluations: Sequence[tuple[int, float]]) -> None:
     """Report the evaluations that the study does not have yet."""
-    there = set(study.get_trials(deepcopy=False)[trial.number].intermediate_values)
+    reported_steps = set(study.get_trials(deepcopy=False)[trial.number].intermediate_values)
     for step, mean in evaluations:
-        if step not in there:
-            there.add(step)
+        if step not in reported_steps:
+            reported_steps.add(step)
             trial.report(mean, step)
 
 
-def _unopened(options: SearchOptions, url: str, error: Exception) -> str:
+def _open_error_message(options: SearchOptions, url: str, error: Exception) -> str:
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError
 
     try:
-        shown = make_url(url).render_as_string(hide_password=True)
+        url_text = make_url(url).render_as_string(hide_password=True)
     except ArgumentError:
-        shown = "the URL"
+        url_text = "the URL"
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     return (
-        f"the study cannot be opened: search.storage={shown}, "
+        f"the study cannot be opened: search.storage={url_text}, "
         f"search.study_name={options.study_name or 'null'}\n  {reason[:300]}"
     )

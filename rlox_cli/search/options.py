@@ -16,84 +16,87 @@ from rlox_cli.run_schema import ALGO, RUN
 from rlox_cli.search.settings import SEARCH, SearchOptions
 
 PREFIX = f"{SEARCH}."
-NODE = "hydra.sweeper."
+SWEEPER_PREFIX = "hydra.sweeper."
 SWEEPER = "hydra/sweeper"
-NAME = "rlox_optuna"
+SWEEPER_NAME = "rlox_optuna"
 TARGET = "hydra_plugins.rlox.Optuna"  # Hydra takes sweepers only under such a name
-AUTO = ("", "auto")  # the space of the run's own algorithm
+AUTO_VALUES = ("", "auto")  # the space of the run's own algorithm
 
 
-def options_of(node: Mapping[str, Any]) -> SearchOptions:
+def options_from_node(node: Mapping[str, Any]) -> SearchOptions:
     """The options in the node `hydra.sweeper`."""
-    mine = {f.name for f in fields(SearchOptions)}
-    return make(SearchOptions, {k: v for k, v in node.items() if k in mine}, SEARCH)
+    field_names = {f.name for f in fields(SearchOptions)}
+    return make(SearchOptions, {k: v for k, v in node.items() if k in field_names}, SEARCH)
 
 
-def asked(args: Iterable[str]) -> list[str]:
+def search_arguments(args: Iterable[str]) -> list[str]:
     """The arguments that only a search has."""
     return [a for a in args if _key(a) == SEARCH or _key(a).startswith(PREFIX)]
 
 
-def refuse(args: Iterable[str]) -> None:
+def refuse_search_options(args: Iterable[str]) -> None:
     """Raise `ConfigError` where a single run is given what only a search has."""
-    for arg in asked(args):
+    for arg in search_arguments(args):
         if arg != f"{SEARCH}=null":
             raise ConfigError(f"{arg}: one run searches nothing; to search: rlox sweep {arg}")
 
 
-def of_line(call: Call) -> list[str]:
-    """The arguments of a call as `spelt` has them."""
-    if not asked(call.args):
+def expand_call(call: Call) -> list[str]:
+    """The arguments of a call as `expand_arguments` has them."""
+    if not search_arguments(call.args):
         return call.args
     from rlox_cli.compose import parse_flags  # late: it brings Hydra, and ours with it
 
-    return spelt(call.args, conf_folders(parse_flags(call.args, call.command).config_dir))
+    return expand_arguments(call.args, conf_folders(parse_flags(call.args, call.command).config_dir))
 
 
-def spelt(args: Sequence[str], folders: Sequence[Path]) -> list[str]:
+def expand_arguments(args: Sequence[str], folders: Sequence[Path]) -> list[str]:
     """A command line with `search=` and `search.*` as Hydra takes them, and what they imply."""
-    mine = asked(args)
-    if not mine:
+    own_arguments = search_arguments(args)
+    if not own_arguments:
         return list(args)
-    given = [a for a in args if _key(a) == SWEEPER]
-    if wrong := [a for a in given if a != f"{SWEEPER}={NAME}"]:
+    sweeper_overrides = [a for a in args if _key(a) == SWEEPER]
+    if conflicting := [a for a in sweeper_overrides if a != f"{SWEEPER}={SWEEPER_NAME}"]:
         raise ConfigError(
-            f"{mine[0]} and {wrong[0]}: a search needs {SWEEPER}={NAME}, which it implies"
+            f"{own_arguments[0]} and {conflicting[0]}: a search needs {SWEEPER}={SWEEPER_NAME}, which it "
+            "implies"
         )
-    rest = [word for arg in args for word in _spelt(arg, args, folders)]
-    return [*rest, *_implied(args), *([] if given else [f"{SWEEPER}={NAME}"])]
+    expanded_arguments = [expanded for arg in args for expanded in _expand_argument(arg, args, folders)]
+    return [
+        *expanded_arguments,
+        *_implied_algo(args),
+        *([] if sweeper_overrides else [f"{SWEEPER}={SWEEPER_NAME}"]),
+    ]
 
 
-def _spelt(arg: str, args: Sequence[str], folders: Sequence[Path]) -> list[str]:
+def _expand_argument(arg: str, args: Sequence[str], folders: Sequence[Path]) -> list[str]:
     key, _, value = arg.lstrip("+").partition("=")
     if key == SEARCH:
         if value == "null":
             return []
-        return [f"{SEARCH}={_own_algo(arg, args, folders) if value in AUTO else value}"]
+        return [f"{SEARCH}={_single_algo(arg, args, folders) if value in AUTO_VALUES else value}"]
     if not key.startswith(PREFIX):
         return [arg]
     name = key.removeprefix(PREFIX)
     known = [f"{PREFIX}{f.name}" for f in fields(SearchOptions)]
     if key not in known:
         raise unknown_key(key, known)
-    return [f"{NODE}{name}={value}"]
+    return [f"{SWEEPER_PREFIX}{name}={value}"]
 
 
-def _own_algo(arg: str, args: Sequence[str], folders: Sequence[Path]) -> str:
-    tags = {t for part in RUN.chosen(args, folders) if part.group == ALGO for t in part.tags}
+def _single_algo(arg: str, args: Sequence[str], folders: Sequence[Path]) -> str:
+    tags = {t for part in RUN.chosen_options(args, folders) if part.group == ALGO for t in part.tags}
     if len(tags) != 1:
-        raise ConfigError(
-            f"{arg}: name the space, e.g. search={min(tags)}; algo is not one algorithm"
-        )
+        raise ConfigError(f"{arg}: name the space, e.g. search={min(tags)}; algo is not one algorithm")
     return tags.pop()
 
 
-def _implied(args: Sequence[str]) -> list[str]:
+def _implied_algo(args: Sequence[str]) -> list[str]:
     """The algorithm that a space is named after, where nothing else chooses one."""
-    named = {_key(a): a.partition("=")[2] for a in args}
-    space = named.get(SEARCH, "")
-    free = not {"algo", *RUN.choosing} & named.keys()
-    return [f"algo={space}"] if free and space in ALGO.registry else []
+    values = {_key(a): a.partition("=")[2] for a in args}
+    space = values.get(SEARCH, "")
+    can_imply = not {"algo", *RUN.choosing_presets} & values.keys()
+    return [f"algo={space}"] if can_imply and space in ALGO.registry else []
 
 
 def _key(arg: str) -> str:

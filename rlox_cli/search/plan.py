@@ -17,13 +17,13 @@ from rlox.configs import RunConfig, make
 from rlox.errors import ConfigError
 from rlox_cli import grid, messages, sweep_backend, validate
 from rlox_cli.options import group_options
-from rlox_cli.overrides import displacing
+from rlox_cli.overrides import displaced_defaults
 from rlox_cli.run_schema import ALGO, RUN
-from rlox_cli.schema import Key, is_open
+from rlox_cli.schema import Key, is_below_open_key
 from rlox_cli.search.optimizer import require_optuna
-from rlox_cli.search.options import TARGET, options_of
+from rlox_cli.search.options import TARGET, options_from_node
 from rlox_cli.search.settings import SEARCH, SearchOptions
-from rlox_cli.search.space import Dimension, Space, is_whole, plain_value, read_space
+from rlox_cli.search.space import Dimension, Space, is_integer_type, plain_value, read_space
 from rlox_cli.sweep import SweepPlan
 from rlox_cli.variants import VariantSource
 
@@ -31,10 +31,10 @@ GROUPS = (*(group.name for group in RUN.groups), "tuned")
 
 
 @dataclass
-class State:
+class SearchState:
     """How far a search has come."""
 
-    begun: bool = False  # its study is open, it is of this search, and no other process has it
+    has_started: bool = False  # its study is open, it is of this search, and no other process has it
 
 
 @dataclass(frozen=True)
@@ -44,27 +44,27 @@ class SearchPlan(SweepPlan):
     options: SearchOptions
     space: Space
     base: RunConfig  # a run without what is searched
-    ends: list[RunConfig]  # runs at the ends of the space
+    corner_configs: list[RunConfig]  # runs at the ends of the space
     n_jobs: int  # trials at a time
-    state: State = field(default_factory=State)
+    state: SearchState = field(default_factory=SearchState)
 
     @property
-    def common(self) -> frozenset[str]:
+    def common_overrides(self) -> frozenset[str]:
         """The overrides that all jobs share."""
-        return frozenset(self.space.fixed)
+        return frozenset(self.space.fixed_overrides)
 
-    def finish(self, outcomes: Sequence[dict[str, Any]], line: Sequence[str]) -> int:
+    def finish(self, outcomes: Sequence[dict[str, Any]], command_line: Sequence[str]) -> int:
         """Write and print what came of it; the exit code."""
-        from rlox_cli.search.outcome import finish
+        from rlox_cli.search.outcome import finish_search
 
-        return finish(self, outcomes, line)
+        return finish_search(self, outcomes, command_line)
 
-    def begin(self, folder: Path) -> None:
+    def record_decisions(self, folder: Path) -> None:
         """Say what was decided; it is kept once the study is known to be of this search."""
-        self.tell(self.ends)
+        self.print_decisions(self.corner_configs)
 
 
-def searches(master: DictConfig) -> bool:
+def is_search(master: DictConfig) -> bool:
     """Whether the sweeper is ours."""
     return str(OmegaConf.select(master, "hydra.sweeper._target_")) == TARGET
 
@@ -74,15 +74,15 @@ def search_plan(app: Hydra, master: DictConfig, folder: Path) -> SearchPlan:
     require_optuna()
     node = OmegaConf.to_container(master.hydra.sweeper, resolve=True)
     assert isinstance(node, dict)
-    options = options_of({str(k): v for k, v in node.items()})
-    space = _space(app, master, node.get("params") or {})
-    base, space = _checked(app, master, space)
+    options = options_from_node({str(k): v for k, v in node.items()})
+    space = _read_master_space(app, master, node.get("params") or {})
+    base, space = _check_space(app, master, space)
     launcher = OmegaConf.select(master, "hydra.launcher.workers")
-    between = list(_between(app, master, space)) or [base]
-    validate.require_rule_used([base, *between], space.fixed)
-    before = sweep_backend.recorded(folder)
-    spaces = sweep_backend.Looks()(base)
-    chosen = sweep_backend.decide_between(folder, before, between, spaces)
+    corners = list(_corner_configs(app, master, space)) or [base]
+    validate.require_rule_used([base, *corners], space.fixed_overrides)
+    recorded_backends = sweep_backend.read_backends(folder)
+    spaces = sweep_backend.SpacesCache()(base)
+    backends = sweep_backend.decide_backends_between(folder, recorded_backends, corners, spaces)
     return SearchPlan(
         folder,
         None,
@@ -90,100 +90,101 @@ def search_plan(app: Hydra, master: DictConfig, folder: Path) -> SearchPlan:
         options,
         space,
         base,
-        between,
+        corners,
         options.n_jobs or int(launcher or 1),
-        backends=chosen,
-        kept_backends=before,
+        backends=backends,
+        recorded_backends=recorded_backends,
     )
 
 
-def _between(app: Hydra, master: DictConfig, space: Space) -> Iterator[RunConfig]:
+def _corner_configs(app: Hydra, master: DictConfig, space: Space) -> Iterator[RunConfig]:
     """Runs at the ends of a space: each value alone at one, and all at their lowest and highest.
 
     Values that fit alone and not together make none.
     """
     compose = grid.Composer(app, master)
     groups = [d for d in space.dimensions if d.name in GROUPS]
-    rest = [d for d in space.dimensions if d.name not in GROUPS]
-    first = {d.name: d.ends[0] for d in rest}
-    corners = [first, {d.name: d.ends[-1] for d in rest}]
-    corners += [first | {d.name: end} for d in rest for end in d.ends]
-    for chosen in itertools.product(*(d.choices for d in groups)):
-        options = {d.name: choice for d, choice in zip(groups, chosen, strict=True)}
+    value_dimensions = [d for d in space.dimensions if d.name not in GROUPS]
+    lowest_values = {d.name: d.end_values[0] for d in value_dimensions}
+    corners = [lowest_values, {d.name: d.end_values[-1] for d in value_dimensions}]
+    corners += [lowest_values | {d.name: end} for d in value_dimensions for end in d.end_values]
+    for group_choices in itertools.product(*(d.choices for d in groups)):
+        options = {d.name: choice for d, choice in zip(groups, group_choices, strict=True)}
         for corner in corners:
             with suppress(ConfigError):
-                job = space.job(options | corner, space.seeds[0])
+                job = space.job_overrides(options | corner, space.seeds[0])
                 yield validate.run_config(compose(job))
 
 
-def _space(app: Hydra, master: DictConfig, params: dict[Any, Any]) -> Space:
-    given = OmegaConf.to_container(master.hydra.overrides.task, resolve=False)
-    assert isinstance(given, list)
-    said = [f"{key}={value}" for key, value in params.items()]
+def _read_master_space(app: Hydra, master: DictConfig, params: dict[Any, Any]) -> Space:
+    task_overrides = OmegaConf.to_container(master.hydra.overrides.task, resolve=False)
+    assert isinstance(task_overrides, list)
+    parameter_overrides = [f"{key}={value}" for key, value in params.items()]
     parser = OverridesParser.create(config_loader=app.config_loader)
-    space = read_space(parser.parse_overrides([*said, *map(str, given)]))
+    space = read_space(parser.parse_overrides([*parameter_overrides, *map(str, task_overrides)]))
     # what a preset says of a key in another way goes, as where it is typed
-    typed = [*space.fixed, *(d.override(d.ends[0]) for d in space.dimensions)]
-    more = displacing(typed, list(VariantSource.in_force))
-    return replace(space, fixed=(*space.fixed, *more))
+    all_overrides = [*space.fixed_overrides, *(d.override(d.end_values[0]) for d in space.dimensions)]
+    displaced = displaced_defaults(all_overrides, list(VariantSource.current_folders))
+    return replace(space, fixed_overrides=(*space.fixed_overrides, *displaced))
 
 
-def _checked(app: Hydra, master: DictConfig, space: Space) -> tuple[RunConfig, Space]:
+def _check_space(app: Hydra, master: DictConfig, space: Space) -> tuple[RunConfig, Space]:
     """The base, and the space with what its keys' types say of it."""
     groups = [d for d in space.dimensions if d.name in GROUPS]
-    found: list[RunConfig] = []
+    configs: list[RunConfig] = []
     dimensions = space.dimensions
-    for chosen in itertools.product(*(d.choices for d in groups)):
-        choices = [d.override(c) for d, c in zip(groups, chosen, strict=True)]
-        overrides = [*space.fixed, *choices, f"seed={space.seeds[0]}"]
+    for group_choices in itertools.product(*(d.choices for d in groups)):
+        choices = [d.override(c) for d, c in zip(groups, group_choices, strict=True)]
+        overrides = [*space.fixed_overrides, *choices, f"seed={space.seeds[0]}"]
         composed = app.config_loader.load_sweep_config(master, overrides)
         data = validate.plain_data(composed)
-        keys = RUN.keys(RUN.parts_of(data))
-        _require_own_space(master, dimensions, keys, data)
-        dimensions = tuple(_typed(d, keys, data) for d in dimensions)
-        found.append(validate.run_config(composed))
-    return found[0], replace(space, dimensions=dimensions)
+        keys = RUN.keys(RUN.options_of(data))
+        _require_matching_space(master, dimensions, keys, data)
+        dimensions = tuple(_typed_dimension(d, keys, data) for d in dimensions)
+        configs.append(validate.run_config(composed))
+    return configs[0], replace(space, dimensions=dimensions)
 
 
-def _require_own_space(
+def _require_matching_space(
     master: DictConfig, dimensions: Iterable[Dimension], keys: Sequence[Key], data: dict[str, Any]
 ) -> None:
     """Refuse the space of another algorithm: none of the keys that it lacks is what was typed wrong."""
     space, algo = str(master.hydra.runtime.choices.get(SEARCH)), str(data[ALGO.name]["name"])
     known = {key.name: key for key in keys}
-    lacking = [
+    missing_keys = [
         d.name
         for d in dimensions
         if d.name in master.hydra.sweeper.params
         and d.name not in known
-        and not is_open(d.name, known.values())
+        and not is_below_open_key(d.name, known.values())
     ]
-    if not lacking or space == algo or space not in ALGO.registry:
+    if not missing_keys or space == algo or space not in ALGO.registry:
         return
-    fits = algo in group_options(SEARCH, VariantSource.in_force)
-    there = f"search={algo} is the one of {algo}" if fits else f"no space of {algo} is there"
+    has_own_space = algo in group_options(SEARCH, VariantSource.current_folders)
+    hint = f"search={algo} is the one of {algo}" if has_own_space else f"no space of {algo} is there"
     raise ConfigError(
-        f"{SEARCH}={space} is the space of {space}, and {ALGO.name}={algo} has no {lacking[0]}: {there}"
+        f"{SEARCH}={space} is the space of {space}, and {ALGO.name}={algo} has no {missing_keys[0]}: {hint}"
     )
 
 
-def _typed(dimension: Dimension, keys: Iterable[Key], data: dict[str, Any]) -> Dimension:
+def _typed_dimension(dimension: Dimension, keys: Iterable[Key], data: dict[str, Any]) -> Dimension:
     """The dimension, whole numbers where its key takes no others; `ConfigError` where it does not fit."""
     if dimension.name in GROUPS:
         return dimension
     known = {key.name: key for key in keys}
     if dimension.name not in known:
-        if is_open(dimension.name, known.values()):
+        if is_below_open_key(dimension.name, known.values()):
             return dimension
-        names = RUN.names(RUN.parts_of(data))
+        names = RUN.names(RUN.options_of(data))
         raise ConfigError(
-            f"{dimension.written}: {messages.unknown_key(dimension.name, names, RUN.owners(dimension.name))}"
+            f"{dimension.source_text}: "
+            f"{messages.unknown_key(dimension.name, names, RUN.owners(dimension.name))}"
         )
-    if is_whole(known[dimension.name].hint) and not dimension.choices and not dimension.whole:
+    if is_integer_type(known[dimension.name].hint) and not dimension.choices and not dimension.is_integer:
         if dimension.low % 1 or dimension.high % 1 or (dimension.step or 1) % 1:
-            raise ConfigError(f"{dimension.written}: {dimension.name} takes whole numbers")
-        dimension = replace(dimension, whole=True, low=int(dimension.low), high=int(dimension.high))
-    for end in dimension.ends:
+            raise ConfigError(f"{dimension.source_text}: {dimension.name} takes whole numbers")
+        dimension = replace(dimension, is_integer=True, low=int(dimension.low), high=int(dimension.high))
+    for end in dimension.end_values:
         _require_valid(dimension, end, data)
     return dimension
 
@@ -204,4 +205,4 @@ def _require_valid(dimension: Dimension, value: Any, data: dict[str, Any]) -> No
     try:
         make(RunConfig, tree)
     except ConfigError as error:
-        raise ConfigError(f"{dimension.written}: {error}") from error
+        raise ConfigError(f"{dimension.source_text}: {error}") from error

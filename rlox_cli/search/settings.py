@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from rlox.configs.params import param
 
 SEARCH = "search"  # the group of presets that say which keys are varied, and the prefix of these
-STUDY, BEST, LOCK = "study.db", "best.yaml", ".search"
-FILES = (STUDY, BEST, LOCK)  # what a search leaves in its folder and a plain sweep does not
+STUDY_FILE, BEST_FILE, LOCK_FILE = "study.db", "best.yaml", ".search"
+SEARCH_FILES = (
+    STUDY_FILE,
+    BEST_FILE,
+    LOCK_FILE,
+)  # what a search leaves in its folder and a plain sweep does not
 
 
 @dataclass(frozen=True)
@@ -31,9 +35,7 @@ class SearchOptions:
         "random trials before the sampler learns; so many are complete before any is pruned",
         within="[0, inf)",
     )
-    warmup: float = param(
-        0.33, "part of total_steps before which nothing is pruned", within="[0, 1]"
-    )
+    warmup: float = param(0.33, "part of total_steps before which nothing is pruned", within="[0, 1]")
     seed: int = param(0, "keys the sampler", within="[0, 4294967295]")
     study_name: str | None = param(None, "name of the study; null: that of the sweep's folder")
     storage: str | None = param(

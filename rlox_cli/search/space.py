@@ -22,11 +22,11 @@ from rlox.errors import ConfigError
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
-LOG = "log"
+LOG_TAG = "log"
 SEED = "seed"
-FLAGS = {"True": "true", "False": "false"}  # as people write them
-ENVIRONMENT = ("env", "env.id")
-NO_DIMENSION = ("exp", "search", "run_root", "dry_run", "run.name", "run.tags", "resume")
+BOOLEAN_TEXTS = {"True": "true", "False": "false"}  # as people write them
+ENVIRONMENT_KEYS = ("env", "env.id")
+NON_DIMENSION_KEYS = ("exp", "search", "run_root", "dry_run", "run.name", "run.tags", "resume")
 
 
 @dataclass(frozen=True)
@@ -35,16 +35,16 @@ class Dimension:
 
     prefix: str  # of the override: `+`, `++` or nothing
     name: str
-    written: str  # the override it was read from
+    source_text: str  # the override it was read from
     low: float = 0.0
     high: float = 0.0
     step: float | None = None
-    log: bool = False
-    whole: bool = False
+    is_log: bool = False
+    is_integer: bool = False
     choices: tuple[str, ...] = ()  # as the values of overrides
 
     @property
-    def ends(self) -> list[Any]:
+    def end_values(self) -> list[Any]:
         """The values between which, or of which, one is chosen."""
         return list(self.choices) or [self.low, self.high]
 
@@ -53,62 +53,62 @@ class Dimension:
         text = value if isinstance(value, str) else repr(value)
         return f"{self.prefix}{self.name}={text}"
 
-    def plain(self, value: Any) -> Any:
+    def to_plain(self, value: Any) -> Any:
         """The value as data: a choice is the text of an override, which may be a number or a list."""
         return plain_value(value) if isinstance(value, str) else value
 
-    def distribution(self) -> BaseDistribution:
+    def to_distribution(self) -> BaseDistribution:
         """The same for Optuna."""
-        from optuna import distributions as of
+        from optuna import distributions
 
         if self.choices:
-            return of.CategoricalDistribution(self.choices)
-        if self.whole:
-            return of.IntDistribution(
-                int(self.low), int(self.high), log=self.log, step=int(self.step or 1)
+            return distributions.CategoricalDistribution(self.choices)
+        if self.is_integer:
+            return distributions.IntDistribution(
+                int(self.low), int(self.high), log=self.is_log, step=int(self.step or 1)
             )
-        return of.FloatDistribution(self.low, self.high, log=self.log, step=self.step)
+        return distributions.FloatDistribution(self.low, self.high, log=self.is_log, step=self.step)
 
-    def described(self) -> list[Any]:
+    def signature(self) -> list[Any]:
         """All that sets it apart from another, as plain data."""
-        return [self.low, self.high, self.step, self.log, self.whole, list(self.choices)]
+        return [self.low, self.high, self.step, self.is_log, self.is_integer, list(self.choices)]
 
 
 @dataclass(frozen=True)
 class Space:
     """What is given, what is searched, and the seeds whose scores a trial is the mean of."""
 
-    fixed: tuple[str, ...]
+    fixed_overrides: tuple[str, ...]
     dimensions: tuple[Dimension, ...]
     seeds: tuple[int, ...]
 
-    def job(self, values: dict[str, Any], seed: int) -> list[str]:
+    def job_overrides(self, values: dict[str, Any], seed: int) -> list[str]:
         """The overrides of a run."""
-        chosen = [d.override(values[d.name]) for d in self.dimensions]
-        return [*self.fixed, *chosen, f"{SEED}={seed}"]
+        value_overrides = [d.override(values[d.name]) for d in self.dimensions]
+        return [*self.fixed_overrides, *value_overrides, f"{SEED}={seed}"]
 
 
 def read_space(overrides: Iterable[Override]) -> Space:
     """The space that overrides say, of which later ones win; `ConfigError` for what makes none."""
-    last = {override.key_or_group: override for override in overrides}
-    fixed: list[str] = []
+    last_overrides = {override.key_or_group: override for override in overrides}
+    fixed_overrides: list[str] = []
     dimensions: list[Dimension] = []
     seeds: tuple[int, ...] = (0,)
-    for name, override in last.items():
+    for name, override in last_overrides.items():
         if name == SEED:
-            seeds = _seeds(override)
+            seeds = _read_seeds(override)
         elif override.is_sweep_override():
-            dimensions.append(_dimension(override))
+            dimensions.append(_read_dimension(override))
         elif override.is_delete():
-            fixed.append(str(override.input_line))
+            fixed_overrides.append(str(override.input_line))
         else:
-            fixed.append(f"{override.get_key_element()}={override.get_value_element_as_str()}")
+            fixed_overrides.append(f"{override.get_key_element()}={override.get_value_element_as_str()}")
     if not dimensions:
         raise ConfigError(
             "the search varies nothing; name a space (search=ppo) or say what to vary, e.g.\n"
             "  'algo.learning_rate=tag(log,interval(1e-5,1e-2))'"
         )
-    return Space(tuple(fixed), tuple(dimensions), seeds)
+    return Space(tuple(fixed_overrides), tuple(dimensions), seeds)
 
 
 def plain_value(text: str) -> Any:
@@ -119,14 +119,14 @@ def plain_value(text: str) -> Any:
     return data["it"]
 
 
-def is_whole(hint: Any) -> bool:
+def is_integer_type(hint: Any) -> bool:
     """Whether a field's type takes whole numbers and no others."""
     union = typing.get_origin(hint) in (typing.Union, types.UnionType)
-    kinds = typing.get_args(hint) if union else (hint,)
-    return int in kinds and float not in kinds
+    types_in_hint = typing.get_args(hint) if union else (hint,)
+    return int in types_in_hint and float not in types_in_hint
 
 
-def _seeds(override: Override) -> tuple[int, ...]:
+def _read_seeds(override: Override) -> tuple[int, ...]:
     values: list[Any] = []
     if override.is_discrete_sweep():
         values = list(override.sweep_iterator())
@@ -142,66 +142,71 @@ def _seeds(override: Override) -> tuple[int, ...]:
     return tuple(values)
 
 
-def _dimension(override: Override) -> Dimension:
-    written, sweep, name = str(override.input_line), override.value(), override.key_or_group
+def _read_dimension(override: Override) -> Dimension:
+    source_text, sweep, name = str(override.input_line), override.value(), override.key_or_group
     assert isinstance(sweep, Sweep) or override.is_choice_sweep()
-    if name in ENVIRONMENT:
+    if name in ENVIRONMENT_KEYS:
         raise ConfigError(
-            f"{written}: scores of different environments cannot be compared; search in one of them"
+            f"{source_text}: scores of different environments cannot be compared; search in one of them"
         )
-    if name in NO_DIMENSION:
-        raise ConfigError(f"{written}: this is no hyperparameter; give it one value")
-    log = _is_log(sweep, written)
-    bare = Dimension(_prefix(override), name, written)
+    if name in NON_DIMENSION_KEYS:
+        raise ConfigError(f"{source_text}: this is no hyperparameter; give it one value")
+    is_log = _is_log(sweep, source_text)
+    base = Dimension(_prefix(override), name, source_text)
     if isinstance(sweep, IntervalSweep):
-        return _interval(sweep, bare, log)
+        return _read_interval(sweep, base, is_log)
     if isinstance(sweep, RangeSweep):
-        return _range(sweep, bare, log)
-    if log or not isinstance(sweep, ChoiceSweep):
-        raise ConfigError(f"{written}: expected interval(low,high), range(start,stop) or a,b,c")
-    choices = tuple(FLAGS.get(text, text) for text in override.sweep_string_iterator())
+        return _read_range(sweep, base, is_log)
+    if is_log or not isinstance(sweep, ChoiceSweep):
+        raise ConfigError(f"{source_text}: expected interval(low,high), range(start,stop) or a,b,c")
+    choices = tuple(BOOLEAN_TEXTS.get(text, text) for text in override.sweep_string_iterator())
     if len(set(choices)) < len(choices) or not choices:
-        raise ConfigError(f"{written}: expected different choices, at least one")
-    return replace(bare, choices=choices)
+        raise ConfigError(f"{source_text}: expected different choices, at least one")
+    return replace(base, choices=choices)
 
 
-def _interval(sweep: IntervalSweep, bare: Dimension, log: bool) -> Dimension:
+def _read_interval(sweep: IntervalSweep, base: Dimension, is_log: bool) -> Dimension:
     low, high = sweep.start, sweep.end
     assert low is not None and high is not None
-    whole = isinstance(low, int) and isinstance(high, int)
-    _require_order(low, high, bare.written, log)
-    return replace(bare, low=low, high=high, log=log, whole=whole)
+    is_integer = isinstance(low, int) and isinstance(high, int)
+    _require_order(low, high, base.source_text, is_log)
+    return replace(base, low=low, high=high, is_log=is_log, is_integer=is_integer)
 
 
-def _range(sweep: RangeSweep, bare: Dimension, log: bool) -> Dimension:
+def _read_range(sweep: RangeSweep, base: Dimension, is_log: bool) -> Dimension:
     """As Hydra has it: the stop is no longer part of it."""
-    written = bare.written
+    source_text = base.source_text
     if sweep.step == 0:
-        raise ConfigError(f"{written}: a step of 0 goes nowhere")
+        raise ConfigError(f"{source_text}: a step of 0 goes nowhere")
     values: Sequence[float] = sorted(sweep.range())
     if not values:
-        raise ConfigError(f"{written}: the range is empty; its stop is not part of it")
-    whole = all(isinstance(value, int) for value in values)
+        raise ConfigError(f"{source_text}: the range is empty; its stop is not part of it")
+    is_integer = all(isinstance(value, int) for value in values)
     step = abs(sweep.step)
-    if log and not (whole and step == 1):
-        raise ConfigError(f"{written}: on a log scale there are no steps; use interval(low,high)")
-    _require_order(values[0], values[-1], written, log)
+    if is_log and not (is_integer and step == 1):
+        raise ConfigError(f"{source_text}: on a log scale there are no steps; use interval(low,high)")
+    _require_order(values[0], values[-1], source_text, is_log)
     return replace(
-        bare, low=values[0], high=values[-1], log=log, whole=whole, step=None if log else step
+        base,
+        low=values[0],
+        high=values[-1],
+        is_log=is_log,
+        is_integer=is_integer,
+        step=None if is_log else step,
     )
 
 
-def _require_order(low: float, high: float, written: str, log: bool) -> None:
+def _require_order(low: float, high: float, source_text: str, is_log: bool) -> None:
     if low > high:
-        raise ConfigError(f"{written}: the interval is empty: {low} is above {high}")
-    if log and low <= 0:
-        raise ConfigError(f"{written}: a log scale begins above 0")
+        raise ConfigError(f"{source_text}: the interval is empty: {low} is above {high}")
+    if is_log and low <= 0:
+        raise ConfigError(f"{source_text}: a log scale begins above 0")
 
 
-def _is_log(sweep: Any, written: str) -> bool:
+def _is_log(sweep: Any, source_text: str) -> bool:
     tags = set(getattr(sweep, "tags", ()))
-    if unknown := sorted(tags - {LOG}):
-        raise ConfigError(f"{written}: unknown tag '{unknown[0]}'; the only one is {LOG}")
+    if unknown := sorted(tags - {LOG_TAG}):
+        raise ConfigError(f"{source_text}: unknown tag '{unknown[0]}'; the only one is {LOG_TAG}")
     return bool(tags)
 
 

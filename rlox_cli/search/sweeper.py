@@ -17,56 +17,56 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
-from rlox.configs import RunConfig, make_run, upgrade_saved
-from rlox.disk import lock
+from rlox.configs import RunConfig, make_run, upgrade_saved_config
+from rlox.disk import lock_file
 from rlox.errors import ConfigError, StorageError
 from rlox_cli import summary, sweep_backend, validate
 from rlox_cli.exit_codes import FAILED, OK
-from rlox_cli.identity import identity, require_rule_of_before, saved_run, what
-from rlox_cli.job_titles import of_trial
-from rlox_cli.jobs import BUSY, Job, busy_folder
+from rlox_cli.identity import identity, require_same_normalize_rule, result_config, saved_run
+from rlox_cli.job_titles import trial_override
+from rlox_cli.jobs import BUSY_MESSAGE, Job, find_busy_dir
 from rlox_cli.run_folder import (
     DONE,
     KILLED,
     PRUNED,
-    note_death,
-    state_of,
-    whole_result,
-    writing,
+    read_result_or_none,
+    read_state,
+    record_death,
+    translate_os_errors,
 )
 from rlox_cli.schema import keys_of
-from rlox_cli.search.optimizer import Optimizer, best_of, counted, open_study
-from rlox_cli.search.options import NAME, TARGET
+from rlox_cli.search.optimizer import Optimizer, best_trial, counted_trials, open_study
+from rlox_cli.search.options import SWEEPER_NAME, TARGET
 from rlox_cli.search.plan import SearchPlan
-from rlox_cli.search.settings import LOCK, SearchOptions
-from rlox_cli.search.watch import JOBS, evaluations_in
-from rlox_cli.signals import Interrupted
+from rlox_cli.search.pruning import JOBS_ATTRIBUTE, evaluations_in
+from rlox_cli.search.settings import LOCK_FILE, SearchOptions
+from rlox_cli.signals import SignalInterrupt
 
 if TYPE_CHECKING:
     from optuna.trial import Trial
 
     from rlox_cli.training import TrainTask
 
-Outcome = dict[str, Any]
-SAME = "rlox"  # of a study: what is searched, and on what base
-NORMALIZES = frozenset({"env.normalize_obs", "env.normalize_reward"})
+JobOutcome = dict[str, Any]
+SEARCH_ATTRIBUTE = "rlox"  # of a study: what is searched, and on what base
+NORMALIZE_KEYS = frozenset({"env.normalize_obs", "env.normalize_reward"})
 WAIT_SECONDS = 0.2
 
 
 @dataclass
-class Planned:
+class PlannedTrial:
     """A trial that is asked: its runs, one for each seed, and how each of them ended."""
 
     trial: Trial
     position: int
     jobs: list[list[str]]
     identities: list[str]
-    outcomes: list[Outcome] = field(default_factory=list)
+    outcomes: list[JobOutcome] = field(default_factory=list)
 
     @property
-    def goes_on(self) -> bool:
+    def has_remaining_runs(self) -> bool:
         """Whether its first run leaves the others something to do."""
-        return bool(self.outcomes) and _ended(self.outcomes[0]) == DONE
+        return bool(self.outcomes) and _final_status(self.outcomes[0]) == DONE
 
 
 class OptunaSweeper(Sweeper):
@@ -75,9 +75,7 @@ class OptunaSweeper(Sweeper):
     def __init__(self, **node: Any) -> None:
         self.node = node  # read and checked by `search_plan` before
 
-    def setup(
-        self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
-    ) -> None:
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Know what to launch, and by what."""
         self._config, self._loader = config, hydra_context.config_loader
         self._launcher = Plugins.instance().instantiate_launcher(
@@ -90,144 +88,146 @@ class OptunaSweeper(Sweeper):
 
     def sweep(self, arguments: list[str]) -> Any:
         """Search until there are as many trials as were asked for."""
-        if self.plan.dry:
-            sweep_backend.record(self.folder, self.plan.backends)
-            values = {d.name: d.ends[0] for d in self.plan.space.dimensions}
-            self._launcher.launch([self.plan.space.job(values, self.plan.space.seeds[0])], 0)
+        if self.plan.is_dry_run:
+            sweep_backend.record_backends(self.folder, self.plan.backends)
+            values = {d.name: d.end_values[0] for d in self.plan.space.dimensions}
+            self._launcher.launch([self.plan.space.job_overrides(values, self.plan.space.seeds[0])], 0)
             return
         if self.plan.options.storage is not None:  # one that is not there leaves no folder behind
             open_study(self.plan.options, self.folder, create=True)
-        with writing(self.folder):
+        with translate_os_errors(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-        with _alone(self.folder):
+        with _lock_folder(self.folder):
             self.study = open_study(self.plan.options, self.folder, create=True)
-            require_same(self.study, self.plan)
-            sweep_backend.record(self.folder, self.plan.backends)
-            self.names = sweep_backend.recorded(self.folder)
+            require_same_search(self.study, self.plan)
+            sweep_backend.record_backends(self.folder, self.plan.backends)
+            self.names = sweep_backend.read_backends(self.folder)
             self.optimizer = Optimizer(self.study, self.plan.options, self.folder)
-            self.optimizer.release()
-            self.plan.state.begun = True
-            with writing(self.folder / "multirun.yaml"):
+            self.optimizer.fail_abandoned()
+            self.plan.state.has_started = True
+            with translate_os_errors(self.folder / "multirun.yaml"):
                 OmegaConf.save(self._config, self.folder / "multirun.yaml")
             self.task.total = self.plan.options.n_trials * len(self.plan.space.seeds)
-            self._say_what_is_not_pruned()
+            self._warn_if_never_pruned()
             try:
-                while positions := self.optimizer.due(self.plan.n_jobs):
-                    self._batch(positions)
+                while positions := self.optimizer.next_positions(self.plan.n_jobs):
+                    self._run_batch(positions)
             except BaseException:
                 with suppress(Exception):  # else the next start does it
-                    self.optimizer.release()
+                    self.optimizer.fail_abandoned()
                 raise
 
-    def _batch(self, positions: Sequence[int]) -> None:
+    def _run_batch(self, positions: Sequence[int]) -> None:
         """Ask, run the first seed of each trial, then the others of those that go on, and tell."""
-        with self._undisturbed():
+        with self._defer_signals():
             trials = [self._ask(position) for position in positions]
         seeds = len(self.plan.space.seeds)
-        begin = positions[0] * seeds
-        first = [(planned, 0) for planned in trials if planned.identities]
-        self._launch(first, begin)
-        rest = [(p, n) for p in trials if p.goes_on for n in range(1, seeds)]
-        self._launch(rest, begin + len(trials))
-        with self._undisturbed():
-            for planned in trials:
-                self._tell(planned)
+        first_number = positions[0] * seeds
+        first_runs = [(planned_trial, 0) for planned_trial in trials if planned_trial.identities]
+        self._launch(first_runs, first_number)
+        other_runs = [(p, n) for p in trials if p.has_remaining_runs for n in range(1, seeds)]
+        self._launch(other_runs, first_number + len(trials))
+        with self._defer_signals():
+            for planned_trial in trials:
+                self._tell(planned_trial)
 
-    def _ask(self, position: int) -> Planned:
+    def _ask(self, position: int) -> PlannedTrial:
         space = self.plan.space
-        distributions = {d.name: d.distribution() for d in space.dimensions}
-        trial = self.optimizer.ask(position, distributions, lying=self.plan.n_jobs > 1)
-        number = of_trial(position + 1)
-        jobs = [[*space.job(trial.params, seed), number] for seed in space.seeds]
-        found: list[str] = []
-        outcomes: list[Outcome] = []
+        distributions = {d.name: d.to_distribution() for d in space.dimensions}
+        trial = self.optimizer.ask(position, distributions, constant_liar=self.plan.n_jobs > 1)
+        trial_name = trial_override(position + 1)
+        jobs = [[*space.job_overrides(trial.params, seed), trial_name] for seed in space.seeds]
+        identities: list[str] = []
+        outcomes: list[JobOutcome] = []
         for job in jobs:
             try:
                 composed = self._loader.load_sweep_config(self._config, job)
-                config = sweep_backend.applied(validate.run_config(composed), self.names)
-                found.append(identity(config))
+                config = sweep_backend.apply_backend(validate.run_config(composed), self.names)
+                identities.append(identity(config))
             except ConfigError as error:  # values that fit one by one and not together
-                outcomes.append(_failed(str(error)))
-        trial.set_user_attr(JOBS, found)
+                outcomes.append(_failed_outcome(str(error)))
+        trial.set_user_attr(JOBS_ATTRIBUTE, identities)
         trial.set_user_attr("seeds", list(space.seeds))
-        return Planned(trial, position, jobs, [] if outcomes else found, outcomes[:1])
+        return PlannedTrial(trial, position, jobs, [] if outcomes else identities, outcomes[:1])
 
-    def _launch(self, runs: Sequence[tuple[Planned, int]], begin: int) -> None:
+    def _launch(self, runs: Sequence[tuple[PlannedTrial, int]], first_number: int) -> None:
         """Do runs, each once, in whatever way the launcher has."""
-        left = {planned.identities[n]: planned.jobs[n] for planned, n in runs}
-        ended: dict[str, Outcome] = {}
-        while left:
-            ended |= self._launched(list(left.items()), begin)
-            left = {job: left[job] for job in left if ended[job].get("message") == BUSY}
-            if left:  # the workers of a search that was killed save what they have
-                self._wait(left)
-        for planned, n in runs:
-            planned.outcomes.append(ended[planned.identities[n]])
-        self._settle()
+        remaining = {planned_trial.identities[n]: planned_trial.jobs[n] for planned_trial, n in runs}
+        outcomes: dict[str, JobOutcome] = {}
+        while remaining:
+            outcomes |= self._launch_once(list(remaining.items()), first_number)
+            remaining = {
+                job: remaining[job] for job in remaining if outcomes[job].get("message") == BUSY_MESSAGE
+            }
+            if remaining:  # the workers of a search that was killed save what they have
+                self._wait(remaining)
+        for planned_trial, n in runs:
+            planned_trial.outcomes.append(outcomes[planned_trial.identities[n]])
+        self._raise_pending_signal()
 
-    def _launched(self, distinct: list[tuple[str, list[str]]], begin: int) -> dict[str, Outcome]:
+    def _launch_once(
+        self, distinct_jobs: list[tuple[str, list[str]]], first_number: int
+    ) -> dict[str, JobOutcome]:
         """How each run ended, by its identity."""
-        returned = self._launcher.launch([job for _, job in distinct], begin)
-        ended: dict[str, Outcome] = {}
-        for number, ((job, overrides), back) in enumerate(zip(distinct, returned, strict=True)):
+        results = self._launcher.launch([job for _, job in distinct_jobs], first_number)
+        outcomes: dict[str, JobOutcome] = {}
+        for number, ((job, overrides), result) in enumerate(zip(distinct_jobs, results, strict=True)):
             try:
-                ended[job] = dict(back.return_value)
+                outcomes[job] = dict(result.return_value)
             except Exception as error:  # of a launcher: the task keeps its errors
-                ended[job] = _failed(f"{type(error).__name__}: {error}")
-            if ended[job]["status"] == KILLED:  # a worker died, and did not know whose run it had
-                gone = Job(overrides, self.folder, begin + number, None, identity=job)
-                for run in gone.runs():
-                    ended[job]["folder"] = str(run)
-                    note_death(run, str(ended[job]["message"]))
-        return ended
+                outcomes[job] = _failed_outcome(f"{type(error).__name__}: {error}")
+            if outcomes[job]["status"] == KILLED:  # a worker died, and did not know whose run it had
+                dead_job = Job(overrides, self.folder, first_number + number, None, identity=job)
+                for run in dead_job.run_dirs():
+                    outcomes[job]["folder"] = str(run)
+                    record_death(run, str(outcomes[job]["message"]))
+        return outcomes
 
     def _wait(self, runs: Mapping[str, list[str]]) -> None:
         """Until no other process is at work on any of the runs."""
         print("waiting for runs of this search that another process is ending", flush=True)
-        waiting = [Job(job, self.folder, 0, None, identity=name) for name, job in runs.items()]
+        busy_jobs = [Job(job, self.folder, 0, None, identity=name) for name, job in runs.items()]
         time.sleep(WAIT_SECONDS)
-        while any(busy_folder(job) is not None for job in waiting):
+        while any(find_busy_dir(job) is not None for job in busy_jobs):
             time.sleep(WAIT_SECONDS)
-        self._settle()
+        self._raise_pending_signal()
 
-    def _tell(self, planned: Planned) -> None:
+    def _tell(self, planned_trial: PlannedTrial) -> None:
         """What came of a trial, from what its runs left."""
-        trial, outcomes = planned.trial, planned.outcomes
+        trial, outcomes = planned_trial.trial, planned_trial.outcomes
         runs = [Path(o["folder"]) for o in outcomes if o.get("folder")]
         trial.set_user_attr("runs", [os.path.relpath(run, self.folder) for run in runs])
-        ends = [_ended(outcome) for outcome in outcomes]
+        statuses = [_final_status(outcome) for outcome in outcomes]
         config = saved_run(runs[0]) if runs else None
-        evaluated = evaluations_in(runs[0], config) if config else []
-        if ends[0] == PRUNED:
-            self.optimizer.tell(trial, "PRUNED", None, evaluated)
-        elif reasons := [_reason(o) for o, end in zip(outcomes, ends, strict=True) if end != DONE]:
+        evaluations = evaluations_in(runs[0], config) if config else []
+        if statuses[0] == PRUNED:
+            self.optimizer.tell(trial, "PRUNED", None, evaluations)
+        elif reasons := [_reason(o) for o, end in zip(outcomes, statuses, strict=True) if end != DONE]:
             trial.set_user_attr("reason", reasons[0])
-            self.optimizer.tell(trial, "FAIL", None, evaluated)
+            self.optimizer.tell(trial, "FAIL", None, evaluations)
         else:
-            scores = [float((whole_result(run) or {})["score"]) for run in runs]
+            scores = [float((read_result_or_none(run) or {})["score"]) for run in runs]
             trial.set_user_attr("scores", scores)
             value = math.fsum(scores) / len(scores)
-            self.optimizer.tell(trial, "COMPLETE", value, evaluated)
-        print(self._closing(planned.position), flush=True)
+            self.optimizer.tell(trial, "COMPLETE", value, evaluations)
+        print(self._closing_line(planned_trial.position), flush=True)
 
-    def _closing(self, position: int) -> str:
+    def _closing_line(self, position: int) -> str:
         """A line on the trial that was told last, and on the best."""
-        told = {int(t.user_attrs["position"]): t for t in counted(self.study)}
-        trial, name = told[position], f"trial {position + 1} of {self.plan.options.n_trials}"
+        trials_by_position = {int(t.user_attrs["position"]): t for t in counted_trials(self.study)}
+        trial, name = trials_by_position[position], f"trial {position + 1} of {self.plan.options.n_trials}"
         if trial.state.name == "FAIL":
             return f"{name}: failed: {trial.user_attrs['reason'].splitlines()[0]}"
         if trial.state.name == "PRUNED":
-            return (
-                f"{name}: pruned at step {trial.last_step:,}, return {summary.number(trial.value)}"
-            )
-        best = best_of(told.values())
+            return f"{name}: pruned at step {trial.last_step:,}, return {summary.format_number(trial.value)}"
+        best = best_trial(trials_by_position.values())
         assert best is not None
-        at = int(best.user_attrs["position"])
-        of = f"best {summary.number(best.value)} of trial {at + 1}"
-        place = "the best so far" if at == position else of
-        return f"{name}: score {summary.number(trial.value)} ({place})"
+        best_position = int(best.user_attrs["position"])
+        best_text = f"best {summary.format_number(best.value)} of trial {best_position + 1}"
+        comparison = "the best so far" if best_position == position else best_text
+        return f"{name}: score {summary.format_number(trial.value)} ({comparison})"
 
-    def _say_what_is_not_pruned(self) -> None:
+    def _warn_if_never_pruned(self) -> None:
         if self.plan.options.pruner != "none" and not self.plan.base.eval.every:
             print(
                 "no trial will be pruned: that needs evaluations on the way, eval.every=N",
@@ -235,15 +235,15 @@ class OptunaSweeper(Sweeper):
             )
 
     @contextmanager
-    def _undisturbed(self) -> Iterator[None]:
+    def _defer_signals(self) -> Iterator[None]:
         """A signal waits until the study knows what it has to."""
-        with self.task.call.signals.stopping(lambda: None):
+        with self.task.call.signals.call_on_signal(lambda: None):
             yield
-        self._settle()
+        self._raise_pending_signal()
 
-    def _settle(self) -> None:
-        if (received := self.task.call.signals.received) is not None:
-            raise Interrupted(received)
+    def _raise_pending_signal(self) -> None:
+        if (signum := self.task.call.signals.received_signal) is not None:
+            raise SignalInterrupt(signum)
 
 
 def register() -> None:
@@ -251,33 +251,33 @@ def register() -> None:
     Plugins.instance().class_name_to_class[TARGET] = OptunaSweeper
     settings = {key.name: key.default for key in keys_of(SearchOptions, "")}
     node = {"_target_": TARGET, "params": {}, **settings}
-    ConfigStore.instance().store(group="hydra/sweeper", name=NAME, node=node, provider="rlox")
+    ConfigStore.instance().store(group="hydra/sweeper", name=SWEEPER_NAME, node=node, provider="rlox")
 
 
-def require_same(study: Any, plan: SearchPlan) -> None:
+def require_same_search(study: Any, plan: SearchPlan) -> None:
     """Refuse a study of another search: its values would say nothing about this one."""
-    require_rule_of_before(plan.folder, {plan.base.env.normalize_rule})
-    space = {d.name: d.described() for d in plan.space.dimensions}
-    mine = {"space": space, "seeds": list(plan.space.seeds), "base": what(plan.base)}
-    saved: Mapping[str, Any] | None = study.user_attrs.get(SAME)
-    if saved is None:
-        study.set_user_attr(SAME, plain_json(mine))
+    require_same_normalize_rule(plan.folder, {plan.base.env.normalize_rule})
+    space = {d.name: d.signature() for d in plan.space.dimensions}
+    expected = {"space": space, "seeds": list(plan.space.seeds), "base": result_config(plan.base)}
+    saved_search: Mapping[str, Any] | None = study.user_attrs.get(SEARCH_ATTRIBUTE)
+    if saved_search is None:
+        study.set_user_attr(SEARCH_ATTRIBUTE, plain_json(expected))
         return
-    differing = [
-        k for k in sorted({*saved["space"], *space}) if saved["space"].get(k) != space.get(k)
+    differing_keys = [
+        k for k in sorted({*saved_search["space"], *space}) if saved_search["space"].get(k) != space.get(k)
     ]
-    if saved["seeds"] != mine["seeds"]:
-        differing.append("seed")
-    tree = upgrade_saved(saved["base"])
-    if NORMALIZES & saved["space"].keys():  # its trials did, by the rule of before there was a key
+    if saved_search["seeds"] != expected["seeds"]:
+        differing_keys.append("seed")
+    tree = upgrade_saved_config(saved_search["base"])
+    if NORMALIZE_KEYS & saved_search["space"].keys():  # its trials did, by the rule of before there was a key
         tree["env"] = {"normalize_rule": "sb3", **tree["env"]}
     base = make_run(tree)
     if identity(base) != identity(plan.base):
-        differing += _differences(base, plan.base)
-    if differing:
+        differing_keys += _differing_keys(base, plan.base)
+    if differing_keys:
         raise ConfigError(
-            f"the study '{study.study_name}' is of another search: {', '.join(differing[:4])} "
-            f"{'differs' if len(differing) == 1 else 'differ'}\n  give it as it was, or another folder: "
+            f"the study '{study.study_name}' is of another search: {', '.join(differing_keys[:4])} "
+            f"{'differs' if len(differing_keys) == 1 else 'differ'}\n  give it as it was, or another folder: "
             "hydra.sweep.dir=FOLDER"
         )
 
@@ -289,43 +289,43 @@ def plain_json(data: Any) -> Any:
     return json.loads(json.dumps(data, default=str))
 
 
-def _differences(one: RunConfig, other: RunConfig) -> list[str]:
+def _differing_keys(one: RunConfig, other: RunConfig) -> list[str]:
     from rlox_cli.changes import differences
 
-    return [c.key for c in differences(what(one), what(other))]
+    return [c.key for c in differences(result_config(one), result_config(other))]
 
 
-def _failed(message: str) -> Outcome:
+def _failed_outcome(message: str) -> JobOutcome:
     return {"status": "failed", "code": FAILED, "message": message, "folder": None}
 
 
-def _ended(outcome: Outcome) -> str:
+def _final_status(outcome: JobOutcome) -> str:
     """How a run ended, one that was skipped as it did then; done only with a score."""
     status, folder = str(outcome["status"]), outcome.get("folder")
     if outcome["code"] != OK:
         return KILLED if status == KILLED else "failed"
     if not folder:
         return "failed"
-    status, result = state_of(Path(folder)), whole_result(Path(folder)) or {}
+    status, result = read_state(Path(folder)), read_result_or_none(Path(folder)) or {}
     return "failed" if status == DONE and result.get("score") is None else status
 
 
-def _reason(outcome: Outcome) -> str:
+def _reason(outcome: JobOutcome) -> str:
     if outcome.get("message"):
         return f"exit code {outcome['code']}: {outcome['message']}"
     return "its run has no score" if outcome["code"] == OK else f"exit code {outcome['code']}"
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _lock_folder(folder: Path) -> Iterator[None]:
     """While active, no other process searches in the folder."""
-    path = folder / LOCK
+    path = folder / LOCK_FILE
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise StorageError(f"{path} cannot be written: {error.strerror}") from error
     try:
-        lock(descriptor)
+        lock_file(descriptor)
         yield
     except BlockingIOError as error:
         raise ConfigError(

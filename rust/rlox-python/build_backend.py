@@ -38,8 +38,8 @@ def hide_cargo_home() -> None:
     `CARGO_ENCODED_RUSTFLAGS` separates by \\x1f, so folders may contain spaces.
     """
     cargo_home = Path(os.environ.get("CARGO_HOME") or Path.home() / ".cargo").absolute()
-    given = os.environ.get("CARGO_ENCODED_RUSTFLAGS")
-    flags = given.split("\x1f") if given else os.environ.get("RUSTFLAGS", "").split()
+    encoded_flags = os.environ.get("CARGO_ENCODED_RUSTFLAGS")
+    flags = encoded_flags.split("\x1f") if encoded_flags else os.environ.get("RUSTFLAGS", "").split()
     flags.append(f"--remap-path-prefix={cargo_home}=cargo")
     os.environ["CARGO_ENCODED_RUSTFLAGS"] = "\x1f".join(flags)
 

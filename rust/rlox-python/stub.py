@@ -20,11 +20,11 @@ STUB = HERE.parent.parent / "rlox" / "_core.pyi"
 
 def document(body: list[ast.stmt], owner: object) -> None:
     """Adds docstrings to the classes and functions of `body`, once per overloaded name."""
-    seen = set()
+    documented = set()
     for node in body:
-        if not isinstance(node, ast.ClassDef | ast.FunctionDef) or node.name in seen:
+        if not isinstance(node, ast.ClassDef | ast.FunctionDef) or node.name in documented:
             continue
-        seen.add(node.name)
+        documented.add(node.name)
         member = inspect.getattr_static(owner, node.name, None)
         doc = None if node.name.startswith("_") else inspect.getdoc(member)
         if doc and "\n" in doc:

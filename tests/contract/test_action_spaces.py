@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers.factored import CONTEXTS, SPACES, env_id, require_form
+from helpers.factored_actions import CONTEXTS, SPACES, env_id, require_form
 from helpers.selection import each_value_once
 
 from rlox.algorithms import (
@@ -32,7 +32,7 @@ from rlox.algorithms import (
 from rlox.configs import ALGO_CONFIGS
 from rlox.errors import UnsupportedSpaceError
 from rlox.runs.record import record
-from rlox.sources.store import InMemory
+from rlox.sources.store import InMemoryStore
 
 ROLLOUT: Mapping[str, Any] = {"n_envs": 2, "n_steps": 16, "net_arch": (8,)}
 REPLAY: Mapping[str, Any] = {
@@ -76,9 +76,7 @@ def refusal(facade: Any, space: str) -> str | None:
     if kinds is None or ("Discrete" in kinds and space in CHOICE):
         return None
     if "Box" in kinds and (space in BOUNDED or space == "BoxOneSided"):
-        unbounded = (
-            f"{facade.name} needs Box actions with finite bounds, .*; wrap it with gymnasium"
-        )
+        unbounded = f"{facade.name} needs Box actions with finite bounds, .*; wrap it with gymnasium"
         return None if space in BOUNDED else unbounded
     others = "bc" if facade in OFFLINE else "ppo, "
     return f"^{facade.name} needs {kinds} actions, {env_id(space)} has .*; use algo={others}"
@@ -90,24 +88,20 @@ def played(space: str) -> Any:
 
 
 def made(facade: Any, space: str, data: Any) -> Any:
-    given = (
-        {"dataset": data, "env_id": env_id(space)}
-        if facade in OFFLINE
-        else {"env_id": env_id(space)}
-    )
+    given = {"dataset": data, "env_id": env_id(space)} if facade in OFFLINE else {"env_id": env_id(space)}
     return facade(**given, seed=3, **SETTINGS[facade])
 
 
 def learned(algorithm: Any) -> list[bytes]:
     """The bytes of what it has learned, and of the environments and the buffer."""
-    state = algorithm.source.save(InMemory())
+    state = algorithm.source.save(InMemoryStore())
     numbers = [p.detach().numpy().tobytes() for p in algorithm.policy.parameters()]
     return [*numbers, repr(state.get("env")).encode(), repr(algorithm.clock).encode()]
 
 
 def test_the_matrix_has_every_algorithm_and_eleven_spaces_at_least() -> None:
     kinds = {name: ALGO_CONFIGS[name] for name in ALGORITHMS}
-    anywhere = {n for n, kind in kinds.items() if kind.actions and not kind.native_only}
+    anywhere = {n for n, kind in kinds.items() if kind.action_kinds and not kind.is_native_only}
     assert {facade.name for facade in SETTINGS} == anywhere
     assert len(SPACES) >= 11
     assert {type(space).__name__ for space in SPACES.values()} == {
@@ -128,9 +122,7 @@ def test_an_algorithm_says_why_it_does_not_take_a_space(facade: Any, space: str)
 
 
 @pytest.mark.parametrize(("facade", "space"), each_value_once(TAKEN))
-def test_an_algorithm_learns_plays_and_goes_on_in_a_space(
-    facade: Any, space: str, tmp_path: Path
-) -> None:
+def test_an_algorithm_learns_plays_and_goes_on_in_a_space(facade: Any, space: str, tmp_path: Path) -> None:
     data = played(space) if facade in OFFLINE else None
     whole, part = made(facade, space, data), made(facade, space, data)
     before = learned(whole)
@@ -167,7 +159,7 @@ def _predicts(algorithm: Any, space: str) -> None:
         assert SPACES[space].contains(single)
     else:
         require_form(SPACES[space], single)
-    batch = algorithm.parts.actor.actions.each(predicted(seen))
+    batch = algorithm.components.actor.actions.unbatch(predicted(seen))
     assert len(batch) == CONTEXTS
     spread = [_numbers(action) for action in (single, batch[0])]
     torch.testing.assert_close(*spread, rtol=0.0, atol=1e-5)

@@ -23,13 +23,13 @@ from rlox.algorithms import (
     HybridPPO,
     RecurrentPPO,
 )
-from rlox.algorithms.text_facade import TextAlgorithm, WritingAlgorithm
+from rlox.algorithms.text_facade import GenerationAlgorithm, TextAlgorithm
 from rlox.build import build
 from rlox.configs import ALGO_CONFIGS
 from rlox.errors import ConfigError, RloxError, UnsupportedSpaceError
 from rlox.runs.algorithm import Algorithm
 from rlox.runs.checkpoint import Checkpoint
-from rlox.sources.store import InMemory
+from rlox.sources.store import InMemoryStore
 from rlox.types import Clock
 from rlox_cli.main import main
 
@@ -44,18 +44,11 @@ def test_every_registered_algorithm_has_a_spec_a_configuration_and_nothing_else_
     assert {name: facade.name for name, facade in ALGORITHMS.items()} == {n: n for n in ALGORITHMS}
 
 
-def test_a_configuration_says_which_actions_its_algorithm_takes_and_the_page_says_the_same() -> (
-    None
-):
-    said = {name: kind.actions for name, kind in ALGO_CONFIGS.items()}
-    kinds = {
-        n: {"Discrete": s.choices, "Box": s.vectors, "factored": s.factored}
-        for n, s in SPECS.items()
-    }
+def test_a_configuration_says_which_actions_its_algorithm_takes_and_the_page_says_the_same() -> None:
+    said = {name: kind.action_kinds for name, kind in ALGO_CONFIGS.items()}
+    kinds = {n: {"Discrete": s.choices, "Box": s.vectors, "factored": s.factored} for n, s in SPECS.items()}
     assert said == {n: tuple(kind for kind in of if of[kind]) for n, of in kinds.items()}
-    rows = re.findall(
-        r"^\| (`.*`) \|.*\| ([^|]*) \|$", PAGE.read_text("utf-8").split("\n\n")[2], re.M
-    )
+    rows = re.findall(r"^\| (`.*`) \|.*\| ([^|]*) \|$", PAGE.read_text("utf-8").split("\n\n")[2], re.M)
     shown = {name: cell for names, cell in rows for name in re.findall(r"`(\w+)`", names)}
     words = {n: tuple(kind for kind in kinds[n] if kind in cell) for n, cell in shown.items()}
     assert {n: words[n] for n in sorted(words)} == {n: said[n] for n in sorted(said)}
@@ -80,7 +73,7 @@ def test_a_facade_is_a_signature_and_what_the_algorithm_is_made_of() -> None:
         SFT: {"train_step", "loss"},
         DPO: {"train_step", "compute_loss", "reference_log_probs"},
     }
-    families = {TextAlgorithm, WritingAlgorithm}  # those on text are asked with prompts
+    families = {TextAlgorithm, GenerationAlgorithm}  # those on text are asked with prompts
     for facade in ALGORITHMS.values():
         own = {name for name in vars(facade) if not name.startswith("__")} - {"_abc_impl"}
         assert len(facade.__bases__) == 1
@@ -100,10 +93,7 @@ def outcome(algorithm: Any, total: int, beside: Mapping[str, Any] | None = None)
     def watch(clock: Any, progress: Any, update: Any) -> None:
         seen = (clock, progress.episodes, dict(update.metrics), algorithm.summary())
         history.append(repr((seen, algorithm.recent.state())))
-        if (
-            beside is not None
-            and history[-1:] != beside["history"][len(history) - 1 : len(history)]
-        ):
+        if beside is not None and history[-1:] != beside["history"][len(history) - 1 : len(history)]:
             algorithm.stop("it is another one")
 
     algorithm.fit(total, hooks=(watch,))
@@ -111,7 +101,7 @@ def outcome(algorithm: Any, total: int, beside: Mapping[str, Any] | None = None)
     return {
         "history": history,
         "learned": flat(learned),
-        "state": flat(algorithm.source.save(InMemory())),
+        "state": flat(algorithm.source.save(InMemoryStore())),
     }
 
 
@@ -154,9 +144,7 @@ def test_a_run_repeats_and_goes_on_bit_for_bit_from_disk_from_memory_and_after_a
     assert outcome(again, 2 * spec.total) == longer, "the run from memory differs"
     for part in ("weights", "optimizer", "state"):
         now, then = flat(getattr(saved, part)), flat(getattr(kept, part))
-        assert now == then, (
-            f"training, or a run from it, changed the {part} of a checkpoint in memory"
-        )
+        assert now == then, f"training, or a run from it, changed the {part} of a checkpoint in memory"
 
     loaded = spec.facade.from_checkpoint(tmp_path / "saved")
     assert (loaded.config, loaded.clock) == (config, clock)
@@ -267,18 +255,14 @@ def without(result: dict[str, Any], part: str, path: tuple[Any, ...]) -> dict[st
 
 
 @pytest.mark.parametrize(("name", "case"), LEAF_CASES)
-def test_every_number_of_the_state_matters_to_the_continuation_or_is_refused(
-    name: str, case: str
-) -> None:
+def test_every_number_of_the_state_matters_to_the_continuation_or_is_refused(name: str, case: str) -> None:
     spec = SPECS[name]
     algorithm = spec.make(case, **spec.tiny)
     algorithm.train(spec.leaf_cases[case])
     saved = algorithm.checkpoint()
     total = algorithm.clock.now + spec.leaf_more
 
-    def continued(
-        checkpoint: Checkpoint, beside: Mapping[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def continued(checkpoint: Checkpoint, beside: Mapping[str, Any] | None = None) -> dict[str, Any]:
         again = spec.make(case, **spec.tiny)
         again.restore(checkpoint)
         return outcome(again, total, beside)

@@ -52,9 +52,7 @@ def test_a_checkpoint_is_the_documented_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize(
-    "damage", ["truncated", "flipped", "emptied", "longer", "missing", "a link"]
-)
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "emptied", "longer", "missing", "a link"])
 def test_damage_to_any_file_is_refused(name: str, damage: str, tmp_path: Path) -> None:
     folder = small(tmp_path)
     path, data = folder / name, (folder / name).read_bytes()
@@ -86,9 +84,7 @@ def test_a_changed_clock_in_the_manifest_is_refused(tmp_path: Path) -> None:
         PPO.from_checkpoint(path.parent)
 
 
-@pytest.mark.parametrize(
-    "content", [b"[]", b"null", b"{}", b'{"format": 1}', b"[" * 100_000, b"\xff"]
-)
+@pytest.mark.parametrize("content", [b"[]", b"null", b"{}", b'{"format": 1}', b"[" * 100_000, b"\xff"])
 def test_a_manifest_of_nonsense_is_refused(content: bytes, tmp_path: Path) -> None:
     folder = small(tmp_path)
     (folder / "manifest.json").write_bytes(content)

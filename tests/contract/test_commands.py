@@ -100,20 +100,18 @@ def selections(spec: CommandSpec) -> Iterator[tuple[tuple[str, ...], list[Key]]]
     """For each option of each group: what chooses it, and all keys that there are then."""
     schema = spec.command.schema
     chosen = [
-        (f"{group.name}={'[' * group.many}{tag}{']' * group.many}",)
+        (f"{group.name}={'[' * group.is_multiple}{tag}{']' * group.is_multiple}",)
         for group in schema.groups
         if len(group.registry) > 1
         for tag in group.registry
     ]
     for choice in chosen or [()]:
-        parts = schema.chosen(choice)
-        yield choice, schema.as_brought(schema.keys(parts), parts)
+        parts = schema.chosen_options(choice)
+        yield choice, schema.with_option_defaults(schema.keys(parts), parts)
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_every_key_of_every_option_is_listed_with_its_default_and_meaning(
-    cli: Cli, name: str
-) -> None:
+def test_every_key_of_every_option_is_listed_with_its_default_and_meaning(cli: Cli, name: str) -> None:
     for choice, keys in selections(SPECS[name]):
         out = " ".join(cli(name, *choice, "--help").out.split())
         algos = [word.removeprefix("algo=") for word in choice if word.startswith("algo=")]
@@ -206,9 +204,7 @@ def composed(name: str, base: tuple[str, ...]) -> DictConfig:
 
 
 @pytest.mark.parametrize("name", [spec.command.name for spec in keyed()])
-def test_every_command_explains_each_wrong_key_and_value_of_its_config(
-    name: str, workdir: Path
-) -> None:
+def test_every_command_explains_each_wrong_key_and_value_of_its_config(name: str, workdir: Path) -> None:
     tried = mutants(SPECS[name])
     keys = {key.name for _, keys in selections(SPECS[name]) for key in keys}
     assert {m.key for m in tried} >= keys

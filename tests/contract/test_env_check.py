@@ -13,51 +13,49 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from faults.deadlines import give_up_the_hung
-from helpers.checked import ADVISED, BROKEN, GOOD, LACKS, PUBLISHED, Kind
-from helpers.checked.actions import Walled
-from helpers.checked.kinds import Line, VectorLine
-from helpers.checked.observations import MetresOnTheEquator, MicroscopicDegrees
-from helpers.checked.sharing import OneMomentumForAll, OneWalledPlaceForAll
+from faults.deadlines import expire_polls_for_hung
+from helpers.broken_envs import ADVISED, BROKEN, LACKS, PUBLISHED, SOUND_ENVS, BrokenEnv
+from helpers.broken_envs.actions import Walled
+from helpers.broken_envs.base import Line, VectorLine
+from helpers.broken_envs.observations import MetresOnTheEquator, MicroscopicDegrees
+from helpers.broken_envs.shared_state import SharedMomentum, SharedWalledPosition
 from helpers.waiting import PATIENCE
 
 from rlox.configs import EnvConfig
 from rlox.envs.check import Finding, Limits, check_config, check_env
-from rlox.envs.check.apart import check_apart
+from rlox.envs.check.subprocess_check import check_in_subprocess
 from rlox.errors import ConfigError, MissingExtraError, UnknownNameError
 
 ROOT = Path(__file__).resolve().parents[2]
 # What takes long in a run is said sooner here; a busy machine makes no step slow that is not.
 LIMITS = Limits(slow_step=10, endless=100)
-SLOW = Limits(slow_step=0.1)
+SLOW_LIMITS = Limits(slow_step=0.1)
 STEPS = 100
-HERE = [kind for kind in BROKEN if not kind.apart]
-APART = [kind for kind in BROKEN if kind.apart]
+IN_PROCESS_KINDS = [kind for kind in BROKEN if not kind.is_isolated]
+SUBPROCESS_KINDS = [kind for kind in BROKEN if kind.is_isolated]
 CARS = "CarRacing-v3"  # draws a picture at each step
 
 
 @functools.cache
-def found(kind: Kind) -> tuple[Finding, ...]:
-    if kind.apart:
-        config = EnvConfig(f"helpers.checked.ids:checked/{kind.code}-v0", step_timeout=PATIENCE)
+def check_kind(kind: BrokenEnv) -> tuple[Finding, ...]:
+    if kind.is_isolated:
+        config = EnvConfig(f"helpers.broken_envs.ids:checked/{kind.code}-v0", step_timeout=PATIENCE)
         with pytest.MonkeyPatch.context() as patch:
-            give_up_the_hung(patch)
-            return check_apart(config, 20, 0).findings
-    given = kind.make() if kind.instance else kind.make
-    limits = SLOW if kind.code == "slow-step" else LIMITS
-    return tuple(check_env(given, steps=STEPS, limits=limits))
+            expire_polls_for_hung(patch)
+            return check_in_subprocess(config, 20, 0).findings
+    env_or_maker = kind.make() if kind.is_instance else kind.make
+    limits = SLOW_LIMITS if kind.code == "slow-step" else LIMITS
+    return tuple(check_env(env_or_maker, steps=STEPS, limits=limits))
 
 
-def installed(env_id: str) -> Any:
+def make_installed_param(env_id: str) -> Any:
     lacks = LACKS[env_id]
-    return pytest.param(
-        env_id, marks=pytest.mark.skipif(lacks is not None, reason=f"needs {lacks}")
-    )
+    return pytest.param(env_id, marks=pytest.mark.skipif(lacks is not None, reason=f"needs {lacks}"))
 
 
 @pytest.mark.parametrize("kind", BROKEN, ids=lambda kind: kind.code)
-def test_check_env_reports_exactly_the_one_defect_of_a_broken_environment(kind: Kind) -> None:
-    findings = found(kind)
+def test_check_env_reports_exactly_the_one_defect_of_a_broken_environment(kind: BrokenEnv) -> None:
+    findings = check_kind(kind)
     assert [(f.code, f.severity) for f in findings] == [(kind.code, kind.severity)], findings
     assert re.search(r"; |: ", findings[0].message), "what to do follows what came and was expected"
     assert "expected" in findings[0].message
@@ -66,13 +64,11 @@ def test_check_env_reports_exactly_the_one_defect_of_a_broken_environment(kind: 
 @pytest.mark.parametrize(
     ("kind", "where"),
     [
-        (OneMomentumForAll, "of episode 1 is another one"),
-        (OneWalledPlaceForAll, "which its mask allows, raises AssertionError: there is a wall"),
+        (SharedMomentum, "of episode 1 is another one"),
+        (SharedWalledPosition, "which its mask allows, raises AssertionError: there is a wall"),
     ],
 )
-def test_check_env_finds_state_shared_between_instances_under_action_masks(
-    kind: Any, where: str
-) -> None:
+def test_check_env_finds_state_shared_between_instances_under_action_masks(kind: Any, where: str) -> None:
     (finding,) = check_env(kind, steps=STEPS, limits=LIMITS)
     assert (finding.code, finding.severity) == ("instances-share", "error")
     assert where in finding.message
@@ -86,39 +82,37 @@ def test_check_env_finds_state_shared_between_instances_under_action_masks(
         (MicroscopicDegrees, "the observation['at'] has 48.137 and 48.1370001 at [1]"),
     ],
 )
-def test_check_env_names_the_column_whose_numbers_are_equal_in_float32(
-    kind: Any, where: str
-) -> None:
+def test_check_env_names_the_column_whose_numbers_are_equal_in_float32(kind: Any, where: str) -> None:
     (finding,) = check_env(kind, steps=STEPS, limits=LIMITS)
     assert (finding.code, finding.severity) == ("observation-digits", "warning")
     assert finding.message.startswith(f"{where}, which are equal in float32, expected")
 
 
 def test_check_env_reports_a_failing_second_copy_as_step_fails_not_shared() -> None:
-    class Picky(Line):
+    class FailingSecondCopy(Line):
         """Fails where only the second copy begins, in its third step."""
 
         def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-            self.picked = seed == 1001
+            self.is_second_copy = seed == 1001
             return super().reset(seed=seed)
 
-        def push(self, action: Any) -> float:
-            assert not (self.picked and self.t == 3), "not from here"
-            return super().push(action)
+        def action_force(self, action: Any) -> float:
+            assert not (self.is_second_copy and self.t == 3), "not from here"
+            return super().action_force(action)
 
-    (finding,) = check_env(Picky, steps=STEPS, limits=LIMITS)
+    (finding,) = check_env(FailingSecondCopy, steps=STEPS, limits=LIMITS)
     assert finding.code == "step-fails"
     assert "not from here" in finding.message
 
 
 def test_check_env_reports_each_kind_of_defect_with_a_different_message() -> None:
     assert len(BROKEN) >= 60
-    told = {kind.code: re.sub(r"[\d.]+", "#", found(kind)[0].message) for kind in BROKEN}
+    told = {kind.code: re.sub(r"[\d.]+", "#", check_kind(kind)[0].message) for kind in BROKEN}
     assert len(told) == len(BROKEN)
     assert len(set(told.values())) == len(BROKEN)
 
 
-def codes_of_the_source() -> set[str]:
+def codes_in_source() -> set[str]:
     """Every code that some part of the check gives to a finding, but those that are put together."""
     codes = set()
     for path in (ROOT / "rlox" / "envs" / "check").glob("*.py"):
@@ -130,7 +124,7 @@ def codes_of_the_source() -> set[str]:
 
 def test_every_code_has_an_environment_that_is_broken_so_and_a_line_in_the_docs() -> None:
     codes = {kind.code for kind in BROKEN}
-    assert codes_of_the_source() <= codes
+    assert codes_in_source() <= codes
     page = (ROOT / "docs" / "check.md").read_text("utf-8")
     assert set(re.findall(r"^\| `([a-z-]+)` \|", page, re.M)) == codes
     warned = set(re.findall(r"^\| `([a-z-]+)` \| warning", page, re.M))
@@ -140,9 +134,9 @@ def test_every_code_has_an_environment_that_is_broken_so_and_a_line_in_the_docs(
 # Sound ones
 
 
-@pytest.mark.parametrize("name", GOOD)
+@pytest.mark.parametrize("name", SOUND_ENVS)
 def test_a_sound_environment_is_not_blamed(name: str) -> None:
-    assert check_env(GOOD[name], steps=STEPS, limits=LIMITS) == []
+    assert check_env(SOUND_ENVS[name], steps=STEPS, limits=LIMITS) == []
 
 
 def test_a_sound_instance_is_not_blamed_and_stays_as_it_was() -> None:
@@ -155,20 +149,21 @@ def test_a_sound_instance_is_not_blamed_and_stays_as_it_was() -> None:
     assert not callable(VectorLine()) and check_env(VectorLine(), steps=20) == []
 
 
-@pytest.mark.parametrize("env_id", [*map(installed, PUBLISHED)])
+@pytest.mark.parametrize("env_id", [*map(make_installed_param, PUBLISHED)])
 def test_check_env_finds_nothing_wrong_with_gymnasiums_environments(env_id: str) -> None:
     assert check_env(env_id, steps=STEPS, limits=LIMITS) == []
 
 
-ADVICE = [
+ADVISED_IDS = [
     pytest.param(
-        *installed(e).values, marks=[*installed(e).marks, pytest.mark.slow][: 1 + (e == CARS)]
+        *make_installed_param(e).values,
+        marks=[*make_installed_param(e).marks, pytest.mark.slow][: 1 + (e == CARS)],
     )
     for e in ADVISED
 ]
 
 
-@pytest.mark.parametrize("env_id", ADVICE)
+@pytest.mark.parametrize("env_id", ADVISED_IDS)
 def test_of_some_that_are_published_one_true_thing_is_told(env_id: str) -> None:
     found = check_env(env_id, steps=5 if env_id == CARS else STEPS, limits=LIMITS)
     assert [finding.code for finding in found] == [ADVISED[env_id]]
@@ -190,21 +185,21 @@ def test_bipedal_walker_really_is_not_reproducible_after_another_episode() -> No
     env.close()
 
 
-class KeepsTheMiddle(Line):
+class ResetKeepsTime(Line):
     """Its time goes on after an episode that did not end, and after no other."""
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         t = self.t if abs(self.x) <= 2 and self.t < 20 else 0
         super().reset(seed=seed)
         self.t = t
-        return self.seen(), {}
+        return self.observe(), {}
 
 
 def test_check_env_finds_state_that_a_reset_keeps_from_an_unfinished_episode() -> None:
-    assert [f.code for f in check_env(KeepsTheMiddle, steps=STEPS)] == ["reset-keeps-state"]
+    assert [f.code for f in check_env(ResetKeepsTime, steps=STEPS)] == ["reset-keeps-state"]
 
 
-class MaskInItsObservation(Walled):
+class MaskInObservation(Walled):
     """Tells its mask as a part of what is seen."""
 
     def __init__(self) -> None:
@@ -213,15 +208,15 @@ class MaskInItsObservation(Walled):
         parts = {"action_mask": mask, "line": self.observation_space}
         self.observation_space = gym.spaces.Dict(parts)
 
-    def seen(self) -> Any:
-        return {"action_mask": self.mask(), "line": super().seen()}
+    def observe(self) -> Any:
+        return {"action_mask": self.mask(), "line": super().observe()}
 
-    def told(self) -> Any:
+    def make_info(self) -> Any:
         return {}
 
 
 def test_check_env_respects_an_action_mask_inside_the_observation() -> None:
-    assert check_env(MaskInItsObservation, steps=STEPS) == []
+    assert check_env(MaskInObservation, steps=STEPS) == []
 
 
 # What a check leaves alone, and what it refuses
@@ -240,7 +235,7 @@ def test_a_check_leaves_everything_around_as_it_was() -> None:
 def test_check_env_suppresses_the_prints_of_an_environment(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    found(next(kind for kind in BROKEN if kind.code == "prints"))
+    check_kind(next(kind for kind in BROKEN if kind.code == "prints"))
     check_env(next(kind.make for kind in BROKEN if kind.code == "prints"), steps=20)
     assert capfd.readouterr().out == ""
 
@@ -279,7 +274,7 @@ def test_a_package_that_is_missing_is_no_fault_of_the_environment() -> None:
 # As a run is configured
 
 
-class Shouting(gym.ObservationWrapper[Any, Any, Any]):
+class ScalingWrapper(gym.ObservationWrapper[Any, Any, Any]):
     """A wrapper that breaks what it wraps."""
 
     def observation(self, observation: Any) -> Any:
@@ -287,7 +282,7 @@ class Shouting(gym.ObservationWrapper[Any, Any, Any]):
 
 
 def test_wrappers_are_checked_with_what_they_wrap() -> None:
-    config = EnvConfig("CartPole-v1", wrappers=(Shouting,))
+    config = EnvConfig("CartPole-v1", wrappers=(ScalingWrapper,))
     assert [f.code for f in check_config(config, 60, 0).findings] == ["observation-bounds"]
 
 
@@ -301,8 +296,8 @@ def test_wrappers_are_checked_with_what_they_wrap() -> None:
 def test_a_mask_of_several_choices_is_looked_at_choice_by_choice(
     mask: list[int], code: str, told: str
 ) -> None:
-    class Wrong(GOOD["WalledWithSpeed"]):  # type: ignore[name-defined,misc]
-        def told(self) -> Any:
+    class Wrong(SOUND_ENVS["WalledTwoChoices"]):  # type: ignore[name-defined,misc]
+        def make_info(self) -> Any:
             return {"action_mask": np.array(mask)}
 
     found = check_env(Wrong, steps=STEPS, limits=LIMITS)
@@ -319,17 +314,13 @@ def test_a_mask_that_raises_is_told_with_the_call_and_the_exception(t: int, call
             return np.ones(3, bool)
 
     (finding,) = check_env(Fails, steps=STEPS, limits=LIMITS)
-    told = (
-        rf"action_masks\(\) after {call} raises LookupError: no such square \(.*, expected a mask"
-    )
+    told = rf"action_masks\(\) after {call} raises LookupError: no such square \(.*, expected a mask"
     assert finding.code == "mask-fails"
     assert re.match(told, finding.message)
 
 
 @pytest.mark.parametrize(("source", "code"), [("info", None), ("method", "mask-missing")])
-def test_check_config_looks_for_action_masks_in_the_configured_source(
-    source: str, code: str | None
-) -> None:
+def test_check_config_looks_for_action_masks_in_the_configured_source(source: str, code: str | None) -> None:
     config = EnvConfig("Taxi-v4", action_mask=source)
     found = check_config(config, 60, 0).findings
     assert [f.code for f in found] == ([code] if code else [])

@@ -12,15 +12,15 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium import spaces
-from helpers.checked.actions import Walled
-from helpers.checked.good import MaskByMethod
-from helpers.checked.kinds import Line, VectorLine
+from helpers.broken_envs.actions import Walled
+from helpers.broken_envs.base import Line, VectorLine
+from helpers.broken_envs.sound import MaskByMethod
 
-from rlox.algorithms.encoding import encoding_of
+from rlox.algorithms.encoding import make_encoder_spec
 from rlox.configs import EnvConfig, PPOConfig
 from rlox.envs.check import Finding, check_config, check_env
-from rlox.envs.check.apart import check_apart
-from rlox.envs.check.fits import fits
+from rlox.envs.check.algorithm_fit import algorithm_obstacles
+from rlox.envs.check.subprocess_check import check_in_subprocess
 from rlox.envs.spaces import ObservationCodec
 from rlox.errors import ConfigError, UnsupportedSpaceError
 
@@ -33,14 +33,14 @@ ID = "checked-of-runs/{}-v0"
 class TellsOnReset(Line):
     """Its mask is there after resets only."""
 
-    def told(self) -> Any:
+    def make_info(self) -> Any:
         return {} if self.t else {"action_mask": np.ones(3, np.int8)}
 
 
 class Forbids(Line):
     """Tells a mask that counts for nothing: every action is taken."""
 
-    def told(self) -> Any:
+    def make_info(self) -> Any:
         return {"action_mask": np.array([1, 0, 0], np.int8)}
 
 
@@ -65,8 +65,8 @@ class PulledBothWays(VectorLine):
         super().__init__()
         self.action_space = spaces.Dict({"arm": self.action_space, "gear": spaces.Discrete(3)})
 
-    def push(self, action: Any) -> float:
-        return super().push(action["arm"])
+    def action_force(self, action: Any) -> float:
+        return super().action_force(action["arm"])
 
 
 KINDS = (
@@ -93,7 +93,7 @@ def found(kind: Any, **options: Any) -> list[Finding]:
 
 
 def fitting(action_space: Any, seen: Any = SEEN) -> set[str]:
-    return {name for name, reason in fits("it", seen, action_space).items() if not reason}
+    return {name for name, reason in algorithm_obstacles("it", seen, action_space).items() if not reason}
 
 
 # The algorithms that fit
@@ -112,7 +112,7 @@ def fitting(action_space: Any, seen: Any = SEEN) -> set[str]:
 def test_algorithms_that_squash_do_not_fit_actions_without_a_finite_width(box: Any) -> None:
     assert fitting(box) & SQUASHING == set()
     assert "ppo" in fitting(box)
-    assert "needs Box actions" in (reason := fits("it", SEEN, box)["sac"]) or "width" in reason
+    assert "needs Box actions" in (reason := algorithm_obstacles("it", SEEN, box)["sac"]) or "width" in reason
 
 
 def test_algorithms_that_squash_fit_bounded_actions_and_choices_as_before() -> None:
@@ -130,7 +130,7 @@ def test_algorithms_that_squash_fit_bounded_actions_and_choices_as_before() -> N
 def test_an_image_fits_exactly_where_its_encoder_can_be_made(shape: tuple[int, ...]) -> None:
     space = spaces.Box(0, 255, shape, np.uint8)
     try:
-        encoding_of(PPOConfig(), ObservationCodec.of(space))
+        make_encoder_spec(PPOConfig(), ObservationCodec.of(space))
         made = True
     except ConfigError:
         made = False
@@ -140,10 +140,10 @@ def test_an_image_fits_exactly_where_its_encoder_can_be_made(shape: tuple[int, .
 def test_pixels_in_a_row_ask_for_no_channels() -> None:
     for side in (3, 8):
         codec = ObservationCodec.of(spaces.Box(0, 255, (side, side, side), np.uint8))
-        assert encoding_of(PPOConfig(encoder="mlp"), codec).features == side**3
+        assert make_encoder_spec(PPOConfig(encoder="mlp"), codec).features == side**3
     for encoder in ("auto", "small"):
         with pytest.raises(ConfigError, match=r"algo\.image_channels=first or last"):
-            encoding_of(PPOConfig(encoder=encoder), codec)
+            make_encoder_spec(PPOConfig(encoder=encoder), codec)
 
 
 # Boxes among the parts of actions
@@ -168,9 +168,9 @@ def test_boxes_among_the_parts_of_actions_are_looked_at(box: Any, code: str, aro
             named = spaces.Dict(gear=parts[0], arm=parts[1])
             self.action_space = named if around == "Dict" else spaces.Tuple(parts)
 
-        def push(self, action: Any) -> float:
+        def action_force(self, action: Any) -> float:
             arm = action["arm"] if around == "Dict" else action[1]
-            return super().push(np.clip(arm, -1, 1))
+            return super().action_force(np.clip(arm, -1, 1))
 
     findings = check_env(Parted, steps=40)
     assert [finding.code for finding in findings] == [code]
@@ -202,9 +202,7 @@ def test_a_mask_that_may_be_passed_over_need_not_be_asked_for() -> None:
         (TellsOnReset, "info", r"after step 1 of episode .* is not told, but was before"),
     ],
 )
-def test_a_mask_that_is_missing_is_not_said_to_have_been_there(
-    kind: Any, place: str, said: str
-) -> None:
+def test_a_mask_that_is_missing_is_not_said_to_have_been_there(kind: Any, place: str, said: str) -> None:
     findings = found(kind, action_mask=place)
     assert findings[0].code == "mask-missing"
     assert re.search(said, findings[0].message)
@@ -225,7 +223,7 @@ def test_checking_an_object_that_is_no_gymnasium_env_reports_no_environment() ->
 
 
 def test_an_interrupt_of_its_own_in_a_step_is_no_death(capfd: pytest.CaptureFixture[str]) -> None:
-    checked = check_apart(config_of(Interrupts), 20, 0)
+    checked = check_in_subprocess(config_of(Interrupts), 20, 0)
     (finding,) = checked.findings
     assert finding.code == "step-exits"
     assert "(raises KeyboardInterrupt)" in finding.message
@@ -234,7 +232,7 @@ def test_an_interrupt_of_its_own_in_a_step_is_no_death(capfd: pytest.CaptureFixt
 
 
 def test_an_interrupt_of_its_own_in_close_is_no_death(capfd: pytest.CaptureFixture[str]) -> None:
-    (finding,) = check_apart(config_of(InterruptsItsClose), 20, 0).findings
+    (finding,) = check_in_subprocess(config_of(InterruptsItsClose), 20, 0).findings
     assert finding.code == "close-fails"
     assert "Traceback" not in capfd.readouterr().err
 
@@ -257,9 +255,7 @@ def sleeping(children: list[subprocess.Popen[bytes]], ends: bool) -> Any:
 
         def __init__(self) -> None:
             super().__init__()
-            self.program = subprocess.Popen(
-                [sys.executable, "-S", "-c", "import time; time.sleep(600)"]
-            )
+            self.program = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"])
             children.append(self.program)
 
         def close(self) -> None:
@@ -300,9 +296,7 @@ class Sentence(spaces.Space[Any]):
 
 def test_a_sentence_beside_an_image_is_minigrids_and_another_is_anybodys() -> None:
     image = spaces.Box(0, 255, (7, 7, 3), np.uint8)
-    with pytest.raises(
-        UnsupportedSpaceError, match=r"minigrid_flat\], or .*minigrid_image\]"
-    ) as of:
+    with pytest.raises(UnsupportedSpaceError, match=r"minigrid_flat\], or .*minigrid_image\]") as of:
         ObservationCodec.of(spaces.Dict(image=image, mission=Sentence()))
     assert "Sentence(<function said>)" in str(of.value)
     with pytest.raises(UnsupportedSpaceError, match="TransformObservation"):

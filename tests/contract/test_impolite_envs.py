@@ -10,86 +10,96 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.vector import AutoresetMode
-from helpers.factored import SPACES
-from helpers.impolite import Twin, twins
+from helpers.factored_actions import SPACES
+from helpers.mutating_envs import MutatingEnv, make_mutating
 from helpers.selection import each_value_once
 from torch import nn
 
 from rlox.algorithms import A2C, DQN, PPO, SAC, TD3, RecurrentPPO, torch_dqn, torch_sac, torch_td3
 from rlox.callbacks import Callback
 from rlox.envs.actions import ActionCodec
-from rlox.envs.base import copied
+from rlox.envs.base import copy_info
 from rlox.policies import ActorCritic, DiscretePolicy
 from rlox.runs.record import record
 
-ROLLOUT: dict[str, Any] = {"n_envs": 2, "n_steps": 8, "net_arch": (8,), "seed": 3}
-REPLAY: dict[str, Any] = {
+ROLLOUT_SETTINGS: dict[str, Any] = {"n_envs": 2, "n_steps": 8, "net_arch": (8,), "seed": 3}
+REPLAY_SETTINGS: dict[str, Any] = {
     "n_envs": 2, "learning_starts": 16, "batch_size": 8, "buffer_size": 64, "net_arch": (8,), "seed": 3,
 }  # fmt: skip
 SETTINGS: dict[Any, dict[str, Any]] = {
-    PPO: {**ROLLOUT, "n_epochs": 2, "batch_size": 8},
-    A2C: ROLLOUT,
-    RecurrentPPO: {**ROLLOUT, "n_epochs": 1, "batch_size": 8, "lstm_hidden_size": 8},
-    DQN: REPLAY,
-    SAC: REPLAY,
+    PPO: {**ROLLOUT_SETTINGS, "n_epochs": 2, "batch_size": 8},
+    A2C: ROLLOUT_SETTINGS,
+    RecurrentPPO: {**ROLLOUT_SETTINGS, "n_epochs": 1, "batch_size": 8, "lstm_hidden_size": 8},
+    DQN: REPLAY_SETTINGS,
+    SAC: REPLAY_SETTINGS,
 }
-TOTAL = 48
-PLACES = ("sync", "subprocess", *AutoresetMode)
+TOTAL_STEPS = 48
+VECTORIZATIONS = ("sync", "subprocess", *AutoresetMode)
 MASKS = ("none", "info", "method", "observation")
-KINDS = {
-    name: ActionCodec.of(space)
-    for name, space in SPACES.items()
-    if name not in ("Text", "DictWithSequence")
+ACTION_CODECS = {
+    name: ActionCodec.of(space) for name, space in SPACES.items() if name not in ("Text", "DictWithSequence")
 }
-VECTORS = ("Box", "BoxGrid", "BoxWhole", "BoxSingle", "DictOfBoxes")
-CHOICES = ("Discrete", "DiscreteFromFive")
-TAKES: dict[Any, tuple[str, ...]] = {DQN: CHOICES, SAC: (*CHOICES, *VECTORS)}
-MASKED = (PPO, A2C, DQN)
+BOX_SPACES = ("Box", "BoxGrid", "BoxWhole", "BoxSingle", "DictOfBoxes")
+DISCRETE_SPACES = ("Discrete", "DiscreteFromFive")
+SPACES_BY_ALGORITHM: dict[Any, tuple[str, ...]] = {
+    DQN: DISCRETE_SPACES,
+    SAC: (*DISCRETE_SPACES, *BOX_SPACES),
+}
+MASKING_ALGORITHMS = (PPO, A2C, DQN)
 
 
-def fits(facade: Any, space: str, place: Any, mask: str) -> bool:
+def is_supported(facade: Any, space: str, vectorization: Any, mask: str) -> bool:
     """Whether the algorithm takes the space, there, with such a mask."""
-    if space not in TAKES.get(facade, KINDS):
+    if space not in SPACES_BY_ALGORITHM.get(facade, ACTION_CODECS):
         return False
-    untold = (place, mask) == (AutoresetMode.SAME_STEP, "method")  # of the last state of an episode
-    return mask == "none" or (facade in MASKED and bool(KINDS[space].choices) and not untold)
+    has_no_mask = (vectorization, mask) == (
+        AutoresetMode.SAME_STEP,
+        "method",
+    )  # of the last state of an episode
+    return mask == "none" or (
+        facade in MASKING_ALGORITHMS and bool(ACTION_CODECS[space].choices) and not has_no_mask
+    )
 
 
-CASES = [case for case in product(SETTINGS, KINDS, PLACES, MASKS) if fits(*case)]
+CASES = [case for case in product(SETTINGS, ACTION_CODECS, VECTORIZATIONS, MASKS) if is_supported(*case)]
 
 
-def trained(facade: Any, space: str, place: Any, mask: str, polite: bool, **more: Any) -> Any:
+def train(
+    facade: Any, space: str, vectorization: Any, mask: str, is_safe: bool, **extra_settings: Any
+) -> Any:
     """What a short training leaves: weights, returns, and the infos of episodes."""
     infos: list[Any] = []
-    alone = isinstance(place, str)
+    is_single_env = isinstance(vectorization, str)
     source: Any = (
-        partial(Twin, space, mask, polite)
-        if alone
-        else lambda num_envs: twins(num_envs, space, mask, polite, place)
+        partial(MutatingEnv, space, mask, is_safe)
+        if is_single_env
+        else lambda num_envs: make_mutating(num_envs, space, mask, is_safe, vectorization)
     )
-    options = {"action_mask": mask, **({"workers": place} if alone else {})}
-    algorithm = facade(source, callbacks=[Infos(infos)], **SETTINGS[facade], **options, **more)
-    algorithm.train(TOTAL)
+    options = {"action_mask": mask, **({"workers": vectorization} if is_single_env else {})}
+    algorithm = facade(
+        source, callbacks=[InfoCollector(infos)], **SETTINGS[facade], **options, **extra_settings
+    )
+    algorithm.train(TOTAL_STEPS)
     weights = {name: w.numpy().tobytes() for name, w in algorithm.policy.state_dict().items()}
-    found = weights, algorithm.recent.state(), infos
+    outcome = weights, algorithm.recent.state(), infos
     algorithm.close()
-    return found
+    return outcome
 
 
-class Infos(Callback):
+class InfoCollector(Callback):
     """Keeps the infos of the episodes that ended."""
 
-    def __init__(self, kept: list[Any]) -> None:
-        self.kept = kept
+    def __init__(self, infos: list[Any]) -> None:
+        self.infos = infos
 
     def on_rollout_end(self, **kwargs: Any) -> None:
-        self.kept += [plain(episode.info) for episode in kwargs["episodes"]]
+        self.infos += [to_plain(episode.info) for episode in kwargs["episodes"]]
 
 
-def plain(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
     """An info without arrays, which compare by number."""
     if isinstance(value, dict):
-        return {key: plain(part) for key, part in value.items()}
+        return {key: to_plain(part) for key, part in value.items()}
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
 
 
@@ -101,8 +111,8 @@ def test_the_campaign_has_two_hundred_cases() -> None:
 def test_an_impolite_environment_trains_to_the_bits_of_its_polite_twin(
     facade: Any, space: str, place: Any, mask: str
 ) -> None:
-    polite = trained(facade, space, place, mask, True)
-    assert trained(facade, space, place, mask, False) == polite
+    polite = train(facade, space, place, mask, True)
+    assert train(facade, space, place, mask, False) == polite
     assert polite[2]
 
 
@@ -111,15 +121,15 @@ def test_an_impolite_environment_trains_to_the_bits_of_its_polite_twin(
 def test_a_repeated_action_is_the_one_before_whatever_became_of_it(
     repeats: dict[str, Any], space: str
 ) -> None:
-    polite = trained(PPO, space, "sync", "none", True, **repeats)
-    assert trained(PPO, space, "sync", "none", False, **repeats) == polite
+    polite = train(PPO, space, "sync", "none", True, **repeats)
+    assert train(PPO, space, "sync", "none", False, **repeats) == polite
 
 
 @pytest.mark.parametrize("space", ["Discrete", "MultiDiscrete", "Box", "Nested"])
 def test_a_dataset_has_the_actions_that_an_environment_was_given(space: str) -> None:
     columns = []
     for polite in (True, False):
-        source = partial(Twin, space, polite=polite)
+        source = partial(MutatingEnv, space, is_safe=polite)
         made = PPO(source, **SETTINGS[PPO])
         columns.append(dict(record(made, 3, deterministic=False, env=source).columns))
         made.close()
@@ -127,67 +137,67 @@ def test_a_dataset_has_the_actions_that_an_environment_was_given(space: str) -> 
         np.testing.assert_array_equal(columns[1][name], column, err_msg=name)
 
 
-class InPlace(nn.Module):
+class InPlacePolicy(nn.Module):
     """A policy that scales what it is given, in place or not."""
 
-    def __init__(self, polite: bool) -> None:
+    def __init__(self, is_safe: bool) -> None:
         super().__init__()
         torch.manual_seed(5)
-        self.inner, self.polite = DiscretePolicy(3, 3, net_arch=(8,)), polite
+        self.wrapped_policy, self.is_safe = DiscretePolicy(3, 3, net_arch=(8,)), is_safe
 
-    def scaled(self, obs: torch.Tensor) -> torch.Tensor:
-        return obs / 3 if self.polite else obs.div_(3)
+    def scale(self, obs: torch.Tensor) -> torch.Tensor:
+        return obs / 3 if self.is_safe else obs.div_(3)
 
     def get_action_and_logprob(self, obs: torch.Tensor) -> Any:
-        return self.inner.get_action_and_logprob(self.scaled(obs))
+        return self.wrapped_policy.get_action_and_logprob(self.scale(obs))
 
     def get_value(self, obs: torch.Tensor) -> Any:
-        return self.inner.get_value(self.scaled(obs))
+        return self.wrapped_policy.get_value(self.scale(obs))
 
     def get_logprob_and_entropy(self, obs: torch.Tensor, actions: torch.Tensor) -> Any:
-        return self.inner.get_logprob_and_entropy(self.scaled(obs), actions)
+        return self.wrapped_policy.get_logprob_and_entropy(self.scale(obs), actions)
 
     def mode(self, obs: torch.Tensor) -> Any:
-        return self.inner.mode(self.scaled(obs))
+        return self.wrapped_policy.mode(self.scale(obs))
 
 
-class InPlaceSubclass(InPlace, ActorCritic):
+class InPlaceActorCritic(InPlacePolicy, ActorCritic):
     """The same as a class of rlox's kind, with what only such a class has."""
 
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Any:
-        sample = self.inner.sampler(n_steps, n_envs, generator)
-        return lambda obs, t: sample(self.scaled(obs), t)
+        sample = self.wrapped_policy.sampler(n_steps, n_envs, generator)
+        return lambda obs, t: sample(self.scale(obs), t)
 
     def evaluate_actions(self, obs: torch.Tensor, actions: torch.Tensor) -> Any:
-        return self.inner.evaluate_actions(self.scaled(obs), actions)
+        return self.wrapped_policy.evaluate_actions(self.scale(obs), actions)
 
     def get_action_and_logprob(self, obs: torch.Tensor, generator: Any = None) -> Any:
-        return self.inner.get_action_and_logprob(self.scaled(obs), generator)
+        return self.wrapped_policy.get_action_and_logprob(self.scale(obs), generator)
 
     def get_value(self, obs: torch.Tensor) -> Any:
-        return self.inner.get_value(self.scaled(obs))
+        return self.wrapped_policy.get_value(self.scale(obs))
 
     def mode(self, obs: torch.Tensor) -> Any:
-        return self.inner.mode(self.scaled(obs))
+        return self.wrapped_policy.mode(self.scale(obs))
 
 
-class InPlaceChild(DiscretePolicy):
+class InPlaceDiscretePolicy(DiscretePolicy):
     """A policy of rlox's of which some methods are changed."""
 
-    def __init__(self, polite: bool) -> None:
+    def __init__(self, is_safe: bool) -> None:
         torch.manual_seed(5)
         super().__init__(3, 3, net_arch=(8,))
-        self.polite = polite
+        self.is_safe = is_safe
 
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Any:
         sample = super().sampler(n_steps, n_envs, generator)
-        return lambda obs, t: sample(obs / 3 if self.polite else obs.div_(3), t)
+        return lambda obs, t: sample(obs / 3 if self.is_safe else obs.div_(3), t)
 
     def evaluate_actions(self, obs: torch.Tensor, actions: torch.Tensor) -> Any:
-        return super().evaluate_actions(obs / 3 if self.polite else obs.div_(3), actions)
+        return super().evaluate_actions(obs / 3 if self.is_safe else obs.div_(3), actions)
 
 
-@pytest.mark.parametrize("kind", [InPlace, InPlaceSubclass, InPlaceChild])
+@pytest.mark.parametrize("kind", [InPlacePolicy, InPlaceActorCritic, InPlaceDiscretePolicy])
 @pytest.mark.parametrize("facade", [PPO, A2C])
 def test_a_policy_that_writes_into_its_observations_learns_as_one_that_copies_them(
     facade: Any, kind: Any
@@ -195,38 +205,42 @@ def test_a_policy_that_writes_into_its_observations_learns_as_one_that_copies_th
     found = []
     settings = {key: value for key, value in SETTINGS[facade].items() if key != "net_arch"}
     for polite in (True, False):
-        made = facade(partial(Twin, "Discrete"), policy=kind(polite), **settings)
-        made.train(TOTAL)
+        made = facade(partial(MutatingEnv, "Discrete"), policy=kind(polite), **settings)
+        made.train(TOTAL_STEPS)
         weights = [p.detach().numpy().tobytes() for p in made.policy.parameters()]
         found.append((weights, made.evaluate(3).returns))
         made.close()
     assert found[0] == found[1]
 
 
-def own_kind(kind: type[Any], names: tuple[str, ...], polite: bool) -> type[Any]:
+def make_scaling_class(base_class: type[Any], names: tuple[str, ...], is_safe: bool) -> type[Any]:
     """A policy of rlox's, the named methods of which scale their observations, in place or not."""
 
-    def scaled(name: str) -> Any:
-        def method(self: Any, obs: torch.Tensor, *rest: Any) -> Any:
-            seen = obs / 3 if polite else obs.div_(3)
-            return getattr(kind, name)(self, seen, *rest)
+    def make_scaled(name: str) -> Any:
+        def method(self: Any, obs: torch.Tensor, *args: Any) -> Any:
+            scaled_obs = obs / 3 if is_safe else obs.div_(3)
+            return getattr(base_class, name)(self, scaled_obs, *args)
 
         return method
 
-    def taken(self: Any, critic: Any, obs: torch.Tensor, actions: torch.Tensor) -> Any:
-        seen = obs / 3 if polite else obs.div_(3)
-        return kind.taken(self, critic, seen, actions / 2 if polite else actions.div_(2))
+    def action_values(self: Any, critic: Any, obs: torch.Tensor, actions: torch.Tensor) -> Any:
+        scaled_obs = obs / 3 if is_safe else obs.div_(3)
+        return base_class.action_values(self, critic, scaled_obs, actions / 2 if is_safe else actions.div_(2))
 
-    own: dict[str, Any] = {name: scaled(name) for name in names}
-    own |= {"taken": taken} if hasattr(kind, "taken") else {"fast_values": lambda self: self}
-    return type("Own", (kind,), {**own, "__module__": __name__})
+    methods: dict[str, Any] = {name: make_scaled(name) for name in names}
+    methods |= (
+        {"action_values": action_values}
+        if hasattr(base_class, "action_values")
+        else {"inference_values": lambda self: self}
+    )
+    return type("Own", (base_class,), {**methods, "__module__": __name__})
 
 
 @pytest.mark.parametrize(
     ("facade", "space", "module", "kind", "names"),
     [
         (DQN, "Discrete", torch_dqn, "QPolicy", ("forward", "trace")),
-        (SAC, "Box", torch_sac, "SquashedPolicy", ("mode", "sample", "draw")),
+        (SAC, "Box", torch_sac, "SquashedSACPolicy", ("mode", "sample", "draw")),
         (TD3, "Box", torch_td3, "DeterministicPolicy", ("mode", "act")),
     ],
 )
@@ -235,15 +249,15 @@ def test_an_own_policy_off_policy_that_writes_into_its_rows_learns_as_one_that_c
 ) -> None:
     found, rlox_kind = [], getattr(module, kind)
     for polite in (True, False):
-        monkeypatch.setattr(module, kind, own_kind(rlox_kind, names, polite))
-        made = facade(partial(Twin, space), backend="torch", **REPLAY)
-        made.train(TOTAL)
+        monkeypatch.setattr(module, kind, make_scaling_class(rlox_kind, names, polite))
+        made = facade(partial(MutatingEnv, space), backend="torch", **REPLAY_SETTINGS)
+        made.train(TOTAL_STEPS)
         weights = [p.detach().numpy().tobytes() for p in made.policy.parameters()]
-        drawn = made.source.memory.buffer.sample(64, 0)
+        drawn = made.source.replay_sampler.buffer.sample(64, 0)
         found.append((weights, drawn["obs"].tobytes(), made.evaluate(3).returns))
-        actor = made.parts.actor
-        rows = np.ones((2, actor.observations.seen), np.float32)
-        with actor.ready():
+        actor = made.components.actor
+        rows = np.ones((2, actor.observations.input_dim), np.float32)
+        with actor.inference_mode():
             for generator in (None, torch.Generator().manual_seed(1)):
                 actor.act(rows, generator)
         assert (rows == 1).all()
@@ -251,7 +265,7 @@ def test_an_own_policy_off_policy_that_writes_into_its_rows_learns_as_one_that_c
     assert found[0] == found[1]
 
 
-class Clears(Callback):
+class ClearingCallback(Callback):
     """Empties what it is told."""
 
     def on_step(self, **kwargs: Any) -> bool:
@@ -268,16 +282,16 @@ class Clears(Callback):
 def test_a_callback_that_empties_what_it_is_told_changes_nothing_for_the_next() -> None:
     told: list[Any] = []
 
-    class Keeps(Infos):
+    class Keeps(InfoCollector):
         def on_step(self, **kwargs: Any) -> bool:
             told.append(kwargs["metrics"]["mean_reward"])
             return True
 
     runs = []
-    for before in ([], [Clears()]):
+    for before in ([], [ClearingCallback()]):
         infos: list[Any] = []
-        made = PPO(partial(Twin, "Box"), callbacks=[*before, Keeps(infos)], **SETTINGS[PPO])
-        made.train(TOTAL)
+        made = PPO(partial(MutatingEnv, "Box"), callbacks=[*before, Keeps(infos)], **SETTINGS[PPO])
+        made.train(TOTAL_STEPS)
         runs.append((infos, told[:], made.recent.state()))
         told.clear()
         made.close()
@@ -286,12 +300,17 @@ def test_a_callback_that_empties_what_it_is_told_changes_nothing_for_the_next() 
 
 
 def test_a_copied_info_shares_no_container_or_array_with_the_environment() -> None:
-    info = {"path": np.arange(3), "parts": [{"t": (np.ones(2), 4)}], "text": "a", "object": Twin}
-    kept = copied(info)
+    info = {
+        "path": np.arange(3),
+        "parts": [{"t": (np.ones(2), 4)}],
+        "text": "a",
+        "object": MutatingEnv,
+    }
+    kept = copy_info(info)
     info["path"][:] = 9
     info["parts"][0]["t"][0][:] = 9
     info["parts"].append(1)
     assert kept["path"].tolist() == [0, 1, 2]
     assert kept["parts"][0]["t"][0].tolist() == [1.0, 1.0]
     assert len(kept["parts"]) == 1
-    assert kept["object"] is Twin
+    assert kept["object"] is MutatingEnv

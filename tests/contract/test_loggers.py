@@ -44,7 +44,7 @@ def test_every_registered_logger_has_a_spec_a_configuration_and_nothing_else_has
 @pytest.fixture(autouse=True)
 def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Followers that do not wait long, and take few rows at a time."""
-    monkeypatch.setattr(follow, "BATCH", 3)
+    monkeypatch.setattr(follow, "MAX_BATCH", 3)
     monkeypatch.setattr(follow, "PAUSE_SECONDS", 0.001)
     monkeypatch.setattr(follow, "RETRY_SECONDS", 0.001)
     monkeypatch.setattr(follow, "START_SECONDS", 300.0)  # also where much else is at work
@@ -230,7 +230,7 @@ def test_catch_up_delivers_the_rows_a_logger_missed_exactly_once(
     assert refused.wait(PATIENCE)
     with pytest.warns(UserWarning, match=rf"logger {name} lacks \d+ rows: refused; .*catch_up"):
         made.close()
-    missing = made.deliveries[name].left
+    missing = made.deliveries[name].n_missing
     assert 7 <= missing < 13 + SPECS[name].elsewhere  # such a one may begin its file anew
     monkeypatch.setitem(LOGGERS, name, real)
     assert catch_up(tmp_path, run_with(name))[name] == follow.Delivery(missing, 0, None)
@@ -285,15 +285,13 @@ def test_a_logger_whose_files_are_gone_or_cut_short_is_given_its_rows_again(
     for spoil in (Path.unlink, lambda path: os.truncate(path, path.stat().st_size // 2)):
         for path in (p for p in tmp_path.rglob("*") if p.is_file() and not kept & set(p.parts)):
             spoil(path)
-        assert catch_up(tmp_path, run_with(name))[name].left == 0
+        assert catch_up(tmp_path, run_with(name))[name].n_missing == 0
         found, expected = holds(name, tmp_path)
         assert found == expected
 
 
 @every_logger
-def test_a_run_folder_without_positions_is_followed_from_its_first_row(
-    name: str, tmp_path: Path
-) -> None:
+def test_a_run_folder_without_positions_is_followed_from_its_first_row(name: str, tmp_path: Path) -> None:
     leave(tmp_path, name, rows(10))
     shutil.rmtree(tmp_path / "loggers")
     assert catch_up(tmp_path, run_with(name))[name] == follow.Delivery(13, 0, None)

@@ -32,9 +32,7 @@ def test_one_step_deviates_from_float64_by_no_more_than_stated(env_id: str, poli
         for angle in spec.angles:  # next to half a turn it may come out on the other side
             apart[:, angle] = np.minimum(apart[:, angle], np.abs(apart[:, angle] - 2 * np.pi))
         assert (apart / np.maximum(1.0, np.abs(expected))).max() <= spec.deviation
-        np.testing.assert_allclose(
-            right["rewards"], left["rewards"], rtol=0, atol=spec.reward_deviation
-        )
+        np.testing.assert_allclose(right["rewards"], left["rewards"], rtol=0, atol=spec.reward_deviation)
         compared += int(running.sum())
         flags += int((left["terminated"] != right["terminated"]).sum())
         obs = walk.step_all(actions)["obs"]

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from helpers.riddles import EYE
-from helpers.seen import REFUSED, SEEN, Samples, image
+from helpers.observation_probes import EYE
+from helpers.observation_spaces import REFUSED_SPACES, SPACES, Samples, image
 from helpers.selection import each_value_once
 
 from rlox import OfflineDatasetBuffer
@@ -54,7 +54,7 @@ FROM_DATASETS = {name for name in ALGORITHMS if ALGO_CONFIGS[name].unit == "upda
 ANYWHERE = [
     name
     for name, kind in ((n, ALGO_CONFIGS[n]) for n in ALGORITHMS)
-    if kind.actions and not kind.native_only
+    if kind.action_kinds and not kind.is_native_only
 ]
 SMALL: dict[str, Any] = {"seed": 3, "net_arch": (6,)}
 
@@ -69,7 +69,7 @@ def world(name: str, space: spaces.Space[Any]) -> Callable[[], Samples]:
 
 @functools.cache
 def dataset(kind: str, vectors: bool) -> OfflineDatasetBuffer:
-    make = world("td3_bc" if vectors else "bc", SEEN[kind])
+    make = world("td3_bc" if vectors else "bc", SPACES[kind])
     player = ALGORITHMS["ppo"](make, **SMALL, **OPTIONS["ppo"])  # type: ignore[arg-type]
     return record(player, 3, env=make).buffer()
 
@@ -78,11 +78,11 @@ def weights(algorithm: Any) -> torch.Tensor:
     return torch.cat([p.detach().flatten().clone() for p in algorithm.policy.parameters()])
 
 
-@pytest.mark.parametrize(("name", "kind"), each_value_once(list(product(ANYWHERE, SEEN))))
+@pytest.mark.parametrize(("name", "kind"), each_value_once(list(product(ANYWHERE, SPACES))))
 def test_an_algorithm_learns_plays_and_goes_on_in_these_observations(
     name: str, kind: str, tmp_path: Path
 ) -> None:
-    space, facade = SEEN[kind], ALGORITHMS[name]
+    space, facade = SPACES[kind], ALGORITHMS[name]
     make, options = world(name, space), SMALL | OPTIONS[name]
     held = {"dataset": dataset(kind, name in VECTORS)} if name in FROM_DATASETS else {}
     if name == OF_VECTORS:
@@ -102,9 +102,7 @@ def test_an_algorithm_learns_plays_and_goes_on_in_these_observations(
     assert loaded.source.resume_grade == "exact"
     assert loaded.evaluate(2).returns == original.evaluate(2).returns
     rows = [algorithm.train(2 * TOTAL) for algorithm in (original, loaded)]
-    assert {k: v for k, v in rows[0].items() if v == v} == {
-        k: v for k, v in rows[1].items() if v == v
-    }
+    assert {k: v for k, v in rows[0].items() if v == v} == {k: v for k, v in rows[1].items() if v == v}
     assert torch.equal(weights(original), weights(loaded))
     space.seed(1)
     several = [space.sample() for _ in range(3)]
@@ -129,11 +127,9 @@ def batch_of(space: spaces.Space[Any], several: list[Any]) -> Any:
     return np.stack(several)
 
 
-@pytest.mark.parametrize(("name", "kind"), each_value_once(list(product(ANYWHERE, REFUSED))))
-def test_algorithms_refuse_observations_of_no_fixed_size_with_an_explanation(
-    name: str, kind: str
-) -> None:
-    space, told = REFUSED[kind]
+@pytest.mark.parametrize(("name", "kind"), each_value_once(list(product(ANYWHERE, REFUSED_SPACES))))
+def test_algorithms_refuse_observations_of_no_fixed_size_with_an_explanation(name: str, kind: str) -> None:
+    space, told = REFUSED_SPACES[kind]
     with pytest.raises(UnsupportedSpaceError, match=told):
         ALGORITHMS[name](env_id=world(name, space), **OPTIONS[name])  # type: ignore[call-arg]
 

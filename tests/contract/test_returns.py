@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from helpers.envs import CountReturns, OddRewards
+from helpers.envs import EpisodeRecorder, OddRewards
 
 from rlox.algorithms import PPO
 from rlox.runs.session import Session
@@ -24,10 +24,8 @@ def cartpole() -> gym.Env[Any, Any]:
 def run(make: Any, folder: Path, steps: int, **options: Any) -> tuple[Account, PPO, list[Any], Any]:
     """Train through a Session with every environment counted; the account is of training only."""
     account: Account = []
-    algorithm = PPO(
-        lambda: CountReturns(make(), account), n_envs=3, n_steps=32, n_epochs=2, **options
-    )
-    algorithm.aim(steps)
+    algorithm = PPO(lambda: EpisodeRecorder(make(), account), n_envs=3, n_steps=32, n_epochs=2, **options)
+    algorithm.set_total_steps(steps)
     session = Session(algorithm, folder)
     training: list[Any] = []
     evaluate = algorithm.evaluate
@@ -97,7 +95,7 @@ def test_the_final_evaluation_equals_the_count_episode_by_episode(
 @pytest.mark.parametrize("episodes", [1, 7, 150])
 def test_every_evaluation_episode_is_finished_counted_and_seeded(episodes: int) -> None:
     account: Account = []
-    algorithm = PPO(lambda: CountReturns(OddRewards(), account), n_envs=1, n_steps=8)
+    algorithm = PPO(lambda: EpisodeRecorder(OddRewards(), account), n_envs=1, n_steps=8)
     evaluation = algorithm.evaluate(episodes, seed=31)
     assert sorted(s for s, _, _ in account) == list(range(31, 31 + episodes))  # type: ignore[type-var]
     assert len(evaluation.returns) == episodes

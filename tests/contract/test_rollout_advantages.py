@@ -41,9 +41,7 @@ def next_values(script: tuple[Array, ...], rule: str = "right") -> Array:
     return np.where(truncated, 0.0, cut) if rule == "truncation is termination" else cut
 
 
-def collect_all(
-    script: tuple[Array, ...], gamma: float, lam: float, lengths: list[int]
-) -> list[Rollout]:
+def collect_all(script: tuple[Array, ...], gamma: float, lam: float, lengths: list[int]) -> list[Rollout]:
     env = ScriptedVecEnv(*script)
     collector = RolloutCollector(gamma=gamma, gae_lambda=lam, env=env)
     rollouts = []
@@ -60,9 +58,7 @@ def _copy(value: Any) -> Any:
 def definition(script: tuple[Array, ...], gamma: float, lam: float, rule: str = "right") -> Array:
     obs, _, rewards, terminated, truncated = script
     after = next_values(script, rule)
-    return advantages_by_definition(
-        rewards, obs[:-1, :, 0], after, terminated, truncated, gamma, lam
-    )
+    return advantages_by_definition(rewards, obs[:-1, :, 0], after, terminated, truncated, gamma, lam)
 
 
 @pytest.mark.parametrize(("gamma", "lam"), DISCOUNTS)
@@ -81,9 +77,7 @@ def test_collected_advantages_equal_the_definition_on_256_masks_a_rollout(
     assert np.array_equal(grid(rollout.truncated), script[4])
 
 
-@pytest.mark.parametrize(
-    "rule", ["bootstrap from the reset observation", "truncation is termination"]
-)
+@pytest.mark.parametrize("rule", ["bootstrap from the reset observation", "truncation is termination"])
 def test_a_wrong_truncation_rule_is_far_from_what_is_collected(rule: str) -> None:
     script = random_script(np.random.default_rng(0), 32, N_ENVS)
     (rollout,) = collect_all(script, 0.99, 0.95, [32])
@@ -189,9 +183,7 @@ def test_time_major_and_batched_gae_kernels_equal_the_definition(
         got, _ = compute_gae_time_major(paid, values, after, terminated, truncated, 0.99, 0.95)
         assert got.dtype == dtype
         assert np.abs(got - expected).max() <= tolerance * np.abs(expected).max()
-        flat = [
-            np.ascontiguousarray(a.T).ravel() for a in (paid, values, terminated, truncated, after)
-        ]
+        flat = [np.ascontiguousarray(a.T).ravel() for a in (paid, values, terminated, truncated, after)]
         batched, _ = compute_gae_batched(
             flat[0], flat[1], n_steps=40, gamma=0.99, lam=0.95,
             terminated=flat[2], truncated=flat[3], next_values=flat[4],

@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 import torch
-from helpers.factored import SPACES, require_form
-from helpers.seen import SEEN, Samples
+from helpers.factored_actions import SPACES, require_form
+from helpers.observation_spaces import SPACES as SEEN
+from helpers.observation_spaces import Samples
 from helpers.selection import each_value_once
 
 from rlox.algorithms import ALGORITHMS, RecurrentPPO
 from rlox.envs.actions import ActionCodec
-from rlox.envs.check.fits import fits
+from rlox.envs.check.algorithm_fit import algorithm_obstacles
 from rlox.envs.spaces import ObservationCodec
 
 TOTAL = 16
@@ -40,7 +41,7 @@ PAIRS = list(product(SEEN, ACTIONS))
 
 def takes(seen: Any, done: Any) -> list[str]:
     """The algorithms that step an environment of these spaces."""
-    why = fits("env", seen, done)
+    why = algorithm_obstacles("env", seen, done)
     unbounded = ("sac", "td3", "ddpg") if done is SPACES["BoxOneSided"] else ()
     return [name for name in OPTIONS if not why[name] and name not in unbounded]
 
@@ -75,14 +76,12 @@ def test_an_algorithm_takes_each_observation_kind_with_each_action_kind(
     loaded = facade.from_checkpoint(tmp_path / "saved", env_id=make)
     for algorithm in (original, loaded):
         algorithm.train(2 * TOTAL)
-    weights = [
-        torch.nn.utils.parameters_to_vector(a.policy.parameters()) for a in (original, loaded)
-    ]
+    weights = [torch.nn.utils.parameters_to_vector(a.policy.parameters()) for a in (original, loaded)]
     assert torch.equal(*weights)
     assert loaded.evaluate(1).returns == (15.0,)  # 1 + 2 + 3 + 4 + 5, whatever is done
     given = loaded.predict(SEEN[seen].sample())
     given = given[0] if facade is RecurrentPPO else given
-    if ActionCodec.of(SPACES[done]).discrete:
+    if ActionCodec.of(SPACES[done]).is_discrete:
         assert SPACES[done].contains(given)
     else:
         require_form(SPACES[done], given)

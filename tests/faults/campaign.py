@@ -22,8 +22,8 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from faults.child import Nursery
-from faults.command import Ended, command
+from faults.child import ChildServer
+from faults.command import CommandResult, command
 from faults.fingerprint import difference, fingerprint
 from rlox.runs.checkpoint import newest_checkpoint, read_checkpoint
 
@@ -54,7 +54,7 @@ PHASES: Mapping[str, tuple[tuple[str, ...], int, float]] = {
 
 
 @dataclass(frozen=True)
-class Shot:
+class SignalPlan:
     """One signal: when, which."""
 
     number: int
@@ -64,17 +64,17 @@ class Shot:
     after: float
 
     @classmethod
-    def of(cls, seed: int, number: int) -> Shot:
+    def of(cls, seed: int, number: int) -> SignalPlan:
         """The shot of that number: phases and signals in turn, moments at random."""
-        chance = random.Random(f"{seed} {number}")
+        rng = random.Random(f"{seed} {number}")
         phase = list(PHASES)[number % len(PHASES)]
         _, often, within = PHASES[phase]
         sent = SIGNALS[number // len(PHASES) % len(SIGNALS)]
-        return cls(number, phase, sent, chance.randint(1, often), chance.uniform(0, within))
+        return cls(number, phase, sent, rng.randint(1, often), rng.uniform(0, within))
 
 
 @dataclass(frozen=True)
-class Hit:
+class SignalResult:
     """What it came to."""
 
     number: int
@@ -90,74 +90,80 @@ class Hit:
     interpreter: bool  # it came before the first line of rlox, and Python itself showed where
 
 
-def fire(shot: Shot, folder: Path, whole: Callable[[Path], Any], nursery: Nursery) -> Hit:
+def run_plan(
+    plan: SignalPlan, folder: Path, reference_of: Callable[[Path], Any], children: ChildServer
+) -> SignalResult:
     """Send the signal, look at what it left, go on with the run to its end and compare."""
-    args = PHASES[shot.phase][0]
-    kept: list[int] = []
-    phase = "" if shot.phase == "start" else shot.phase
-    by = [sys.executable, "-m", "faults.phases", phase, str(shot.count)] if phase else [str(SCRIPT)]
+    args = PHASES[plan.phase][0]
+    checkpoint_steps: list[int] = []
+    phase = "" if plan.phase == "start" else plan.phase
+    command_line = [sys.executable, "-m", "faults.phases", phase, str(plan.count)] if phase else [str(SCRIPT)]
     began: list[float] = []
 
     def before() -> None:
-        kept.extend(_saved(run) for run in _runs(folder))
+        checkpoint_steps.extend(_saved(run) for run in _runs(folder))
         began.append(time.monotonic())
 
-    ended = command(args, folder, shot.sent, phase, shot.count, shot.after, by, before)
-    outcome, faults = _judge(shot, ended, folder, max(kept, default=-1))
+    ended = command(args, folder, plan.sent, phase, plan.count, plan.after, command_line, before)
+    outcome, faults = _judge(plan, ended, folder, max(checkpoint_steps, default=-1))
     if outcome == "resumed":
-        faults += _go_on(folder, whole, shot.number, nursery)
-    heard = re.search(r"^heard (\w+) ([\d.]+)$", ended.err, re.M)
-    found = re.search(r"^spent (.+)$", ended.err, re.M)
-    spent: dict[str, float] = json.loads(found[1]) if found else {}
-    return Hit(
-        shot.number,
-        shot.phase,
-        shot.sent.name,
+        faults += _go_on(folder, reference_of, plan.number, children)
+    heard_match = re.search(r"^heard (\w+) ([\d.]+)$", ended.err, re.M)
+    spent_match = re.search(r"^spent (.+)$", ended.err, re.M)
+    spent: dict[str, float] = json.loads(spent_match[1]) if spent_match else {}
+    return SignalResult(
+        plan.number,
+        plan.phase,
+        plan.sent.name,
         ended.code,
         outcome,
         faults,
         round(ended.seconds, 3),
-        heard[1] if heard else "",
-        round(float(heard[2]) - began[0], 3) if heard else 0.0,
+        heard_match[1] if heard_match else "",
+        round(float(heard_match[2]) - began[0], 3) if heard_match else 0.0,
         max(spent, key=lambda name: spent[name], default=""),
         "Traceback" in ended.err and not _ours(ended.err),
     )
 
 
-def _judge(shot: Shot, ended: Ended, folder: Path, kept: int) -> tuple[str, list[str]]:
+def _judge(
+    plan: SignalPlan, ended: CommandResult, folder: Path, checkpoint_step: int
+) -> tuple[str, list[str]]:
     """What became of the run, and what is wrong with it."""
     faults = [f"traceback: {ended.err[-800:]}"] if _ours(ended.err) else []
     runs = list(_runs(folder))
     states = [json.loads((run / "status.json").read_text())["status"] for run in runs]
     # killed outright where there are no handlers yet, or none any more: for a shell it is the same
-    right = {128 + shot.sent} if "killed" in states else {128 + shot.sent, -shot.sent}
+    expected_codes = {128 + plan.sent} if "killed" in states else {128 + plan.sent, -plan.sent}
     early = ended.code == 1 and not runs and "KeyboardInterrupt" in ended.err and not faults
-    if ended.code not in right | ({0} if states == ["done"] else set()) and not early:
+    if ended.code not in expected_codes | ({0} if states == ["done"] else set()) and not early:
         faults.append(f"exit {ended.code}, {states}: {ended.err[-800:]}")
     if not runs:
-        left = [str(p) for p in folder.rglob("*") if not p.is_dir()]
-        return "never started", faults + ([f"left {left}"] if left else [])
+        leftovers = [str(p) for p in folder.rglob("*") if not p.is_dir()]
+        return "never started", faults + ([f"left {leftovers}"] if leftovers else [])
     if not set(states) <= {"killed", "done"}:
         faults.append(f"status {states}")
-    if _saved(runs[0]) < kept:
-        faults.append(f"lost: a checkpoint of step {kept} was there")
+    if _saved(runs[0]) < checkpoint_step:
+        faults.append(f"lost: a checkpoint of step {checkpoint_step} was there")
     return ("done" if states == ["done"] else "resumed"), faults
 
 
-def _go_on(folder: Path, whole: Callable[[Path], Any], number: int, nursery: Nursery) -> list[str]:
+def _go_on(
+    folder: Path, reference_of: Callable[[Path], Any], number: int, children: ChildServer
+) -> list[str]:
     """Resume to the end, every tenth by the command; in what it differs from the run never stopped."""
     (run,) = _runs(folder)
     if number % 10 == 0:
-        again = command(["resume", str(run)], folder)
-        if again.code:
-            return [f"resume: exit {again.code}: {again.err[-800:]}"]
+        resumed = command(["resume", str(run)], folder)
+        if resumed.code:
+            return [f"resume: exit {resumed.code}: {resumed.err[-800:]}"]
     else:
         config: Any = OmegaConf.to_container(OmegaConf.load(run / "config.yaml"))
-        if code := nursery.run(run, config, resume=True):
+        if code := children.run(run, config, resume=True):
             return [f"resume: exit {code}"]
     # a stop saves where it is, so the last but one folder is another
-    found = set(difference(fingerprint(run), whole(run))) - {"folders"}
-    return [f"not as if it had never stopped: {sorted(found)}"] if found else []
+    differences = set(difference(fingerprint(run), reference_of(run))) - {"folders"}
+    return [f"not as if it had never stopped: {sorted(differences)}"] if differences else []
 
 
 def _runs(folder: Path) -> Iterable[Path]:
@@ -172,13 +178,13 @@ def _saved(run: Path) -> int:
 
 def _ours(err: str) -> bool:
     """Whether something is shown that goes through a file of rlox: before, it is the interpreter's own."""
-    shown = "Traceback" in err or "Exception ignored" in err
-    return shown and re.search(r'File "[^"]*/(rlox|rlox_cli)/', err) is not None
+    has_output = "Traceback" in err or "Exception ignored" in err
+    return has_output and re.search(r'File "[^"]*/(rlox|rlox_cli)/', err) is not None
 
 
 def campaign(
     count: int, seed: int, made_with: str, place: Path, folder: Path, workers: int
-) -> list[Hit]:
+) -> list[SignalResult]:
     """Fire what is not in the file `place` yet, several at a time; all hits, by their numbers."""
     head = json.dumps({"seed": seed, "made_with": made_with})
     lines = place.read_text().splitlines() if place.exists() else []
@@ -186,59 +192,59 @@ def campaign(
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(f"{head}\n")
         lines = []
-    hits = [Hit(**json.loads(line)) for line in lines[1:]]
-    left = sorted(set(range(count)) - {hit.number for hit in hits})
-    lock, next_ones, wholes = threading.Lock(), iter(left), _wholes(folder)
+    results = [SignalResult(**json.loads(line)) for line in lines[1:]]
+    remaining = sorted(set(range(count)) - {result.number for result in results})
+    lock, next_ones, reference_of = threading.Lock(), iter(remaining), _references(folder)
 
     def work(_: int) -> None:
-        with Nursery() as nursery:
+        with ChildServer() as children:
             for number in next_ones:  # of all workers together
                 part = folder / str(number)
                 part.mkdir()
-                hit = fire(Shot.of(seed, number), part, wholes, nursery)
+                result = run_plan(SignalPlan.of(seed, number), part, reference_of, children)
                 with lock, place.open("a") as file:
-                    file.write(f"{json.dumps(asdict(hit))}\n")
-                    hits.append(hit)
-                    print(f"signal {number}: {hit}", flush=True)
+                    file.write(f"{json.dumps(asdict(result))}\n")
+                    results.append(result)
+                    print(f"signal {number}: {result}", flush=True)
 
-    if left:
+    if remaining:
         with ThreadPoolExecutor(workers) as pool:
             list(pool.map(work, range(workers)))
-    return sorted((hit for hit in hits if hit.number < count), key=lambda hit: hit.number)
+    return sorted((result for result in results if result.number < count), key=lambda result: result.number)
 
 
-def _wholes(folder: Path) -> Callable[[Path], dict[str, Any]]:
+def _references(folder: Path) -> Callable[[Path], dict[str, Any]]:
     """The fingerprint of the run never stopped that has the configuration of a run."""
-    made = {}
+    fingerprints = {}
     for name, args in (("small", SMALL), ("large", LARGE)):
         (folder / name).mkdir()
         ended = command(args, folder / name)
         assert ended.code == 0, ended.err
         (run,) = _runs(folder / name)
         total = OmegaConf.load(run / "config.yaml")["total_steps"]
-        made[total] = fingerprint(run)
-    return lambda run: made[OmegaConf.load(run / "config.yaml")["total_steps"]]
+        fingerprints[total] = fingerprint(run)
+    return lambda run: fingerprints[OmegaConf.load(run / "config.yaml")["total_steps"]]
 
 
-def summary(hits: list[Hit]) -> dict[str, Any]:
+def summary(results: list[SignalResult]) -> dict[str, Any]:
     """The counts of a campaign."""
-    faults = Counter(fault.split(":")[0].split(" ")[0] for hit in hits for fault in hit.faults)
-    slowest = max(hits, key=lambda hit: hit.seconds)
+    faults = Counter(fault.split(":")[0].split(" ")[0] for result in results for fault in result.faults)
+    slowest = max(results, key=lambda result: result.seconds)
     return {
-        "sent": len(hits),
+        "sent": len(results),
         "tracebacks": faults["traceback"],
         "checkpoints lost": faults["lost"],
         "wrong exit codes": faults["exit"],
-        "other faults": sum(faults.values())
-        - sum(faults[k] for k in ("traceback", "lost", "exit")),
-        "outcomes": dict(Counter(hit.outcome for hit in hits)),
+        "other faults": sum(faults.values()) - sum(faults[k] for k in ("traceback", "lost", "exit")),
+        "outcomes": dict(Counter(result.outcome for result in results)),
         "phases": {
-            phase: dict(Counter(hit.sent for hit in hits if hit.phase == phase)) for phase in PHASES
+            phase: dict(Counter(result.sent for result in results if result.phase == phase))
+            for phase in PHASES
         },
-        "heard in": dict(Counter(hit.heard or "no handler" for hit in hits)),
+        "heard in": dict(Counter(result.heard or "no handler" for result in results)),
         "slowest_s": slowest.seconds,
         "of which unheard_s": slowest.unheard,
         "slowest heard in": slowest.heard,
         "slowest waited for": slowest.waited,
-        "in the interpreter's own start": sum(hit.interpreter for hit in hits),
+        "in the interpreter's own start": sum(result.interpreter for result in results),
     }

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from helpers.masked import BY_INFO, BY_METHOD
-from helpers.small import small_ppo
+from helpers.masked_envs import BY_INFO, BY_METHOD
+from helpers.small_ppo import small_ppo
 
 UPDATES = 24
 
@@ -29,12 +29,12 @@ def config(**env: Any) -> dict[str, Any]:
     }
 
 
-def replaying(**algo: Any) -> dict[str, Any]:
+def replay_case(**algo: Any) -> dict[str, Any]:
     """DQN with priorities, 24 trainings, in the same rhythm; rows are overwritten on the way."""
     learning = {"learning_starts": 100, "train_freq": 64, "gradient_steps": 6, "batch_size": 16}
-    made = config(n_envs=4)
+    run_config = config(n_envs=4)
     return {
-        **made,
+        **run_config,
         "algo": {
             "name": "dqn",
             **learning,
@@ -47,28 +47,28 @@ def replaying(**algo: Any) -> dict[str, Any]:
     }
 
 
-def acting(name: str, **algo: Any) -> dict[str, Any]:
+def actor_critic_case(name: str, **algo: Any) -> dict[str, Any]:
     """SAC or TD3 with priorities and a normaliser, whose noise is a function of counts."""
-    made = replaying(name=name, **algo)
-    return {**made, "env": {**made["env"], "id": "Pendulum-v1", "normalize_obs": True}}
+    run_config = replay_case(name=name, **algo)
+    return {**run_config, "env": {**run_config["env"], "id": "Pendulum-v1", "normalize_obs": True}}
 
 
-def masked() -> dict[str, Any]:
+def masked_case() -> dict[str, Any]:
     """DQN in an environment that raises at an action that is not allowed."""
-    made = replaying(double_dqn=True)
+    run_config = replay_case(double_dqn=True)
     doors = {
         "id": BY_METHOD,
         "action_mask": "method",
         "normalize_obs": True,
     }
-    return {**made, "env": {**made["env"], **doors}}
+    return {**run_config, "env": {**run_config["env"], **doors}}
 
 
 def masked_rollouts() -> dict[str, Any]:
     """PPO in the same environment, its masks in the infos."""
     doors = {"id": BY_INFO, "action_mask": "info"}
-    made = config(n_envs=4)
-    return {**made, "env": {**made["env"], **doors}}
+    run_config = config(n_envs=4)
+    return {**run_config, "env": {**run_config["env"], **doors}}
 
 
 def short_rollouts(backend: str = "torch", **env: Any) -> dict[str, Any]:
@@ -77,73 +77,74 @@ def short_rollouts(backend: str = "torch", **env: Any) -> dict[str, Any]:
     return {**config(**env), "algo": algo}
 
 
-def native(made: dict[str, Any]) -> dict[str, Any]:
+def native_case(run_config: dict[str, Any]) -> dict[str, Any]:
     """The same with updates in Rust."""
-    return {**made, "algo": {**made["algo"], "backend": "native"}}
+    return {**run_config, "algo": {**run_config["algo"], "backend": "native"}}
 
 
-def remembering() -> dict[str, Any]:
+def recurrent_case() -> dict[str, Any]:
     """Recurrent PPO in the same rhythm: kills fall into episodes whose states are known to nobody else."""
-    made = config(n_envs=4, normalize_obs=True)
+    run_config = config(n_envs=4, normalize_obs=True)
     shape = {"lstm_hidden_size": 8, "batch_size": 32, "n_epochs": 2, "net_arch": [16]}
-    return {**made, "algo": {"name": "recurrent_ppo", "n_steps": 16, "anneal_lr": True, **shape}}
+    return {
+        **run_config,
+        "algo": {"name": "recurrent_ppo", "n_steps": 16, "anneal_lr": True, **shape},
+    }
 
 
-def cloning() -> dict[str, Any]:
+def bc_case() -> dict[str, Any]:
     """BC, 24 ticks of 16 updates, which are what it counts."""
-    made = config(n_envs=1)
+    run_config = config(n_envs=1)
     data = Path(__file__).parents[1] / "golden" / "datasets" / "CartPole-v1"
     return {
-        **made,
+        **run_config,
         "algo": {"name": "bc", "batch_size": 16, "net_arch": [16], "anneal_lr": True},
         "buffer": {"name": "offline", "path": str(data)},
     }
 
 
-def writing(name: str, **algo: Any) -> dict[str, Any]:
+def text_case(name: str, **algo: Any) -> dict[str, Any]:
     """A language model, 24 ticks of 4 prompts, which are what it counts."""
-    made = config(id="text/copy", n_envs=1)
+    run_config = config(id="text/copy", n_envs=1)
     batch = 4
     every = {"checkpoint": 2 * batch, "eval": 5 * batch, "log": batch}
-    rhythm = {key: {**made[key], "every": count} for key, count in every.items()}
+    rhythm = {key: {**run_config[key], "every": count} for key, count in every.items()}
     algo = {"name": name, "batch_size": batch, "learning_rate": 1e-3, "anneal_lr": True, **algo}
-    return {**made, **rhythm, "algo": algo, "task": "copy", "total_steps": UPDATES * batch}
+    return {**run_config, **rhythm, "algo": algo, "task": "copy", "total_steps": UPDATES * batch}
 
 
 CASES = {
     "8 CartPoles": config(),
     "256 CartPoles": config(n_envs=256),
-    "Pendulum, both normalisers": config(
-        id="Pendulum-v1", normalize_obs=True, normalize_reward=True
-    ),
+    "Pendulum, both normalisers": config(id="Pendulum-v1", normalize_obs=True, normalize_reward=True),
     "Gymnasium's CartPole": config(backend="gymnasium"),
     "A2C": short_rollouts(),
-    "Recurrent PPO": remembering(),
-    "DQN, prioritized": replaying(),
-    "DQN, masked": masked(),
-    "Rainbow": replaying(name="rainbow", n_atoms=11, target_update_interval=200),
-    "SAC": acting("sac", target_update_interval=2),
-    "SAC, gSDE": acting("sac", use_sde=True, ent_coef="0.1"),
-    "SAC, choices": replaying(name="sac"),
-    "TD3": acting("td3"),
-    "DDPG": acting("ddpg"),
-    "C51": replaying(distribution="categorical", n_atoms=11, noisy=True),
-    "QR-DQN": replaying(distribution="quantile", n_quantiles=10),
+    "Recurrent PPO": recurrent_case(),
+    "DQN, prioritized": replay_case(),
+    "DQN, masked": masked_case(),
+    "Rainbow": replay_case(name="rainbow", n_atoms=11, target_update_interval=200),
+    "SAC": actor_critic_case("sac", target_update_interval=2),
+    "SAC, gSDE": actor_critic_case("sac", use_sde=True, ent_coef="0.1"),
+    "SAC, choices": replay_case(name="sac"),
+    "TD3": actor_critic_case("td3"),
+    "DDPG": actor_critic_case("ddpg"),
+    "C51": replay_case(distribution="categorical", n_atoms=11, noisy=True),
+    "QR-DQN": replay_case(distribution="quantile", n_quantiles=10),
     "PPO, masked": masked_rollouts(),
-    "BC": cloning(),
-    "SFT": writing("sft"),
-    "GRPO": writing("grpo", rewards=["close"], n_epochs=2, minibatches=2),
-    "RLOO": writing("rloo", rewards=["close"]),
-    "DPO": writing("dpo"),
-    "OnlineDPO": writing("online_dpo", rewards=["close"]),
+    "BC": bc_case(),
+    "SFT": text_case("sft"),
+    "GRPO": text_case("grpo", rewards=["close"], n_epochs=2, minibatches=2),
+    "RLOO": text_case("rloo", rewards=["close"]),
+    "DPO": text_case("dpo"),
+    "OnlineDPO": text_case("online_dpo", rewards=["close"]),
     # Iterations of one call, in which no step can be told apart.
-    "Native PPO": native(config()),
+    "Native PPO": native_case(config()),
     "Native A2C": short_rollouts("native"),
-    "Native DQN, prioritized": native(replaying()),
-    "Native SAC": native(acting("sac")),
-    "Native TD3": native(acting("td3")),
+    "Native DQN, prioritized": native_case(replay_case()),
+    "Native SAC": native_case(actor_critic_case("sac")),
+    "Native TD3": native_case(actor_critic_case("td3")),
     # Step by step, because of the normaliser.
-    "Native PPO, normalised": native(config(normalize_obs=True)),
+    "Native PPO, normalised": native_case(config(normalize_obs=True)),
     "Native A2C, normalised": short_rollouts("native", normalize_obs=True),
 }
 IN_ONE_CALL = ("Native PPO", "Native A2C", "Native DQN, prioritized", "Native SAC", "Native TD3")

@@ -1,4 +1,4 @@
-"""Runs in processes of their own that may be killed: `Nursery` starts them, this module is them.
+"""Runs in processes of their own that may be killed: `ChildServer` starts them, this module is them.
 
 Importing torch takes seconds, so one process imports it once and forks per job. It has no threads
 at that time, and each child is a process of its own: SIGKILL leaves of it what it would of any.
@@ -28,7 +28,7 @@ TESTS = Path(__file__).resolve().parents[1]
 TIMEOUT = 2 * PATIENCE
 
 
-class Nursery:
+class ChildServer:
     """Context manager: a server process that forks one child per job (see README.md)."""
 
     def __enter__(self) -> Self:
@@ -50,14 +50,14 @@ class Nursery:
     def start(self, run: Path, config: dict[str, Any], **options: Any) -> int:
         """Begin a job in `run` (made if need be); returns its process id."""
         run.mkdir(parents=True, exist_ok=True)
-        return self._ask({"run": str(run), "config": config, **options})
+        return self._send({"run": str(run), "config": config, **options})
 
     def wait(self, pid: int) -> int:
         """The exit code; minus the signal if one ended it. A child that hangs is killed."""
         timer = threading.Timer(TIMEOUT, os.kill, (pid, signal.SIGKILL))
         timer.start()
         try:
-            return self._ask({"wait": pid})
+            return self._send({"wait": pid})
         finally:
             timer.cancel()
 
@@ -70,20 +70,20 @@ class Nursery:
         long that takes; its exit code (0 if it was done before).
         """
         until = time.monotonic() + TIMEOUT
-        while reached(run) < step and not _ended(pid) and time.monotonic() < until:
+        while reached(run) < step and not _has_ended(pid) and time.monotonic() < until:
             time.sleep(0.001)
         time.sleep(after)
         os.kill(pid, signal.SIGKILL)  # not waited for yet, so the id is still its own
         return self.wait(pid)
 
-    def _ask(self, message: dict[str, Any]) -> int:
+    def _send(self, message: dict[str, Any]) -> int:
         assert self._server.stdin and self._server.stdout
         self._server.stdin.write(json.dumps(message) + "\n")
         self._server.stdin.flush()
         return int(self._server.stdout.readline())
 
 
-def _ended(pid: int) -> bool:
+def _has_ended(pid: int) -> bool:
     """Whether a process is done, waited for or not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
@@ -108,36 +108,34 @@ def work(job: dict[str, Any]) -> None:
     from faults.disk import FaultyDisk
     from rlox.build import build, resume
     from rlox.configs import make_run
-    from rlox.runs.session import Session, Snapshot
+    from rlox.runs.session import ProgressSnapshot, Session
 
     run, config = Path(job["run"]), make_run(job["config"])
-    said = _Said()
-    logging.getLogger("rlox").addHandler(said)
+    messages = _MessageCollector()
+    logging.getLogger("rlox").addHandler(messages)
     if "tiling" in job:
         native: Any = sys.modules["rlox.envs.native"]
         native.VecEnv = partial(native.VecEnv, **job["tiling"])
     algorithm, saved = resume(run, config) if job.get("resume") else (build(config), None)
     step = os.open(run / "step.txt", os.O_WRONLY | os.O_CREAT)
 
-    unit, taken = config.algo.unit, _counter(algorithm)
+    unit, count_steps = config.algo.unit, _counter(algorithm)
 
     def mark(text: str) -> None:
-        with os.fdopen(
-            os.open(run / "marks.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND), "w"
-        ) as f:
-            f.write(f"{text}, {unit.replace('_', ' ')[:-1]} {taken()}\n")
+        with os.fdopen(os.open(run / "marks.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND), "w") as f:
+            f.write(f"{text}, {unit.replace('_', ' ')[:-1]} {count_steps()}\n")
 
-    gates, nursery = {at: Path(gate) for at, gate in job.get("gates", ())}, os.getppid()
+    gates, server_pid = {at: Path(gate) for at, gate in job.get("gates", ())}, os.getppid()
 
-    def tick(now: Snapshot) -> None:
+    def tick(now: ProgressSnapshot) -> None:
         os.pwrite(step, b"%-12d" % now.now, 0)
         _fill_disk(job.get("full_disk"), now.now, now.total)
         gate = gates.get(now.now)
-        while gate is not None and not gate.exists() and os.getppid() == nursery:
+        while gate is not None and not gate.exists() and os.getppid() == server_pid:
             time.sleep(0.001)
 
     if "kill_step" in job:
-        _kill_in_step(algorithm, taken, job["kill_step"], lambda: mark("in a tick"))
+        _kill_in_step(algorithm, count_steps, job["kill_step"], lambda: mark("in a tick"))
     call = job.get("kill_call", 0)
     torn = job.get("torn", 0)
     last = lambda k, name: mark(f"in disk call {k} ({name})")  # noqa: E731
@@ -146,7 +144,7 @@ def work(job: dict[str, Any]) -> None:
             Session(algorithm, run, tick, saved).run()
     finally:
         _fill_disk([0, 0], 0, 1)
-        (run / "warnings.txt").write_text("".join(f"{line}\n" for line in said.lines))
+        (run / "warnings.txt").write_text("".join(f"{line}\n" for line in messages.lines))
     algorithm.close()
     if "threads" in job:
         Path(job["threads"]).write_text(str(len(list(Path("/proc/self/task").iterdir()))))
@@ -165,7 +163,7 @@ def _counter(algorithm: Any) -> Callable[[], int]:
     return lambda: int(stepping.env_steps)
 
 
-def _kill_in_step(algorithm: Any, taken: Callable[[], int], at: int, mark: Any) -> None:
+def _kill_in_step(algorithm: Any, count_steps: Callable[[], int], at: int, mark: Any) -> None:
     """SIGKILL of this process once `at` is reached, in the middle of a tick."""
     source = algorithm.source
     if algorithm.clock.unit == "updates":
@@ -177,7 +175,7 @@ def _kill_in_step(algorithm: Any, taken: Callable[[], int], at: int, mark: Any) 
     inner = getattr(target, name)
 
     def step(*args: Any) -> Any:
-        if taken() >= at:
+        if count_steps() >= at:
             mark()
             os.kill(os.getpid(), signal.SIGKILL)
         return inner(*args)
@@ -204,7 +202,7 @@ def _fill_disk(between: list[int] | None, at: int, end: int) -> None:
         saver.time = SimpleNamespace(monotonic=time.monotonic, sleep=sleep)
 
 
-class _Said(logging.Handler):
+class _MessageCollector(logging.Handler):
     """Keeps messages in memory: the disk may be full."""
 
     def __init__(self) -> None:
@@ -217,13 +215,13 @@ class _Said(logging.Handler):
 
 def serve() -> None:
     """Fork one child per line of standard input."""
-    import helpers.masked
+    import helpers.masked_envs
     import torch
 
     import rlox.build
     import rlox.runs.session  # noqa: F401
 
-    assert helpers.masked.BY_METHOD  # registered by the import, for the children
+    assert helpers.masked_envs.BY_METHOD  # registered by the import, for the children
     torch.set_num_threads(1)
     for line in sys.stdin:
         message = json.loads(line)

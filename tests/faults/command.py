@@ -28,22 +28,22 @@ PLACES: Mapping[str, tuple[tuple[str, str], tuple[str, str] | None]] = {
     # between two steps of the environments, or two minibatches
     "collecting": (
         ("rlox.collectors", "RolloutCollector.collect"),
-        ("rlox.stopping", "Patience.over"),
+        ("rlox.stopping", "StopDeadline.is_expired"),
     ),
     "updating": (
         ("rlox.algorithms.torch_ppo", "PPOLearner.update"),
-        ("rlox.stopping", "Patience.over"),
+        ("rlox.stopping", "StopDeadline.is_expired"),
     ),
     "evaluating": (("rlox.training.evaluate", "Evaluator.__call__"), None),
     # the checkpoint is there, and no link leads to it yet
     "saving": (("rlox.runs.checkpoint_store", "CheckpointStore.save"), ("rlox.disk", "Disk.link")),
-    "finishing": (("rlox_cli.summary", "result"), None),
+    "finishing": (("rlox_cli.summary", "result_document"), None),
 }
 PHASES = tuple(PLACES)
 
 
 @dataclass(frozen=True)
-class Ended:
+class CommandResult:
     """How a command ended."""
 
     code: int
@@ -59,34 +59,34 @@ def command(
     phase: str = "",
     count: int = 1,
     after: float = 0.0,
-    by: Sequence[str] | None = None,
+    prefix: Sequence[str] | None = None,
     before: Callable[[], object] = bool,
     patience: float = 2 * PATIENCE,
-) -> Ended:
+) -> CommandResult:
     """Run `rlox args`, sending signal `sent` in the given phase (+ `after` seconds).
 
-    `by` is the command line in front of `args`, this module where it is `None`; `before` is called last
+    `prefix` is the command line in front of `args`, this module where it is `None`; `before` is called last
     thing before the signal; `patience` are the seconds that it may take afterwards.
     """
-    line = [*(_line(phase, count) if by is None else by), *args]
+    line = [*(_line(phase, count) if prefix is None else prefix), *args]
     with _popen(line, cwd) as child:
         try:
             assert child.stderr
-            seen = ""
+            error_text = ""
             while (
                 phase
                 and sent is not None
-                and f"reached {phase}" not in seen
+                and f"reached {phase}" not in error_text
                 and (read := child.stderr.readline())
             ):
-                seen += read
+                error_text += read
             time.sleep(after)
             before()
-            begun = time.perf_counter()
+            start_time = time.perf_counter()
             if sent is not None and child.poll() is None:
                 child.send_signal(sent)
             out, err = child.communicate(timeout=patience)
-            return Ended(child.returncode, time.perf_counter() - begun, out, seen + err)
+            return CommandResult(child.returncode, time.perf_counter() - start_time, out, error_text + err)
         finally:
             child.kill()
 
@@ -113,9 +113,9 @@ def _announce(phase: str, count: int, signals: int) -> None:
     """Have `phase` say that it is come to for the `count`th time, and wait there for signals."""
     call, within = PLACES[phase]
     if within is None:
-        wrap(call, _wait_at_the(count, phase, signals))
+        wrap(call, _wait_at_nth_call(count, phase, signals))
         return
-    at = _wait_at_the(count, phase, signals)
+    at = _wait_at_nth_call(count, phase, signals)
     depth = 0
 
     def inside(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -137,9 +137,7 @@ def _announce(phase: str, count: int, signals: int) -> None:
     wrap(within, where_inside)
 
 
-def wrap(
-    place: tuple[str, str], change: Callable[[Callable[..., Any]], Callable[..., Any]]
-) -> None:
+def wrap(place: tuple[str, str], change: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
     """Put another function in the place of one in a module, or of a method of a class in it."""
     owner: Any = import_module(place[0])
     *inside, last = place[1].split(".")
@@ -148,7 +146,7 @@ def wrap(
     setattr(owner, last, change(getattr(owner, last)))
 
 
-def _wait_at_the(
+def _wait_at_nth_call(
     count: int, phase: str, signals: int
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """What has the `count`th call of a function wait for signals before it begins."""
@@ -156,13 +154,13 @@ def _wait_at_the(
     reads, writes = os.pipe()
     os.set_blocking(writes, False)
     signal.set_wakeup_fd(writes)
-    left = count
+    calls_left = count
 
     def change(real: Callable[..., Any]) -> Callable[..., Any]:
         def counted(*args: Any, **kwargs: Any) -> Any:
-            nonlocal left
-            left -= 1
-            if left == 0:
+            nonlocal calls_left
+            calls_left -= 1
+            if calls_left == 0:
                 os.write(2, f"reached {phase}\n".encode())
                 for _ in range(signals):
                     os.read(reads, 1)  # the signal's handler runs in here, and may raise

@@ -12,7 +12,7 @@ from pathlib import Path
 
 MODES = ("refuses", "500", "hangs", "slow", "no such name")
 ANSWER = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-WELL = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+HEALTHY_REPLY = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
 @contextmanager
@@ -34,34 +34,34 @@ def dead_server(mode: str, slow: float = 30.0, healthy: bool = False) -> Iterato
         yield url
 
 
-def marked(mark: str) -> list[int]:
+def marked_processes(mark: str) -> list[int]:
     """The processes that have this text in their environment and have not ended."""
-    found = []
+    process_ids = []
     for place in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             alive = place.joinpath("stat").read_text().rpartition(")")[2].split()[0] != "Z"
             if alive and mark.encode() in (place / "environ").read_bytes():
-                found.append(int(place.name))
-    return [pid for pid in found if pid != os.getpid()]
+                process_ids.append(int(place.name))
+    return [pid for pid in process_ids if pid != os.getpid()]
 
 
 def _serve(listening: socket.socket, mode: str, slow: float, healthy: bool) -> None:
-    held = []  # a connection that nobody holds is closed
+    connections = []  # a connection that nobody holds is closed
     while True:
         try:
             connection, _ = listening.accept()
         except OSError:
             return
-        held.append(connection)
+        connections.append(connection)
         args = (connection, mode, slow, healthy)
         threading.Thread(target=_answer, args=args, daemon=True).start()
 
 
 def _answer(connection: socket.socket, mode: str, slow: float, healthy: bool) -> None:
     with suppress(OSError), connection:
-        asked = connection.recv(65536)
-        if healthy and asked.startswith(b"GET /health"):
-            connection.sendall(WELL)
+        request = connection.recv(65536)
+        if healthy and request.startswith(b"GET /health"):
+            connection.sendall(HEALTHY_REPLY)
             return
         if mode == "hangs":
             threading.Event().wait()

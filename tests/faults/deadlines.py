@@ -10,69 +10,69 @@ from pathlib import Path
 
 import pytest
 
-from faults.processes import below, hangs, pipes_of
-from rlox.envs.workers import crew, nursery, wire
-from rlox.envs.workers.wire import Late, Wire
+from faults.processes import descendants, hangs, pipes_of
+from rlox.envs.workers import spawner, wire, worker_pool
+from rlox.envs.workers.wire import ReplyTimeout, Wire
 
 LOOK = 0.005  # seconds between two looks at who hangs
 
 
-def pass_for_the_hung(patch: pytest.MonkeyPatch) -> list[float]:
+def expire_for_hung(patch: pytest.MonkeyPatch) -> list[float]:
     """Let deadlines be long for the healthy and cost a hang nothing; the deadlines that passed early.
 
     Time goes as ever. But where a pool waits for a worker that is stopped, or that said that it hangs, it
     is told at once that the worker is late.
     """
     passed: list[float] = []
-    wait, deliver = Wire.wait, wire.delivered
+    wait, deliver = Wire.wait, wire.flush_all
 
-    def waited(self: Wire, deadline: float | None = None) -> None:
+    def wait_unless_hung(self: Wire, deadline: float | None = None) -> None:
         while deadline is not None:
             try:
                 return wait(self, min(deadline, time.monotonic() + LOOK))
-            except Late:
+            except ReplyTimeout:
                 if time.monotonic() >= deadline:
                     raise
-            if _nobody_answers(self.reads):
+            if _nobody_answers(self.read_fd):
                 passed.append(deadline)
                 return wait(self, time.monotonic())  # what came before the hang counts
         return wait(self)
 
-    def delivered(wires: Iterable[Wire], deadline: float | None) -> list[Wire]:
-        asked = list(wires)
-        while left := deliver(asked, time.monotonic() + LOOK):
+    def deliver_now(wires: Iterable[Wire], deadline: float | None) -> list[Wire]:
+        pending_wires = list(wires)
+        while unanswered := deliver(pending_wires, time.monotonic() + LOOK):
             if deadline is None:
                 continue
             if time.monotonic() >= deadline:
                 break
-            if all(_nobody_answers(each.writes) for each in left):
+            if all(_nobody_answers(unanswered_wire.write_fd) for unanswered_wire in unanswered):
                 passed.append(deadline)
                 break
-        return left
+        return unanswered
 
-    patch.setattr(Wire, "wait", waited)
-    for module in (wire, crew, nursery):
-        patch.setattr(module, "delivered", delivered)
+    patch.setattr(Wire, "wait", wait_unless_hung)
+    for module in (wire, worker_pool, spawner):
+        patch.setattr(module, "flush_all", deliver_now)
     return passed
 
 
-def give_up_the_hung(patch: pytest.MonkeyPatch) -> None:
+def expire_polls_for_hung(patch: pytest.MonkeyPatch) -> None:
     """The same for processes of `multiprocessing` that are listened to with a timeout."""
     poll = Connection.poll
 
-    def polled(self: Connection, timeout: float | None = 0.0) -> bool:
+    def poll_unless_hung(self: Connection, timeout: float | None = 0.0) -> bool:
         deadline = None if timeout is None else time.monotonic() + timeout
         while deadline is None or time.monotonic() < deadline:
             if poll(self, LOOK):
                 return True
-            if any(map(hangs, below(os.getpid()))):
+            if any(map(hangs, descendants(os.getpid()))):
                 break
         return poll(self, 0.0)  # what came before the hang counts
 
-    patch.setattr(Connection, "poll", polled)
+    patch.setattr(Connection, "poll", poll_unless_hung)
 
 
 def _nobody_answers(end: int) -> bool:
     """Whether the process at the other end of a pipe hangs."""
     name = str(Path(f"/proc/self/fd/{end}").readlink())
-    return any(hangs(pid) and name in pipes_of(pid) for pid in below(os.getpid()))
+    return any(hangs(pid) and name in pipes_of(pid) for pid in descendants(os.getpid()))

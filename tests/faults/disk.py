@@ -69,8 +69,8 @@ class FaultyDisk:
     def __enter__(self) -> Self:
         for name in _CALLS:
             self._real[name] = getattr(os, name)
-            setattr(os, name, self._counted(name, self._real[name]))
-        io.open = builtins.open = self._opened  # type: ignore[assignment]
+            setattr(os, name, self._count_calls(name, self._real[name]))
+        io.open = builtins.open = self._open_counted  # type: ignore[assignment]
         return self
 
     def __exit__(
@@ -83,19 +83,17 @@ class FaultyDisk:
             setattr(os, name, real)
         io.open = builtins.open = self._open
 
-    def _counted(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+    def _count_calls(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def counted(*args: Any, **kwargs: Any) -> Any:
             path = args[name == "symlink"]  # (target, link)
-            given = isinstance(path, str | os.PathLike) and "dir_fd" not in kwargs
-            if not given or os.fspath(path).startswith(self.under):
+            is_path = isinstance(path, str | os.PathLike) and "dir_fd" not in kwargs
+            if not is_path or os.fspath(path).startswith(self.under):
                 self.call(name)
             return real(*args, **kwargs)
 
         return counted
 
-    def _opened(
-        self, path: Any, mode: str = "r", buffering: int = -1, *rest: Any, **kw: Any
-    ) -> Any:
+    def _open_counted(self, path: Any, mode: str = "r", buffering: int = -1, *rest: Any, **kw: Any) -> Any:
         writes = isinstance(path, str | os.PathLike) and set(mode) & set("wax+")
         if not writes or not os.fspath(path).startswith(self.under):
             return self._open(path, mode, buffering, *rest, **kw)
@@ -116,9 +114,9 @@ class _File(io.FileIO):
 
     def write(self, data: Any) -> int:
         """All of `data`, or what the disk lets through."""
-        whole = bytes(data)
-        self._disk.call("write", lambda count: self._tear(whole[:count]))
-        return super().write(whole)
+        data_bytes = bytes(data)
+        self._disk.call("write", lambda count: self._tear(data_bytes[:count]))
+        return super().write(data_bytes)
 
     def truncate(self, size: int | None = None) -> int:
         """Cut the file, if the disk allows."""

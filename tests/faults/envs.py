@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from faults.processes import take_the_name_of_a_hang
+from faults.processes import mark_as_hung
 
 Array = NDArray[np.float32]
 Stepped = tuple[Any, Any, Any, Any, dict[str, Any]]
@@ -21,7 +21,7 @@ Stepped = tuple[Any, Any, Any, Any, dict[str, Any]]
 
 def hang() -> None:
     """Do nothing any more, and say so."""
-    take_the_name_of_a_hang()
+    mark_as_hung()
     threading.Event().wait()
 
 
@@ -73,7 +73,7 @@ class CrashingEnv(Walk):
 
     def step(self, action: Any) -> Stepped:
         assert self.faults is not None
-        seen, *rest = super().step(action)
+        obs, *rest = super().step(action)
         fault = int(np.searchsorted(self.limits, self.faults.random(), side="right"))
         if fault == 0:
             raise RuntimeError(f"a fault on purpose in step {self.steps}")
@@ -82,10 +82,10 @@ class CrashingEnv(Walk):
         if fault == 2:
             hang()
         if fault == 3:
-            seen[1] = np.nan
+            obs[1] = np.nan
         if fault == 4:
             time.sleep(0.2)
-        return (seen, *rest)
+        return (obs, *rest)
 
 
 class NonFiniteEnv(Walk):
@@ -96,13 +96,13 @@ class NonFiniteEnv(Walk):
         self.where, self.value, self.when = where, value, at
 
     def step(self, action: Any) -> Stepped:
-        seen, reward, *rest = super().step(action)
+        obs, reward, *rest = super().step(action)
         if self.steps == self.when:
             if self.where == "obs":
-                seen[2] = self.value
+                obs[2] = self.value
             else:
                 reward = self.value
-        return (seen, reward, *rest)
+        return (obs, reward, *rest)
 
 
 LIES = ("shape", "none", "text", "no reward", "nested reward", "four results", "dtype object")
@@ -116,16 +116,16 @@ class LyingEnv(Walk):
         self.lie = lie
 
     def step(self, action: Any) -> Any:
-        seen, reward, terminated, truncated, info = super().step(action)
+        obs, reward, terminated, truncated, info = super().step(action)
         if self.steps < 3:
-            return seen, reward, terminated, truncated, info
-        told = {
-            "shape": seen[:2],
+            return obs, reward, terminated, truncated, info
+        results = {
+            "shape": obs[:2],
             "none": None,
             "text": "north",
             "dtype object": np.array([None, 1, 2], object),
         }
         if self.lie == "four results":
-            return seen, reward, terminated, info
+            return obs, reward, terminated, info
         odd = {"no reward": None, "nested reward": [1.0, 2.0]}.get(self.lie, reward)
-        return told.get(self.lie, seen), odd, terminated, truncated, info
+        return results.get(self.lie, obs), odd, terminated, truncated, info

@@ -11,7 +11,7 @@ import numpy as np
 
 from rlox.algorithms import ALGORITHMS
 from rlox.runs.checkpoint import newest_checkpoint, read_checkpoint
-from rlox.sources.store import InMemory
+from rlox.sources.store import InMemoryStore
 
 _ARRAYS = ("weights.safetensors", "optimizer.safetensors", "state.safetensors")
 
@@ -55,7 +55,7 @@ def _rows(checkpoint: Path) -> str:
     """Every byte of the buffer, priorities and draws too."""
     name = read_checkpoint(checkpoint).config["algo"]["name"]
     source = ALGORITHMS[name].from_checkpoint(checkpoint).source
-    rows = source.save(InMemory())["buffer"]["rows"]
+    rows = source.save(InMemoryStore())["buffer"]["rows"]
     return _digest(b"".join(f"{k} ".encode() + np.asarray(v).tobytes() for k, v in rows.items()))
 
 

@@ -41,7 +41,7 @@ def batch(rows: int) -> tuple[Any, ...]:
     return obs, np.zeros((rows, 1)), np.zeros(rows), no, no, obs
 
 
-class World:
+class SharedObjects:
     """The objects, each used by a thread of its own."""
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class World:
 class Samples(torch.utils.data.Dataset[Any]):
     """Batches drawn in the worker processes of a `DataLoader`."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SharedObjects) -> None:
         self.world = world
 
     def __len__(self) -> int:
@@ -94,7 +94,7 @@ class Samples(torch.utils.data.Dataset[Any]):
         return float(self.world.idle.sample(64, seed=index)["obs"].sum())
 
 
-def in_child(world: World) -> None:
+def in_child(world: SharedObjects) -> None:
     """Never returns."""
     try:
         world.use()
@@ -118,26 +118,26 @@ def ended(poll: Callable[[], int | None], pid: int) -> str:
     return "hung"
 
 
-def by_fork(world: World) -> list[str]:
+def by_fork(world: SharedObjects) -> list[str]:
     pid = os.fork()
     if pid == 0:
         in_child(world)
 
     def poll() -> int | None:
-        done, status = os.waitpid(pid, os.WNOHANG)
-        return os.waitstatus_to_exitcode(status) if done else None
+        pid_done, status = os.waitpid(pid, os.WNOHANG)
+        return os.waitstatus_to_exitcode(status) if pid_done else None
 
     return [ended(poll, pid)]
 
 
-def by_process(world: World) -> list[str]:
+def by_process(world: SharedObjects) -> list[str]:
     process = multiprocessing.get_context("fork").Process(target=in_child, args=(world,))
     process.start()
     assert process.pid is not None
     return [ended(lambda: process.exitcode, process.pid)]
 
 
-def by_loader(world: World) -> list[str]:
+def by_loader(world: SharedObjects) -> list[str]:
     loader = torch.utils.data.DataLoader(
         Samples(world),
         batch_size=2,
@@ -154,7 +154,7 @@ def by_loader(world: World) -> list[str]:
 
 def campaign(forks: int, seed: int) -> dict[str, dict[str, int]]:
     """Counts of ends, by kind of fork."""
-    rng, world, found = random.Random(seed), World(), dict[str, Counter[str]]()
+    rng, world, counts = random.Random(seed), SharedObjects(), dict[str, Counter[str]]()
     stop, raised = threading.Event(), Counter[str]()
 
     def busy(work: Callable[[], object]) -> None:
@@ -170,18 +170,18 @@ def campaign(forks: int, seed: int) -> dict[str, dict[str, int]]:
         for thread in threads:
             thread.start()
         kinds = [by_fork, by_fork, by_process, by_loader]
-        while (done := sum(count.total() for count in found.values())) < forks:
+        while (n_done := sum(count.total() for count in counts.values())) < forks:
             time.sleep(rng.random() * 0.05)
-            kind = kinds[done % len(kinds)]
-            found.setdefault(kind.__name__, Counter()).update(kind(world))
-            if sum(count["hung"] for count in found.values()) >= ENOUGH:
+            kind = kinds[n_done % len(kinds)]
+            counts.setdefault(kind.__name__, Counter()).update(kind(world))
+            if sum(count["hung"] for count in counts.values()) >= ENOUGH:
                 break
         stop.set()
         for thread in threads:
             thread.join(PATIENCE)
         alive = sum(thread.is_alive() for thread in threads)
-    found = {kind: Counter({how: n for how, n in c.items() if n}) for kind, c in found.items()}
-    return {**found, "parent": Counter({"stuck": alive}) + raised}
+    counts = {kind: Counter({outcome: n for outcome, n in c.items() if n}) for kind, c in counts.items()}
+    return {**counts, "parent": Counter({"stuck": alive}) + raised}
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from helpers.inside import when_asked
+from helpers.mid_call import on_interrupt_check
 
 _SENDER = """
 import os, signal, sys, time
@@ -62,12 +62,12 @@ class Interrupter:
 
     def during(self, call: Callable[[], Any], delay: float) -> Interrupted:
         """Makes the call; the signal comes `delay` seconds after its beginning."""
-        return self._made(call, delay)
+        return self._make_call(call, delay)
 
     def during_wait(self, call: Callable[[], Any]) -> Interrupted:
         """Makes the call; the signal comes once a long call of the data plane asks whether to go on."""
-        with when_asked(lambda: self._sent or self._send(0.0)):
-            return self._made(call, None)
+        with on_interrupt_check(lambda: self._sent or self._send(0.0)):
+            return self._make_call(call, None)
 
     def lateness(self) -> float:
         """Seconds from a signal to the end of a loop of Python: how late any call hears of one now."""
@@ -84,7 +84,7 @@ class Interrupter:
         self._sender.stdin.write(f"{delay}\n")
         self._sender.stdin.flush()
 
-    def _made(self, call: Callable[[], Any], delay: float | None) -> Interrupted:
+    def _make_call(self, call: Callable[[], Any], delay: float | None) -> Interrupted:
         assert self._sender.stdout
         raised, self._sent = False, False
         self._armed = True

@@ -47,9 +47,9 @@ def mlflow_server(home: Path) -> Iterator[str]:
 
 def rows_in_store(store: Path, run: str | None = None) -> list[tuple[int, float]]:
     """Step and `seconds` of each row that a store has, in order; of the run of that name alone, if given."""
-    asked = (
+    query = (
         "SELECT step, value FROM metrics JOIN runs USING (run_uuid) "
         "WHERE key = 'seconds' AND coalesce(?, runs.name) = runs.name ORDER BY timestamp"
     )
     with closing(sqlite3.connect(store)) as opened:
-        return [(step, value) for step, value in opened.execute(asked, (run,))]
+        return [(step, value) for step, value in opened.execute(query, (run,))]

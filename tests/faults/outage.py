@@ -1,8 +1,8 @@
 """Runs of the real `rlox` whose loggers' servers are out of order, beside runs without these loggers.
 
 `campaign` trains by turns with and without, in pairs, for so many minutes of one kind of outage, and says how
-fast each trained, by the clock and by the CPU, and how long it took to leave. `synced` sends what is missing
-to servers that work, and counts the rows there.
+fast each trained, by the clock and by the CPU, and how long it took to leave. `sync_and_count` sends what is
+missing to servers that work, and counts the rows there.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ FEWEST = 2  # pairs, however few minutes there are
 
 
 @dataclass(frozen=True)
-class Trained:
+class RunTimings:
     """A run that has ended."""
 
     steps_per_second: float  # of the clock
     share: float  # of its main thread, which trains, in the CPU that it and its loggers took
     exit_seconds: float  # from its last training step until its process was gone
-    told: str  # on standard error
+    stderr: str  # on standard error
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class Pair:
     """A run with loggers in `folder`, and the one without them right before or after it."""
 
     folder: Path
-    plain: Trained
-    logged: Trained
+    plain: RunTimings
+    logged: RunTimings
 
     @property
     def by_clock(self) -> float:
@@ -65,18 +65,16 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Sent:
+class SyncedRows:
     """What the servers have of a run after `rlox sync`."""
 
     code: int
     rows: int
-    missing: int
-    twice: int
+    n_missing: int
+    n_duplicated: int
 
 
-def command(
-    cwd: Path, args: Sequence[str], wandb: str, mlflow: str, mark: str = ""
-) -> subprocess.Popen[str]:
+def command(cwd: Path, args: Sequence[str], wandb: str, mlflow: str, mark: str = "") -> subprocess.Popen[str]:
     """`rlox args` in a process of its own, with the addresses of its servers, marked if need be."""
     env = {
         **os.environ,
@@ -111,35 +109,33 @@ def campaign(
             name = f"{mode.replace(' ', '-')}-{len(pairs)}"
             kinds = {f"{name}-plain": [], name: with_loggers(loggers)}
             order = list(kinds) if len(pairs) % 2 else list(reversed(kinds))
-            found = {
-                which: trained(folder, which, steps, kinds[which], url, core) for which in order
-            }
-            pairs.append(Pair(folder / name, found[f"{name}-plain"], found[name]))
+            timings = {which: train_with(folder, which, steps, kinds[which], url, core) for which in order}
+            pairs.append(Pair(folder / name, timings[f"{name}-plain"], timings[name]))
             print(f"{name}: {pairs[-1].plain} {pairs[-1].logged}", file=sys.stderr, flush=True)
     return pairs
 
 
-def trained(
+def train_with(
     folder: Path, name: str, steps: int, args: Sequence[str], url: str, core: int | None
-) -> Trained:
+) -> RunTimings:
     """Train in `folder/name`, on one core if it is named."""
     place = [f"hydra.run.dir={name}", f"total_steps={steps}"]
     run = command(folder, ["train", *TRAINING, *place, *args], url, url)
     metrics = folder / name / METRICS
     if core is not None:
         os.sched_setaffinity(run.pid, {core})
-    share = watched(run, metrics)
+    share = main_thread_share(run, metrics)
     ended = time.time()
-    _, told = run.communicate(timeout=PATIENCE)
-    assert run.returncode == 0, told
+    _, stderr = run.communicate(timeout=PATIENCE)
+    assert run.returncode == 0, stderr
     rows = read_rows(metrics)
     last = next(row for row in reversed(rows) if "time/steps_per_second" in row)
-    written = metrics.stat().st_mtime  # when the last row was, that of the evaluation
-    left = ended - written + rows[-1]["seconds"] - last["seconds"]
-    return Trained(last["env_steps"] / last["seconds"], share, left, told)
+    last_row_time = metrics.stat().st_mtime  # when the last row was, that of the evaluation
+    exit_seconds = ended - last_row_time + rows[-1]["seconds"] - last["seconds"]
+    return RunTimings(last["env_steps"] / last["seconds"], share, exit_seconds, stderr)
 
 
-def watched(run: subprocess.Popen[str], metrics: Path) -> float:
+def main_thread_share(run: subprocess.Popen[str], metrics: Path) -> float:
     """Wait until a run has ended; the share of the main thread in the CPU that it took for its rows."""
     first = now = (0.0, 0.0)
     size = -1
@@ -180,20 +176,22 @@ def healthy(home: Path) -> Iterator[tuple[WandbServer, str, Path]]:
         yield wandb, mlflow, home / STORE
 
 
-def synced(run: Path, loggers: Sequence[str], wandb: WandbServer, url: str, store: Path) -> Sent:
+def sync_and_count(
+    run: Path, loggers: Sequence[str], wandb: WandbServer, url: str, store: Path
+) -> SyncedRows:
     """`rlox sync` a run, and count its rows at the servers."""
     sync = command(run.parent, ["sync", run.name], wandb.url, url)
     sync.communicate(timeout=PATIENCE)
-    there: dict[str, list[tuple[int, float]]] = {}
+    rows_by_server: dict[str, list[tuple[int, float]]] = {}
     if "wandb" in loggers:
-        ids = [i for i, known in wandb.runs.items() if known["displayName"] == run.name]
-        there["wandb"] = [point(row) for i in ids for row in wandb.rows(i)]
+        ids = [i for i, run_record in wandb.runs.items() if run_record["displayName"] == run.name]
+        rows_by_server["wandb"] = [point(row) for i in ids for row in wandb.rows(i)]
     if "mlflow" in loggers:
-        there["mlflow"] = rows_in_store(store, run.name)
+        rows_by_server["mlflow"] = rows_in_store(store, run.name)
     rows = Counter(map(point, read_rows(run / METRICS)))
-    missing = sum((rows - Counter(found)).total() for found in there.values())
-    twice = sum((Counter(found) - rows).total() for found in there.values())
-    return Sent(sync.returncode, rows.total(), missing, twice)
+    n_missing = sum((rows - Counter(points)).total() for points in rows_by_server.values())
+    n_duplicated = sum((Counter(points) - rows).total() for points in rows_by_server.values())
+    return SyncedRows(sync.returncode, rows.total(), n_missing, n_duplicated)
 
 
 def point(row: Row) -> tuple[int, float]:

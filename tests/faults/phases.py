@@ -24,42 +24,42 @@ from faults.command import PLACES, wrap
 LIGHT = ("composing",)
 
 
-class Watch:
+class PhaseTimer:
     """Where this process is, and since a signal was heard how long it was where."""
 
     def __init__(self, phase: str, count: int) -> None:
-        self._awaited, self._left = phase, count
-        self._at = ["start"]
+        self._awaited, self._calls_left = phase, count
+        self._phases = ["start"]
         self._since: float | None = None
         self._spent: Counter[str] = Counter()
 
-    def heard(self) -> None:
+    def on_signal(self) -> None:
         """A handler runs; from here on it is counted."""
         self._since = time.monotonic()
-        os.write(2, f"\nheard {self._at[-1]} {self._since}\n".encode())
+        os.write(2, f"\nheard {self._phases[-1]} {self._since}\n".encode())
 
-    def within(self, phase: str, real: Callable[..., Any]) -> Callable[..., Any]:
+    def in_phase(self, phase: str, real: Callable[..., Any]) -> Callable[..., Any]:
         """The same callable, watched; after the last phase of a run everything belongs to its exit."""
 
         def watched(*args: Any, **kwargs: Any) -> Any:
             self._count()
-            self._at[0] = "between"
-            self._at.append(phase)
-            self._left -= phase == self._awaited
-            if phase == self._awaited and self._left == 0:
+            self._phases[0] = "between"
+            self._phases.append(phase)
+            self._calls_left -= phase == self._awaited
+            if phase == self._awaited and self._calls_left == 0:
                 os.write(2, f"\nreached {phase}\n".encode())
             try:
                 return real(*args, **kwargs)
             finally:
                 self._count()
                 if phase == "finishing":
-                    self._at[:-1] = []
+                    self._phases[:-1] = []
                 else:
-                    self._at.pop()
+                    self._phases.pop()
 
         return watched
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Write what was counted, if there was a signal."""
         self._count()
         if self._since is not None:
@@ -68,35 +68,35 @@ class Watch:
     def _count(self) -> None:
         if self._since is not None:
             now = time.monotonic()
-            self._spent[self._at[-1]] += now - self._since
+            self._spent[self._phases[-1]] += now - self._since
             self._since = now
 
 
 def _watch(phase: str, count: int) -> None:
     """Have every place and the handlers of signals tell."""
-    from rlox_cli.signals import HANDLED, Signals
+    from rlox_cli.signals import HANDLED_SIGNALS, Signals
 
-    watch = Watch(phase, count)
-    atexit.register(watch.tell)
+    watch = PhaseTimer(phase, count)
+    atexit.register(watch.report)
     enter = Signals.__enter__
 
     def entered(self: Signals) -> Signals:
-        found = enter(self)
-        for number in HANDLED:
+        signals = enter(self)
+        for number in HANDLED_SIGNALS:
             handle = signal.getsignal(number)
             if callable(handle):
-                signal.signal(number, partial(_told, watch, handle))
-        return found
+                signal.signal(number, partial(_handle_and_record, watch, handle))
+        return signals
 
     Signals.__enter__ = entered  # type: ignore[method-assign]
     for name, (call, _) in PLACES.items():
         if phase not in LIGHT or name in LIGHT:
-            wrap(call, partial(watch.within, name))
+            wrap(call, partial(watch.in_phase, name))
 
 
-def _told(watch: Watch, handle: Callable[..., Any], *args: Any) -> None:
+def _handle_and_record(watch: PhaseTimer, handle: Callable[..., Any], *args: Any) -> None:
     """What runs in place of a handler."""
-    watch.heard()
+    watch.on_signal()
     handle(*args)
 
 

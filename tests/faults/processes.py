@@ -10,7 +10,7 @@ from helpers.waiting import until
 HUNG = "hung"
 
 
-def take_the_name_of_a_hang() -> None:
+def mark_as_hung() -> None:
     """Called by a process that hangs from now on, so that `hangs` knows."""
     with suppress(OSError):  # macOS has no such file
         Path("/proc/self/comm").write_text(HUNG)
@@ -27,17 +27,17 @@ def alive(pid: int) -> bool:
     return _name_and_state(pid)[1] not in ("", "Z")
 
 
-def below(pid: int) -> list[int]:
+def descendants(pid: int) -> list[int]:
     """The processes that a process has started, and those that these have, and so on."""
-    found = []
+    process_ids = []
     with suppress(OSError):  # those of one that has ended meanwhile
         for task in Path(f"/proc/{pid}/task").glob("*/children"):
             for child in map(int, task.read_text().split()):
-                found += [child, *below(child)]
-    return found
+                process_ids += [child, *descendants(child)]
+    return process_ids
 
 
-def gone(pids: list[int]) -> bool:
+def wait_until_ended(pids: list[int]) -> bool:
     """Wait until all have ended."""
     until(lambda: not any(map(alive, pids)), f"end of the processes {pids}")
     return True
@@ -45,19 +45,19 @@ def gone(pids: list[int]) -> bool:
 
 def pipes_of(pid: int) -> set[str]:
     """The names of the pipes that a process holds an end of, the same at both ends."""
-    found = set()
+    pipes = set()
     with suppress(OSError):
         for entry in Path(f"/proc/{pid}/fd").iterdir():
             with suppress(OSError):
-                found.add(str(entry.readlink()))
-    return {name for name in found if name.startswith("pipe:")}
+                pipes.add(str(entry.readlink()))
+    return {name for name in pipes if name.startswith("pipe:")}
 
 
 def _name_and_state(pid: int) -> tuple[str, str]:
     """What a process is called, and the letter of its state; empty where there is none."""
     try:
-        told = Path(f"/proc/{pid}/stat").read_text()
+        stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return "", ""
-    before, _, after = told.rpartition(")")
+    before, _, after = stat.rpartition(")")
     return before.partition("(")[2], after.split()[0]

@@ -30,8 +30,8 @@ def record(name: str, counts: dict[str, Any]) -> None:
 def dated(counts: dict[str, Any]) -> dict[str, Any]:
     """Counts with when, on what and of which commit they were counted."""
     machine = f"{cpu_model()}, {os.cpu_count()} cores, Python {platform.python_version()}"
-    of = commit(REPORT.parents[2])
-    return {**counts, "date": date.today().isoformat(), "machine": machine, "commit": of}
+    commit_info = commit(REPORT.parents[2])
+    return {**counts, "date": date.today().isoformat(), "machine": machine, "commit": commit_info}
 
 
 @cache
@@ -50,10 +50,10 @@ def add(path: Path, name: str, entry: dict[str, Any]) -> None:
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
-        found = json.loads(path.read_text()) if path.exists() else {}
-        found[name] = entry
+        entries = json.loads(path.read_text()) if path.exists() else {}
+        entries[name] = entry
         fresh = path.with_suffix(".new")
-        fresh.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n")
+        fresh.write_text(json.dumps(dict(sorted(entries.items())), indent=1) + "\n")
         fresh.replace(path)
     finally:
         os.close(folder)

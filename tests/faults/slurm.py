@@ -85,19 +85,19 @@ class Cluster:
 
     def srun(self, *args: str) -> None:
         """The command behind the options, its output where they say."""
-        left, job = list(args), os.environ["SLURM_JOB_ID"]
+        arguments, job = list(args), os.environ["SLURM_JOB_ID"]
         if task := os.environ.get("SLURM_ARRAY_TASK_ID"):
             job = f"{job}_{task}"
-        while left[0].startswith("--"):
-            option = left.pop(0)
+        while arguments[0].startswith("--"):
+            option = arguments.pop(0)
             if option in ("--output", "--error"):
-                name = left.pop(0).replace("%A_%a", job).replace("%j", job).replace("%t", "0")
+                name = arguments.pop(0).replace("%A_%a", job).replace("%j", job).replace("%t", "0")
                 # the task may begin before whoever submitted it has made the folder of its output
                 Path(name).parent.mkdir(parents=True, exist_ok=True)
                 file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
                 os.dup2(file, 1 if option == "--output" else 2)
         self.step(job).write_text(str(os.getpid()))
-        os.execvp(left[0], left)
+        os.execvp(arguments[0], arguments)
 
     def sacct(self, *args: str) -> None:
         """The states of all jobs."""

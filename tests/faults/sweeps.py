@@ -83,8 +83,8 @@ class Campaign:
 
     def begin(self, place: str, seeds: int) -> subprocess.Popen[str]:
         """A sweep in a process of its own."""
-        given = [f"env.kwargs.number=range(0,{self.numbers})", f"seed=range(0,{seeds})"]
-        command = [sys.executable, "-m", "rlox_cli.main", "sweep", *SMALL, *given]
+        arguments = [f"env.kwargs.number=range(0,{self.numbers})", f"seed=range(0,{seeds})"]
+        command = [sys.executable, "-m", "rlox_cli.main", "sweep", *SMALL, *arguments]
         return subprocess.Popen(
             [*command, f"sweep.workers={WORKERS}", f"hydra.sweep.dir={place}"],
             cwd=self.folder,
@@ -93,13 +93,13 @@ class Campaign:
             text=True,
         )
 
-    def whole(self, place: str, seeds: int) -> tuple[int, str]:
+    def run_to_end(self, place: str, seeds: int) -> tuple[int, str]:
         """A sweep to its end: its exit code and what it printed."""
         process = self.begin(place, seeds)
         out, _ = process.communicate()
         return process.returncode, out
 
-    def disturbed(self, place: str) -> int:
+    def run_with_kills(self, place: str) -> int:
         """Kill the runner again and again, then let it end; of how many jobs that were done before each
         kill something is another after it.
 
@@ -107,38 +107,38 @@ class Campaign:
         sweep is over before its kill.
         """
         rng, repeated = random.Random(self.seed), 0
-        most = 2 * self.numbers * self.seeds // (self.kills + 1)
+        max_lines = 2 * self.numbers * self.seeds // (self.kills + 1)
         for _ in range(self.kills):
-            before = self.finished(place)
+            before = self.finished_jobs(place)
             process = self.begin(place, self.seeds)
             assert process.stdout is not None
-            left = rng.randint(1, most)
-            while left and (line := process.stdout.readline()):
-                left -= "] started " in line or "] done " in line
+            lines_left = rng.randint(1, max_lines)
+            while lines_left and (line := process.stdout.readline()):
+                lines_left -= "] started " in line or "] done " in line
             time.sleep(rng.uniform(0.0, 0.1))
             os.kill(process.pid, signal.SIGKILL)
             process.communicate()  # until the workers have saved and ended too
             assert process.returncode == -signal.SIGKILL, "the sweep was over before it was killed"
-            repeated += self.changed(place, before)
-        before = self.finished(place)
-        self.whole(place, self.seeds)
-        return repeated + self.changed(place, before)
+            repeated += self.count_changed(place, before)
+        before = self.finished_jobs(place)
+        self.run_to_end(place, self.seeds)
+        return repeated + self.count_changed(place, before)
 
-    def changed(self, place: str, before: Mapping[str, tuple[int, int]]) -> int:
+    def count_changed(self, place: str, before: Mapping[str, tuple[int, int]]) -> int:
         """Of how many jobs that were done the result or the number of trainings is another."""
-        now = self.finished(place)
-        return sum(now.get(name) != known for name, known in before.items())
+        now = self.finished_jobs(place)
+        return sum(now.get(name) != before_value for name, before_value in before.items())
 
-    def finished(self, place: str) -> dict[str, tuple[int, int]]:
+    def finished_jobs(self, place: str) -> dict[str, tuple[int, int]]:
         """The jobs that are done: when each wrote its result, and how often its training began."""
-        done = [p for p in self.runs(place) if read_status(p)["status"] == "done"]
+        done_runs = [p for p in self.runs(place) if read_status(p)["status"] == "done"]
         starts = self.starts(place)
-        return {p.name: ((p / "result.json").stat().st_mtime_ns, starts[p.name]) for p in done}
+        return {p.name: ((p / "result.json").stat().st_mtime_ns, starts[p.name]) for p in done_runs}
 
     def runs(self, place: str) -> list[Path]:
         """The folders of jobs, without attempts that were set aside."""
-        found = (self.folder / place).glob("[0-9]*_*/status.json")
-        return sorted(p.parent for p in found if ".attempt" not in p.parent.name)
+        status_files = (self.folder / place).glob("[0-9]*_*/status.json")
+        return sorted(p.parent for p in status_files if ".attempt" not in p.parent.name)
 
     def starts(self, place: str) -> Counter[str]:
         """How often training of each job began: its folder once, every attempt, every resume."""
@@ -149,39 +149,37 @@ class Campaign:
     def table(self, place: str) -> list[dict[str, str]]:
         """The summary, but for times."""
         with (self.folder / place / "summary.csv").open() as file:
-            rows = [
-                {k: v for k, v in row.items() if k != "seconds"} for row in csv.DictReader(file)
-            ]
+            rows = [{k: v for k, v in row.items() if k != "seconds"} for row in csv.DictReader(file)]
         return sorted(rows, key=lambda row: row["job"])
 
-    def older(self, place: str, key: str) -> int:
+    def remove_key(self, place: str, key: str) -> int:
         """Take a key out of every configuration, as of a version that did not have it; in how many it was."""
-        found = 0
+        n_changed = 0
         for path in (self.folder / place).glob("[0-9]*_*/config.yaml"):
             lines = path.read_text().splitlines()
-            kept = [line for line in lines if line.split(":")[0].strip() != key]
-            path.write_text("\n".join(kept) + "\n")
-            found += len(kept) < len(lines)
-        return found
+            kept_lines = [line for line in lines if line.split(":")[0].strip() != key]
+            path.write_text("\n".join(kept_lines) + "\n")
+            n_changed += len(kept_lines) < len(lines)
+        return n_changed
 
 
 def counts(campaign: Campaign, more: int) -> dict[str, Any]:
     """Run it all: what came out."""
     campaign.prepare()
-    alone, _ = campaign.whole("alone", campaign.seeds)
-    repeated = campaign.disturbed("killed")
+    undisturbed, _ = campaign.run_to_end("alone", campaign.seeds)
+    repeated = campaign.run_with_kills("killed")
     same = campaign.table("alone") == campaign.table("killed")
     ends = Counter(row["status"] for row in campaign.table("killed"))
     starts = campaign.starts("killed").total()
-    before = campaign.finished("killed")
-    changed = campaign.older("killed", "log_std_init")
-    _, out = campaign.whole("killed", campaign.seeds + more)
-    after = campaign.finished("killed")
+    before = campaign.finished_jobs("killed")
+    changed = campaign.remove_key("killed", "log_std_init")
+    _, out = campaign.run_to_end("killed", campaign.seeds + more)
+    after = campaign.finished_jobs("killed")
     repeated_later = sum(after.get(name) != at for name, at in before.items())
     return {
         "jobs": campaign.numbers * campaign.seeds,
         "kills": campaign.kills,
-        "exit_code_undisturbed": alone,
+        "exit_code_undisturbed": undisturbed,
         "summary_equal": same,
         "done": ends["done"],
         "failures_listed": ends["failed"],

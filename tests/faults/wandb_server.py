@@ -22,7 +22,7 @@ class WandbServer:
 
     def __init__(self, rewinds: bool = True) -> None:
         self.rewinds = rewinds
-        self.asked: list[str] = []  # the operations of GraphQL, in order
+        self.queries: list[str] = []  # the operations of GraphQL, in order
         self.runs: dict[str, dict[str, Any]] = {}
         server = self
 
@@ -92,18 +92,18 @@ class WandbServer:
     def query(self, query: str, variables: dict[str, Any] | None = None, **rest: Any) -> Any:
         """What GraphQL answers."""
         operation = re.search(r"(?:query|mutation) (\w+)", query)
-        name, given = operation[1] if operation else query, variables or {}
-        self.asked.append(name)
+        name, values = operation[1] if operation else query, variables or {}
+        self.queries.append(name)
         if name == "Viewer":
             return {"viewer": {"entity": "me", "username": "me", "teams": {"edges": []}}}
         if name == "RunResumeStatus":
-            return {"model": self._resumed(given["name"])}
+            return {"model": self._resume(values["name"])}
         if name == "UpsertBucket":
-            return {"upsertBucket": self._upserted(given)}
+            return {"upsertBucket": self._upsert(values)}
         if name == "RewindRun":
-            return self._rewound(given)
+            return self._rewind(values)
         if name == "CreateRunFiles":
-            return {"createRunFiles": self._places(given)}
+            return {"createRunFiles": self._places(values)}
         return {}
 
     def stream(self, path: str, data: dict[str, Any]) -> dict[str, Any]:
@@ -119,66 +119,69 @@ class WandbServer:
         return {}
 
     def _bucket(self, run: str) -> dict[str, Any]:
-        known = self.runs[run]
+        run_record = self.runs[run]
         return {
             "id": run,
             "name": run,
-            "displayName": known["displayName"],
+            "displayName": run_record["displayName"],
             "description": None,
-            "config": json.dumps(known["config"]),
+            "config": json.dumps(run_record["config"]),
             "sweepName": None,
-            "historyLineCount": len(known["history"]),
-            "project": {"id": "p", "name": known["project"], "entity": {"id": "e", "name": "me"}},
+            "historyLineCount": len(run_record["history"]),
+            "project": {
+                "id": "p",
+                "name": run_record["project"],
+                "entity": {"id": "e", "name": "me"},
+            },
         }
 
-    def _upserted(self, given: dict[str, Any]) -> dict[str, Any]:
-        new = given["name"] not in self.runs
+    def _upsert(self, variables: dict[str, Any]) -> dict[str, Any]:
+        new = variables["name"] not in self.runs
         if new:
-            self.runs[given["name"]] = {
+            self.runs[variables["name"]] = {
                 "history": {}, "config": {}, "summary": {}, "files": {}, "complete": False,
-                "project": given["project"], "displayName": given["displayName"], "tags": None,
+                "project": variables["project"], "displayName": variables["displayName"], "tags": None,
                 "group": None,
             }  # fmt: skip
-        known = self.runs[given["name"]]
-        known["tags"] = given.get("tags") or known["tags"]
-        known["group"] = given.get("groupName") or known["group"]
-        if given.get("config"):
-            known["config"] = json.loads(given["config"])
-        return {"bucket": self._bucket(given["name"]), "inserted": new}
+        run_record = self.runs[variables["name"]]
+        run_record["tags"] = variables.get("tags") or run_record["tags"]
+        run_record["group"] = variables.get("groupName") or run_record["group"]
+        if variables.get("config"):
+            run_record["config"] = json.loads(variables["config"])
+        return {"bucket": self._bucket(variables["name"]), "inserted": new}
 
-    def _resumed(self, run: str) -> dict[str, Any]:
+    def _resume(self, run: str) -> dict[str, Any]:
         if run not in self.runs:
             return {"entity": {"id": "e", "name": "me"}, "bucket": None}
-        known = self.runs[run]
-        tail = [json.dumps(row) for row in list(known["history"].values())[-1:]]
+        run_record = self.runs[run]
+        tail = [json.dumps(row) for row in list(run_record["history"].values())[-1:]]
         bucket = {
             **self._bucket(run),
-            "summaryMetrics": json.dumps(known["summary"]),
+            "summaryMetrics": json.dumps(run_record["summary"]),
             "logLineCount": 0,
             "eventsLineCount": 0,
             "historyTail": json.dumps(tail),
             "eventsTail": "[]",
             "notes": None,
-            "tags": known["tags"] or [],
+            "tags": run_record["tags"] or [],
             "wandbConfig": json.dumps({"t": 1}),
         }
         return {"entity": {"id": "e", "name": "me"}, "bucket": bucket}
 
-    def _rewound(self, given: dict[str, Any]) -> dict[str, Any]:
+    def _rewind(self, variables: dict[str, Any]) -> dict[str, Any]:
         if not self.rewinds:
             return {"rewindRun": None}
-        known = self.runs[given["runName"]]
-        assert given["metricName"] == "_step"
-        kept = {
-            n: row for n, row in known["history"].items() if row["_step"] <= given["metricValue"]
+        run_record = self.runs[variables["runName"]]
+        assert variables["metricName"] == "_step"
+        kept_rows = {
+            n: row for n, row in run_record["history"].items() if row["_step"] <= variables["metricValue"]
         }
-        known["history"] = kept
-        return {"rewindRun": {"rewoundRun": self._bucket(given["runName"])}}
+        run_record["history"] = kept_rows
+        return {"rewindRun": {"rewoundRun": self._bucket(variables["runName"])}}
 
-    def _places(self, given: dict[str, Any]) -> dict[str, Any]:
-        run = given["run"]
+    def _places(self, variables: dict[str, Any]) -> dict[str, Any]:
+        run = variables["run"]
         files = [
-            {"name": name, "uploadUrl": f"{self.url}/storage/{run}/{name}"}
-            for name in given["files"]
+            {"name": name, "uploadUrl": f"{self.url}/storage/{run}/{name}"} for name in variables["files"]
         ]
         return {"runID": run, "uploadHeaders": [], "files": files}

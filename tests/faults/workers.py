@@ -17,38 +17,41 @@ import numpy as np
 from gymnasium import spaces
 
 from faults.envs import CrashingEnv, Stepped, Walk, hang
-from faults.processes import take_the_name_of_a_hang
-from rlox.envs.base import GOES_ON
+from faults.processes import mark_as_hung
+from rlox.envs.base import LIFE_LOST
 
-WAYS = ("raise", "lie", "exit", "kill", "abort", "sleep", "stop", "block")
+FAILURES = ("raise", "lie", "exit", "kill", "abort", "sleep", "stop", "block")
 HANGS = ("sleep", "stop", "block")
 LIVES = 16_777_213  # whose numbers are told apart in float32
-ALONE = ("raise", "lie")  # which leave the process, and so its other environments, as they are
+IN_PROCESS_FAILURES = (
+    "raise",
+    "lie",
+)  # which leave the process, and so its other environments, as they are
 
 
-def fail(way: str) -> None:
+def fail(failure: str) -> None:
     """What an environment does when it fails, besides to lie."""
-    if way == "raise":
+    if failure == "raise":
         raise RuntimeError("a fault on purpose")
-    if way == "exit":
+    if failure == "exit":
         os._exit(3)
-    if way == "kill":
+    if failure == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
-    if way == "abort":
+    if failure == "abort":
         os.abort()
-    if way == "sleep":
+    if failure == "sleep":
         hang()
-    if way == "stop":
+    if failure == "stop":
         os.kill(os.getpid(), signal.SIGSTOP)
-    if way == "block":
-        take_the_name_of_a_hang()
+    if failure == "block":
+        mark_as_hung()
         ctypes.PyDLL(None).sleep(3600)  # in C, and it keeps the interpreter to itself
 
 
-class Counter(gym.Env[Any, Any]):
+class CounterEnv(gym.Env[Any, Any]):
     """Observations [process, life, episode, step]: what does not follow from what was before shows.
 
-    A life is told by the seed of its first reset. One of a seed below `mortal` fails in step `at` of
+    A life is told by the seed of its first reset. One of a seed below `fails_below` fails in step `at` of
     episode `within`, in the given way; an episode has so many `steps`.
     """
 
@@ -56,9 +59,14 @@ class Counter(gym.Env[Any, Any]):
     action_space = spaces.Discrete(2)
 
     def __init__(
-        self, way: str = "", mortal: int = 0, within: int = 1, at: int = 2, steps: int = 4
+        self, failure: str = "", fails_below: int = 0, within: int = 1, at: int = 2, steps: int = 4
     ) -> None:
-        self.way, self.mortal, self.when, self.steps = way, mortal, (within, at), steps
+        self.failure, self.fails_below, self.when, self.steps = (
+            failure,
+            fails_below,
+            (within, at),
+            steps,
+        )
         self.life, self.first, self.episode, self.t = 0, 0, -1, 0
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
@@ -66,49 +74,55 @@ class Counter(gym.Env[Any, Any]):
         if seed is not None:
             self.first, self.life, self.episode = seed, seed % LIVES, -1
         self.episode, self.t = self.episode + 1, 0
-        return self.seen(), {}
+        return self.observe(), {}
 
     def step(self, action: Any) -> Stepped:
         self.t += 1
-        if self.first < self.mortal and (self.episode, self.t) == self.when:
-            fail(self.way)
-            if self.way == "lie":
-                return self.seen()[:2], 1.0, False, False, {}
+        if self.first < self.fails_below and (self.episode, self.t) == self.when:
+            fail(self.failure)
+            if self.failure == "lie":
+                return self.observe()[:2], 1.0, False, False, {}
         over = self.t == self.steps
-        return self.seen(), 1.0, over and self.episode % 2 == 0, over and self.episode % 2 == 1, {}
+        return (
+            self.observe(),
+            1.0,
+            over and self.episode % 2 == 0,
+            over and self.episode % 2 == 1,
+            {},
+        )
 
-    def seen(self) -> Any:
+    def observe(self) -> Any:
         return np.array([os.getpid(), self.life, self.episode, self.t], np.float64)
 
 
-class Lives(Counter):
+class Lives(CounterEnv):
     """A game whose lives are its episodes; the reset behind the first that is lost fails."""
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        if seed is None and self.first < self.mortal:
-            fail(self.way)
+        if seed is None and self.first < self.fails_below:
+            fail(self.failure)
         return super().reset(seed=seed)
 
     def step(self, action: Any) -> Any:
-        seen, reward, _, truncated, info = super().step(action)
-        return seen, reward, self.t == self.steps, truncated, {**info, GOES_ON: True}
+        obs, reward, _, truncated, info = super().step(action)
+        return obs, reward, self.t == self.steps, truncated, {**info, LIFE_LOST: True}
 
 
-class Unmade(gym.Env[Any, Any]):
+class FailingConstructor(gym.Env[Any, Any]):
     """Cannot be made."""
 
     def __init__(self, error: Exception) -> None:
         raise error
 
 
-class NoReset(Counter):
+class FailingReset(CounterEnv):
     """Cannot begin."""
 
     def reset(self, **options: Any) -> Any:
         raise OSError("no such map")
 
 
-class Growing(Counter):
+class ChangingSpace(CounterEnv):
     """Each copy has another space than the one before."""
 
     def __init__(self, folder: Path) -> None:
@@ -118,41 +132,41 @@ class Growing(Counter):
         self.observation_space = spaces.Box(0, high, (4,), np.float64)
 
 
-class Rolls(Counter):
+class GlobalRandomEnv(CounterEnv):
     """Draws from the global generators, as environments should not."""
 
-    def seen(self) -> Any:
+    def observe(self) -> Any:
         return np.array([os.getpid(), random.random(), np.random.random(), self.t])  # noqa: NPY002
 
 
 class Threaded:
     """Starts a thread where it is loaded, as some libraries do."""
 
-    def __init__(self, mortal: int) -> None:
-        self.mortal = mortal
+    def __init__(self, fails_below: int) -> None:
+        self.fails_below = fails_below
 
     def __reduce__(self) -> Any:
-        return _threaded, (self.mortal,)
+        return _threaded, (self.fails_below,)
 
     def __call__(self) -> gym.Env[Any, Any]:
-        return Counter("kill", mortal=self.mortal)
+        return CounterEnv("kill", fails_below=self.fails_below)
 
 
-def _threaded(mortal: int) -> Threaded:
+def _threaded(fails_below: int) -> Threaded:
     threading.Thread(target=threading.Event().wait, daemon=True).start()
-    return Threaded(mortal)
+    return Threaded(fails_below)
 
 
-class Kept(Counter):
+class SaveableCounter(CounterEnv):
     """Can be saved, with something heavy besides."""
 
-    def __init__(self, *given: Any, heavy: int = 0, **more: Any) -> None:
-        super().__init__(*given, **more)
+    def __init__(self, *args: Any, heavy: int = 0, **more: Any) -> None:
+        super().__init__(*args, **more)
         self.heavy = heavy
 
     def save_state(self) -> dict[str, Any]:
-        own = {"life": self.life, "first": self.first, "episode": self.episode, "t": self.t}
-        return {**own, "heavy": np.zeros(self.heavy, np.uint8)}
+        state = {"life": self.life, "first": self.first, "episode": self.episode, "t": self.t}
+        return {**state, "heavy": np.zeros(self.heavy, np.uint8)}
 
     def load_state(self, state: Any) -> None:
         self.life, self.first, self.episode, self.t = (
@@ -160,44 +174,49 @@ class Kept(Counter):
         )
 
 
-class Fated(Walk):
-    """The episode of the seed `fate` fails in its third step, the first `times` that it is played.
+class FailsOnSeed(Walk):
+    """The episode of the seed `failing_seed` fails in its third step, the first `times` that it is played.
 
     What was played is told by files in `folder`, which no process takes with it.
     """
 
-    def __init__(self, way: str, folder: Path, fate: int, times: int) -> None:
+    def __init__(self, failure: str, folder: Path, failing_seed: int, times: int) -> None:
         super().__init__()
-        self.way, self.folder, self.fate, self.times = way, folder, fate, times
-        self.doomed = False
+        self.failure, self.folder, self.failing_seed, self.times = (
+            failure,
+            folder,
+            failing_seed,
+            times,
+        )
+        self.is_failing = False
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        self.doomed = False
-        if seed == self.fate:
+        self.is_failing = False
+        if seed == self.failing_seed:
             played = len(list(self.folder.iterdir()))
             (self.folder / str(played)).touch()
-            self.doomed = played < self.times
+            self.is_failing = played < self.times
         return super().reset(seed=seed)
 
     def step(self, action: Any) -> Stepped:
-        if self.doomed and self.t == 2:
-            fail(self.way)
+        if self.is_failing and self.t == 2:
+            fail(self.failure)
         return super().step(action)
 
 
-class Parent(Counter):
+class SpawnsProcess(CounterEnv):
     """Starts a process of its own, which does not end by itself; perhaps in a session of its own."""
 
-    def __init__(self, way: str = "", mortal: int = 0, session: bool = False) -> None:
-        super().__init__(way, mortal)
+    def __init__(self, failure: str = "", fails_below: int = 0, session: bool = False) -> None:
+        super().__init__(failure, fails_below)
         line = [sys.executable, "-c", "import time; time.sleep(600)"]
         self.child = subprocess.Popen(line, start_new_session=session)
 
-    def seen(self) -> Any:
+    def observe(self) -> Any:
         return np.array([os.getpid(), self.child.pid, self.episode, self.t], np.float64)
 
 
-class Doomed(CrashingEnv):
+class CountingCrashingEnv(CrashingEnv):
     """`CrashingEnv` whose observations are [life, episode, step], to see what was joined."""
 
     def __init__(self, **chances: Any) -> None:
@@ -209,11 +228,11 @@ class Doomed(CrashingEnv):
         if seed is not None:
             self.life, self.episode = seed % LIVES, -1
         self.episode += 1
-        return self.seen(), {}
+        return self.observe(), {}
 
     def step(self, action: Any) -> Stepped:
         _, _, *rest = super().step(action)
-        return (self.seen(), 1.0, *rest)
+        return (self.observe(), 1.0, *rest)
 
-    def seen(self) -> Any:
+    def observe(self) -> Any:
         return np.array([self.life, self.episode % 10, self.t], np.float32)

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 
-from helpers.tagged import RINGS, TIERED
+from helpers.tagged_buffers import RINGS, TIERED
 
 from golden import formats, training
 from golden.files import Arrays, UnknownCase

@@ -39,14 +39,10 @@ def _parser() -> argparse.ArgumentParser:
         command.set_defaults(run=run)
         return command
 
-    make = add(
-        "make", _make, "make cases with pinned kernels, print what changed, write it and the index"
-    )
+    make = add("make", _make, "make cases with pinned kernels, print what changed, write it and the index")
     make.add_argument("case", nargs="*", metavar="CASE")
     add("list", _list, "show the index: what each file is and what made it")
-    compare = add(
-        "compare", _compare, "make cases at COMMIT and here on this machine and compare every bit"
-    )
+    compare = add("compare", _compare, "make cases at COMMIT and here on this machine and compare every bit")
     compare.add_argument("commit", metavar="COMMIT")
     compare.add_argument("case", nargs="*", metavar="CASE")
     compare.add_argument(

@@ -26,7 +26,7 @@ TESTS = HERE.parent
 
 
 @dataclass(frozen=True)
-class Place:
+class Installation:
     """An interpreter in which a commit is installed, and that commit's checkout where it was built here."""
 
     python: str
@@ -35,57 +35,80 @@ class Place:
 
 def compare(commit: str, names: Sequence[str], python: str | None) -> int:
     """Print a table of the cases there and here; 1 if any differs or cannot be made here, else 0."""
-    other, this = Place(python) if python else built(commit), Place(sys.executable)
+    other_installation, this_installation = (
+        Installation(python) if python else build_installation(commit),
+        Installation(sys.executable),
+    )
     with TemporaryDirectory() as folder:
-        there, here = Path(folder, "there"), Path(folder, "here")
-        with ThreadPoolExecutor() as both:
-            running = [both.submit(make_at, *one, names) for one in ((other, there), (this, here))]
-            old, new = (made.result() for made in running)
-        rows = dict(table(there, here, commit))
-    for side, said in ((commit, old), ("here", new)):
-        print(f"{side}: {said['rlox']} (torch {said['torch']}, numpy {said['numpy']})")
-    if python is None and old["rlox"] == new["rlox"]:
-        raise RuntimeError(f"{commit} was not compared: both sides imported {old['rlox']}")
-    for name, (words, _) in rows.items():
-        print(f"{name}: {words}")
-    for side, said in ((f"at {commit}", old), ("here", new)):
-        for name, reason in said["failed"].items():
+        other_folder, this_folder = Path(folder, "there"), Path(folder, "here")
+        with ThreadPoolExecutor() as executor:
+            futures = [
+                executor.submit(make_cases, *arguments, names)
+                for arguments in (
+                    (other_installation, other_folder),
+                    (this_installation, this_folder),
+                )
+            ]
+            other_result, this_result = (future.result() for future in futures)
+        rows = dict(compare_files(other_folder, this_folder, commit))
+    for side, side_result in ((commit, other_result), ("here", this_result)):
+        print(f"{side}: {side_result['rlox']} (torch {side_result['torch']}, numpy {side_result['numpy']})")
+    if python is None and other_result["rlox"] == this_result["rlox"]:
+        raise RuntimeError(f"{commit} was not compared: both sides imported {other_result['rlox']}")
+    for name, (comparison, _) in rows.items():
+        print(f"{name}: {comparison}")
+    for side, side_result in ((f"at {commit}", other_result), ("here", this_result)):
+        for name, reason in side_result["failed"].items():
             print(f"{name}: cannot be made {side}: {reason}")
-    compared = [equal for _, equal in rows.values() if equal is not None]
-    print(f"{sum(compared)} of {len(compared)} files equal in every bit")
-    return 0 if compared and all(compared) and not new["failed"] else 1
+    equal_flags = [equal for _, equal in rows.values() if equal is not None]
+    print(f"{sum(equal_flags)} of {len(equal_flags)} files equal in every bit")
+    return 0 if equal_flags and all(equal_flags) and not this_result["failed"] else 1
 
 
-def table(there: Path, here: Path, commit: str) -> Iterator[tuple[str, tuple[str, bool | None]]]:
+def compare_files(
+    other_folder: Path, this_folder: Path, commit: str
+) -> Iterator[tuple[str, tuple[str, bool | None]]]:
     """Each file, how it compares in words, and whether it is equal: `None` where one side lacks it."""
-    sides = [{p.relative_to(out).as_posix() for p in out.glob("*/*.npz")} for out in (there, here)]
+    sides = [
+        {p.relative_to(out).as_posix() for p in out.glob("*/*.npz")} for out in (other_folder, this_folder)
+    ]
     for name in sorted(sides[0] | sides[1]):
         if name not in sides[0] & sides[1]:
             yield name, (f"only {'here' if name in sides[1] else 'at ' + commit}", None)
             continue
-        found = dict(changes(_arrays(there / name), _arrays(here / name)))
-        yield name, (in_words(found), all(change is None for change in found.values()))
+        array_changes = dict(changes(_arrays(other_folder / name), _arrays(this_folder / name)))
+        yield (
+            name,
+            (in_words(array_changes), all(change is None for change in array_changes.values())),
+        )
 
 
 def _arrays(path: Path) -> Arrays:
     return {key: value for key, value in read(path).items() if key != "machine"}  # of older makers
 
 
-def make_at(place: Place, out: Path, names: Sequence[str]) -> dict[str, Any]:
+def make_cases(installation: Installation, out: Path, names: Sequence[str]) -> dict[str, Any]:
     """Make cases as they are defined here; those that the commit does not take, by its own maker."""
     environ = {**os.environ, **ONE_THREAD}
     out.mkdir()
     try:
-        said = in_child(place.python, out, names, environ, TESTS)
+        report = in_child(installation.python, out, names, environ, TESTS)
     except subprocess.CalledProcessError:
-        if place.source is None:
+        if installation.source is None:
             raise
-        why = "that commit lacks what the cases here import"
-        said = {"failed": dict.fromkeys(select(names), why), **_packages(place.python, environ)}
-    if place.source and said["failed"]:
-        own = _own_maker(place.python, place.source, out, list(said["failed"]), environ)
-        said["failed"] = {name: why for name, why in said["failed"].items() if name not in own}
-    return said
+        reason = "that commit lacks what the cases here import"
+        report = {
+            "failed": dict.fromkeys(select(names), reason),
+            **_packages(installation.python, environ),
+        }
+    if installation.source and report["failed"]:
+        own_names = _make_by_own_maker(
+            installation.python, installation.source, out, list(report["failed"]), environ
+        )
+        report["failed"] = {
+            name: reason for name, reason in report["failed"].items() if name not in own_names
+        }
+    return report
 
 
 def _packages(python: str, environ: Mapping[str, str]) -> dict[str, str]:
@@ -94,24 +117,24 @@ def _packages(python: str, environ: Mapping[str, str]) -> dict[str, str]:
         "import json, os, numpy, rlox, torch; print(json.dumps({'rlox': os.path.dirname(os.path.realpath("
         "rlox.__file__)), 'torch': torch.__version__, 'numpy': numpy.__version__}))"
     )
-    told: dict[str, str] = json.loads(_run(python, "-P", "-c", script, **environ))
-    return told
+    versions: dict[str, str] = json.loads(_run(python, "-P", "-c", script, **environ))
+    return versions
 
 
-def _own_maker(
+def _make_by_own_maker(
     python: str, source: Path, out: Path, names: Sequence[str], environ: Mapping[str, str]
 ) -> set[str]:
     """Make cases as their commit defined them; the names of those that it has."""
-    own = out.with_name(f"{out.name} by its own maker")
-    own.mkdir()
+    own_out = out.with_name(f"{out.name} by its own maker")
+    own_out.mkdir()
     tests = source / "tests"
     if (tests / "golden" / "__main__.py").exists():
         try:
-            in_child(python, own, names, environ, tests)
+            in_child(python, own_out, names, environ, tests)
         except subprocess.CalledProcessError:  # it refuses all for one that it does not know
             for name in names:
                 with suppress(subprocess.CalledProcessError):
-                    in_child(python, own, [name], environ, tests)
+                    in_child(python, own_out, [name], environ, tests)
     else:  # until 0.1.0 of 2026-11-28 runs had a script of their own, which wrote beside itself
         runs = sorted({n.partition("/")[2].removesuffix(".after") for n in names if "runs/" in n})
         paths = {**environ, "PYTHONPATH": str(tests)}
@@ -120,37 +143,41 @@ def _own_maker(
             line = [python, "-P", str(script), run]
             if subprocess.run(line, cwd=source, env=paths, capture_output=True).returncode == 0:
                 for file in (f"{run}.npz", f"{run}.after.npz"):
-                    (own / "runs").mkdir(exist_ok=True)
-                    shutil.copy(script.parent / file, own / "runs" / file)
-    found = {p.relative_to(own).as_posix().removesuffix(".npz") for p in own.glob("*/*.npz")}
-    for name in found.intersection(names):
+                    (own_out / "runs").mkdir(exist_ok=True)
+                    shutil.copy(script.parent / file, own_out / "runs" / file)
+    made_names = {p.relative_to(own_out).as_posix().removesuffix(".npz") for p in own_out.glob("*/*.npz")}
+    for name in made_names.intersection(names):
         (out / name).parent.mkdir(exist_ok=True)
-        shutil.copy(own / f"{name}.npz", out / f"{name}.npz")
-    return found
+        shutil.copy(own_out / f"{name}.npz", out / f"{name}.npz")
+    return made_names
 
 
-def built(commit: str) -> Place:
+def build_installation(commit: str) -> Installation:
     """An environment with that commit, built once: a clone of this repository, its `constraints.txt`."""
     sha = _run("git", "-C", str(ROOT), "rev-parse", "--verify", f"{commit}^{{commit}}").strip()
-    home = CACHE / sha
-    python, source, done = home / "venv" / "bin" / "python", home / "source", home / "complete"
-    if not done.exists():
-        print(f"building {sha} in {home}", file=sys.stderr, flush=True)
-        shutil.rmtree(home, ignore_errors=True)  # of a build that was stopped
-        home.mkdir(parents=True)
+    build_folder = CACHE / sha
+    python, source, complete_marker = (
+        build_folder / "venv" / "bin" / "python",
+        build_folder / "source",
+        build_folder / "complete",
+    )
+    if not complete_marker.exists():
+        print(f"building {sha} in {build_folder}", file=sys.stderr, flush=True)
+        shutil.rmtree(build_folder, ignore_errors=True)  # of a build that was stopped
+        build_folder.mkdir(parents=True)
         _run("git", "clone", "--quiet", "--shared", "--no-checkout", str(ROOT), str(source))
         _run("git", "-C", str(source), "checkout", "--quiet", "--detach", sha)
-        venv.create(home / "venv", with_pip=True)
+        venv.create(build_folder / "venv", with_pip=True)
         pins = ["-c", str(source / "constraints.txt")]
         # One folder for what cargo compiles: a later commit compiles what changed.
         target = {"CARGO_TARGET_DIR": str(CACHE / "target")}
         _run(str(python), "-m", "pip", "install", "-q", *pins, str(source), **target)
-        done.touch()
-    return Place(str(python), source)
+        complete_marker.touch()
+    return Installation(str(python), source)
 
 
 def _run(*line: str, **environ: str) -> str:
-    done = subprocess.run(
+    process = subprocess.run(
         line, env={**os.environ, **environ}, stdout=subprocess.PIPE, text=True, check=True
     )
-    return done.stdout
+    return process.stdout

@@ -30,9 +30,7 @@ class UnknownCase(ValueError):
 def golden_files(here: Path = HERE) -> list[str]:
     """Paths of all files but code, README.md and the index, as the index writes them."""
     found = []
-    for folder, _, names in os.walk(
-        here
-    ):  # which follows no links: `last` is a checkpoint's second name
+    for folder, _, names in os.walk(here):  # which follows no links: `last` is a checkpoint's second name
         below = Path(folder).relative_to(here)
         found += [(below / name).as_posix() for name in names if not name.endswith(NOT_GOLDEN)]
     return sorted(found)

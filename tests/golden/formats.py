@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from helpers.tagged import RINGS, TIERED, Kind, dataset
+from helpers.tagged_buffers import RINGS, TIERED, Kind, dataset
 
 import rlox
 from golden.files import Arrays
@@ -33,9 +33,7 @@ def draws(buffer: Any) -> Arrays:
     """Batches of a given seed, and the next ones of the buffer's own."""
     if isinstance(buffer, rlox.SequenceReplayBuffer):
         asked = {"seeded": (6, 5, 7), "own": (6, 5), "own again": (6, 5)}
-        return {
-            k: a for name, at in asked.items() for k, a in named(name, buffer.sample(*at)).items()
-        }
+        return {k: a for name, at in asked.items() for k, a in named(name, buffer.sample(*at)).items()}
     out = named("seeded", buffer.sample(12, seed=7))
     if isinstance(buffer, rlox.OfflineDatasetBuffer):
         out |= named("stretches", buffer.sample_trajectories(6, 5, seed=7))
@@ -58,10 +56,10 @@ def contents(case: Kind, buffer: Any, indices: np.ndarray) -> Arrays:
 
 def change(case: Kind, buffer: Any) -> None:
     """What a save keeps besides rows: written columns, priorities, draws."""
-    indices = case.held()[-3:]
+    indices = case.held_indices()[-3:]
     buffer.update("rewards", indices, np.array([-1, -2, -3], np.float32))
     if isinstance(buffer, rlox.PrioritizedReplayBuffer):
-        buffer.update_priorities(case.held()[:20], np.arange(20) / 4)
+        buffer.update_priorities(case.held_indices()[:20], np.arange(20) / 4)
         buffer.set_beta(0.5)
     draws(buffer)
 
@@ -78,7 +76,7 @@ def make_ring(name: str, place: Path) -> Files:
     buffer.save(place / path)
     _unlock(place / path)
     state = {key: np.array(value) for key, value in buffer.state().items()}
-    return {f"{path}.state2": state, path: contents(case, buffer, case.held())}
+    return {f"{path}.state2": state, path: contents(case, buffer, case.held_indices())}
 
 
 def make_tiered(name: str, place: Path) -> Files:
@@ -102,7 +100,7 @@ def make_tiered(name: str, place: Path) -> Files:
     for which in ("newest", "named"):
         opened = Path(shutil.copytree(path, place / "opened"))
         buffer = case.make(opened)
-        held = case.held()
+        held = case.held_indices()
         if which == "named":
             buffer.load("named")
             held = in_ring(np.array([int(0.8 * count) for count in case.pushed]))

@@ -90,8 +90,7 @@ def keep(name: str | None = None, commands: Mapping[str, tuple[str, ...]] = EVER
     key = record(index, about_here())
     below = target.relative_to(HERE).as_posix()
     index["files"] |= {
-        f"{below}/{file}": golden.entry(f"{below}/{file}", key)
-        for file in golden.golden_files(target)
+        f"{below}/{file}": golden.entry(f"{below}/{file}", key) for file in golden.golden_files(target)
     }
     golden.save_index(index)
     return 0

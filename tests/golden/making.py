@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from helpers import pinned
+from helpers import pinned_floats
 from helpers.checkout import git
 
 import golden.files as golden
@@ -63,7 +63,7 @@ def about_here() -> dict[str, Any]:
     return {
         "rlox": str(Path(rlox.__file__).resolve().parent),
         "cpu": cpu_model(),
-        "pinned": all(os.environ.get(key) == value for key, value in pinned.PINS.items()),
+        "pinned": all(os.environ.get(key) == value for key, value in pinned_floats.PINS.items()),
         "torch": torch.__version__,
         "numpy": numpy.__version__,
     }
@@ -89,7 +89,7 @@ def make(names: Sequence[str]) -> int:
     A saved folder that is there stays, as the version wrote it that made it: today's has to read it.
     """
     with TemporaryDirectory() as place:
-        said = in_child(sys.executable, Path(place), names, pinned.environment(), HERE.parent)
+        said = in_child(sys.executable, Path(place), names, pinned_floats.environment(), HERE.parent)
         written = install(Path(place))
     index = golden.load_index()
     key = record(index, said)

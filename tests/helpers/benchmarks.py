@@ -15,16 +15,14 @@ from harness.record import CaseRecord, Report
 from harness.timing import Protocol
 
 PROTOCOL = Protocol(repeats=7, min_seconds=1e-3)
-NOWHERE = Context(Original(None), quick=True)
+NOWHERE = Context(Original(None), is_quick=True)
 
 
 class FakeRunner:
     """Each sample takes the next of `seconds` per loop, in a circle, and is noted in `journal`."""
 
-    def __init__(
-        self, name: str, seconds: Iterable[float], answer: float, journal: list[Any]
-    ) -> None:
-        self.name, self.journal, self.answer = name, journal, answer
+    def __init__(self, name: str, seconds: Iterable[float], result: float, journal: list[Any]) -> None:
+        self.name, self.journal, self._result = name, journal, result
         self.seconds = itertools.cycle(seconds)
 
     def sample(self, loops: int) -> float:
@@ -32,7 +30,7 @@ class FakeRunner:
         return next(self.seconds) * loops
 
     def result(self) -> Results:
-        return {"answer": np.array([self.answer])}
+        return {"answer": np.array([self._result])}
 
     def close(self) -> None:
         self.journal.append((self.name, "closed"))
@@ -41,28 +39,28 @@ class FakeRunner:
 def fake(
     name: str,
     *seconds: float,
-    answer: float = 1.0,
+    result: float = 1.0,
     package: str = "numpy",
     journal: list[Any] | None = None,
     **options: Any,
 ) -> System:
     """A system that takes `seconds`."""
     notes = [] if journal is None else journal
-    return System(name, package, lambda: FakeRunner(name, seconds, answer, notes), **options)
+    return System(name, package, lambda: FakeRunner(name, seconds, result, notes), **options)
 
 
 def case(ours: System | tuple[System, ...], *peers: System, size: str = "10") -> Case:
     """A case of these systems."""
-    own = ours if isinstance(ours, tuple) else (ours,)
-    return Case("P0", "counting", size, own, peers, Tolerance(1e-6))
+    own_timings = ours if isinstance(ours, tuple) else (ours,)
+    return Case("P0", "counting", size, own_timings, peers, Tolerance(1e-6))
 
 
 def record(
-    own: float = 0.01, peer: float = 0.02, goal: float = 1.5, absent: tuple[str, ...] = ()
+    own_seconds: float = 0.01, peer: float = 0.02, goal: float = 1.5, absent: tuple[str, ...] = ()
 ) -> CaseRecord:
     """Ours with a goal beside one peer."""
     peers = (fake("slow", peer), fake("gone", 0.5, package="envpool", note="only a test"))
-    ours = fake("rlox", own, package="rlox", goals=(Goal(goal),))
+    ours = fake("rlox", own_seconds, package="rlox", goals=(Goal(goal),))
     return measure_case(case(ours, *peers), PROTOCOL, absent)
 
 

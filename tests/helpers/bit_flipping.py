@@ -34,15 +34,15 @@ class BitFlipping(gym.Env[Any, Any]):
         self.bits = self.bits.copy()
         self.bits[int(action)] = 1.0 - self.bits[int(action)]
         self.t += 1
-        there = bool(met(self.bits, self.goal))
+        is_at_goal = bool(goal_reached(self.bits, self.goal))
         reward = float(self.compute_reward(self.bits[None], self.goal[None], {})[0])
-        return self._obs(), reward, there, self.t >= self.n, {"is_success": there}
+        return self._obs(), reward, is_at_goal, self.t >= self.n, {"is_success": is_at_goal}
 
     def compute_reward(self, achieved: Array, desired: Array, info: Any) -> Array:
-        return met(achieved, desired).astype(np.float32) - 1.0
+        return goal_reached(achieved, desired).astype(np.float32) - 1.0
 
     def compute_terminated(self, achieved: Array, desired: Array, info: Any) -> Array:
-        return met(achieved, desired)
+        return goal_reached(achieved, desired)
 
     def save_state(self) -> dict[str, Any]:
         return {"bits": self.bits.tolist(), "goal": self.goal.tolist(), "t": self.t}
@@ -55,7 +55,7 @@ class BitFlipping(gym.Env[Any, Any]):
         return {"observation": self.bits, "achieved_goal": self.bits, "desired_goal": self.goal}
 
 
-class Falling(BitFlipping):
+class FailingBitFlipping(BitFlipping):
     """Ends also where all bits are 1, which no episode has for its goal."""
 
     def reset(self, **options: Any) -> tuple[dict[str, Array], dict[str, Any]]:
@@ -64,24 +64,24 @@ class Falling(BitFlipping):
         return self._obs(), info
 
     def step(self, action: Any) -> tuple[dict[str, Array], float, bool, bool, dict[str, Any]]:
-        obs, reward, there, late, info = super().step(action)
-        return obs, reward, there or bool(self.bits.all()), late, info
+        obs, reward, is_at_goal, late, info = super().step(action)
+        return obs, reward, is_at_goal or bool(self.bits.all()), late, info
 
 
-class FallingWithoutRule(Falling):
+class FailingWithoutRule(FailingBitFlipping):
     """It does not say where a goal would have ended an episode."""
 
     compute_terminated: Any = None
 
 
-class FallingOneByOne(Falling):
+class FailingOneByOne(FailingBitFlipping):
     """It says so for one goal at a time, as Gymnasium-Robotics declares it."""
 
     def compute_terminated(self, achieved: Array, desired: Array, info: Any) -> Any:
         return bool(np.linalg.norm(achieved - desired) < 0.5)
 
 
-class GoingOn(Falling):
+class NonTerminatingGoal(FailingBitFlipping):
     """Reaching the goal ends no episode, whatever its rule says."""
 
     def step(self, action: Any) -> tuple[dict[str, Array], float, bool, bool, dict[str, Any]]:
@@ -89,6 +89,6 @@ class GoingOn(Falling):
         return obs, reward, bool(self.bits.all()), late, info
 
 
-def met(achieved: Array, desired: Array) -> Array:
+def goal_reached(achieved: Array, desired: Array) -> Array:
     """Whether every bit is that of the goal, goals `[..., n]`."""
     return np.asarray(np.abs(achieved - desired).sum(-1) == 0)

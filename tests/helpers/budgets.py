@@ -46,10 +46,10 @@ def part_of(nodeid: str, listed: Iterable[str]) -> str:
 
 def known_work() -> float:
     """CPU seconds of work that is the same everywhere."""
-    begun = time.process_time()
+    start = time.process_time()
     for size in range(1, 1_500):
         sum(i * i for i in range(size))
-    return time.process_time() - begun
+    return time.process_time() - start
 
 
 @dataclass(frozen=True)
@@ -65,20 +65,18 @@ class Table:
         read = tomllib.loads(path.read_text(encoding="utf-8"))
         return cls(read["budgets"], read["new"], read["commit"])
 
-    def overspent(self, spent: Mapping[str, float], slowness: float) -> dict[str, float]:
+    def over_budget(self, spent: Mapping[str, float], slowness: float) -> dict[str, float]:
         """How many times its budget each part took, of those beyond `WARN`."""
-        ratios = {
-            part: s / slowness / self.budgets.get(part, self.new) for part, s in spent.items()
-        }
+        ratios = {part: s / slowness / self.budgets.get(part, self.new) for part, s in spent.items()}
         return {part: ratio for part, ratio in ratios.items() if ratio > WARN}
 
-    def changed(self, tests: Path) -> set[str]:
+    def changed_parts(self, tests: Path) -> set[str]:
         """Parts whose files changed since the budgets were measured; empty where git cannot say."""
-        done = subprocess.run(
+        process = subprocess.run(
             ["git", "diff", "--name-only", self.commit, "HEAD", "--", tests],
             cwd=tests, capture_output=True, text=True, check=False,
         )  # fmt: skip
-        files = done.stdout.split() if done.returncode == 0 else []
+        files = process.stdout.split() if process.returncode == 0 else []
         return {part_of(file, self.budgets) for file in files}
 
 
@@ -86,15 +84,15 @@ def watch(config: pytest.Config, path: Path) -> None:
     """Count the seconds of a whole run; in CI a part far beyond its budget fails the run."""
     if config.args_source is pytest.Config.ArgsSource.ARGS or config.option.markexpr:
         return  # a run of some tests
-    judged = bool(os.environ.get("CI")) and not hasattr(config, "workerinput")
-    config.pluginmanager.register(Budgets(path, judged), "rlox-budgets")
+    is_enforced = bool(os.environ.get("CI")) and not hasattr(config, "workerinput")
+    config.pluginmanager.register(Budgets(path, is_enforced), "rlox-budgets")
 
 
 class Budgets:
     """The plugin that counts, reports, and in CI fails a run beyond `FAIL`."""
 
-    def __init__(self, path: Path, judged: bool) -> None:
-        self.table, self.tests, self.judged = Table.read(path), path.parent, judged
+    def __init__(self, path: Path, is_enforced: bool) -> None:
+        self.table, self.tests, self.is_enforced = Table.read(path), path.parent, is_enforced
         self.mark, self.sampled = cpu_seconds(), -EVERY
         self.spent: dict[str, float] = defaultdict(float)
         self.samples: list[float] = []
@@ -130,16 +128,16 @@ class Budgets:
         """How many times the CPU seconds of the reference machine this one needed."""
         return statistics.median(self.samples) / REFERENCE if self.samples else 1.0
 
-    def failing(self) -> dict[str, float]:
+    def failing_parts(self) -> dict[str, float]:
         """Parts that fail the run: far beyond their budget, and changed since it was measured."""
-        beyond = self.table.overspent(self.spent, self.slowness)
-        if not self.judged or not any(ratio > FAIL for ratio in beyond.values()):
+        beyond = self.table.over_budget(self.spent, self.slowness)
+        if not self.is_enforced or not any(ratio > FAIL for ratio in beyond.values()):
             return {}
-        changed = self.table.changed(self.tests)
+        changed = self.table.changed_parts(self.tests)
         return {part: r for part, r in beyond.items() if r > FAIL and part in changed}
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        if session.exitstatus == 0 and self.failing():
+        if session.exitstatus == 0 and self.failing_parts():
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
@@ -150,7 +148,7 @@ class Budgets:
         for part, seconds in sorted(self.spent.items(), key=lambda entry: -entry[1]):
             write(f"{seconds:7.1f} of {self.table.budgets.get(part, self.table.new):5.0f}  {part}")
         write(f"{sum(self.spent.values()):7.1f} of {sum(self.table.budgets.values()):5.0f}  all")
-        failing = self.failing()
-        for part, ratio in self.table.overspent(self.spent, self.slowness).items():
-            word = "over budget, which fails this run" if part in failing else "over budget"
-            write(f"{part}: {word}: {ratio:.1f} times what tests/budgets.toml allows it")
+        failing = self.failing_parts()
+        for part, ratio in self.table.over_budget(self.spent, self.slowness).items():
+            verdict = "over budget, which fails this run" if part in failing else "over budget"
+            write(f"{part}: {verdict}: {ratio:.1f} times what tests/budgets.toml allows it")

@@ -12,13 +12,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-PLACES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
+GIT_VARIABLES = (
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_COMMON_DIR",
+    "GIT_OBJECT_DIRECTORY",
+)
 """Variables by which git's hooks name another checkout than the folder that git is asked of."""
 
 
 def git(root: Path, *arguments: str, index: Path | None = None) -> str:
     """What git answers of this checkout; with an index of its own it leaves the checkout's alone."""
-    env = {name: value for name, value in os.environ.items() if name not in PLACES}
+    env = {name: value for name, value in os.environ.items() if name not in GIT_VARIABLES}
     env |= {"GIT_INDEX_FILE": str(index)} if index else {}
     line = ["git", "-C", str(root), *arguments]
     return subprocess.run(line, env=env, capture_output=True, text=True, check=True).stdout.strip()
@@ -38,16 +44,20 @@ def code(root: Path, reports: Sequence[Path]) -> dict[str, Any]:
             git(root, "rm", "-q", "--cached", "--ignore-unmatch", "--", *left_out, index=index)
             return git(root, "write-tree", index=index)
 
-        committed, here = tree("read-tree", "HEAD"), tree("add", "--all")
-    return {"commit": git(root, "rev-parse", "HEAD"), "changed": here != committed, "tree": here}
+        committed_tree, current = tree("read-tree", "HEAD"), tree("add", "--all")
+    return {
+        "commit": git(root, "rev-parse", "HEAD"),
+        "changed": current != committed_tree,
+        "tree": current,
+    }
 
 
 def machine() -> dict[str, Any]:
     """Processor, cores and Python. Family and model tell processors of one name apart."""
     names = {"model name": "cpu", "cpu family": "family", "model": "model"}
-    found: dict[str, Any] = {"cpu": platform.machine()}
+    info: dict[str, Any] = {"cpu": platform.machine()}
     with contextlib.suppress(OSError):  # another system than Linux
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n\n")[0]
-        said = dict(re.findall(r"^([\w ]+?)\s*: (.*)$", text, re.M))
-        found |= {key: said[name] for name, key in names.items() if name in said}
-    return found | {"cores": os.cpu_count(), "python": platform.python_version()}
+        fields = dict(re.findall(r"^([\w ]+?)\s*: (.*)$", text, re.M))
+        info |= {key: fields[name] for name, key in names.items() if name in fields}
+    return info | {"cores": os.cpu_count(), "python": platform.python_version()}

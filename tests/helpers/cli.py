@@ -46,23 +46,23 @@ class DictObservation(gym.Env[Any, Any]):
         return {"place": np.zeros(2, np.float32), "said": "go"}, 0.0, True, False, {}
 
 
-class Breaking(gym.Env[Any, Any]):
+class FailingEnv(gym.Env[Any, Any]):
     """Works for a while, then raises."""
 
     observation_space = spaces.Box(-1.0, 1.0, (2,))
     action_space = spaces.Discrete(2)
 
     def __init__(self, after: int = 40) -> None:
-        self.left = after
+        self.steps_left = after
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         return np.zeros(2, np.float32), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        self.left -= 1
-        if self.left < 0:
+        self.steps_left -= 1
+        if self.steps_left < 0:
             raise RuntimeError("the motor burnt out")
-        return np.zeros(2, np.float32), 1.0, self.left % 10 == 0, False, {}
+        return np.zeros(2, np.float32), 1.0, self.steps_left % 10 == 0, False, {}
 
 
 def assert_explained(result: Result, hint: str, folder: Path) -> None:
@@ -76,5 +76,5 @@ def assert_explained(result: Result, hint: str, folder: Path) -> None:
 
 def only_run(root: Path) -> Path:
     """The single run folder under `root`."""
-    (found,) = root.glob("*/*/*/status.json")
-    return found.parent
+    (status_path,) = root.glob("*/*/*/status.json")
+    return status_path.parent

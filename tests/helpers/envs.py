@@ -11,11 +11,11 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from rlox.envs.actions import ActionCodec
-from rlox.envs.base import Finals
+from rlox.envs.base import EpisodeEnds
 from rlox.envs.spaces import ObservationCodec
 
 Array = NDArray[Any]
-TAXI = next(name for name in ("Taxi-v4", "Taxi-v3") if name in gym.registry)
+TAXI_ID = next(name for name in ("Taxi-v4", "Taxi-v3") if name in gym.registry)
 """As the installed Gymnasium numbers it, the lowest one too."""
 
 
@@ -58,7 +58,7 @@ class ScriptedVecEnv:
         rewards: NDArray[np.float64],
         terminated: NDArray[np.bool_],
         truncated: NDArray[np.bool_],
-    ) -> Finals | None:
+    ) -> EpisodeEnds | None:
         all_obs, finals, all_rewards, term, trunc = self.script
         t = self.t
         obs[:], rewards[:] = all_obs[t + 1], all_rewards[t]
@@ -66,11 +66,11 @@ class ScriptedVecEnv:
         self.t += 1
         lost = np.flatnonzero(self.lost[t])
         rewards[lost], terminated[lost], truncated[lost] = 0.0, False, True
-        ended = np.flatnonzero((term[t] | trunc[t]) & ~self.lost[t])
-        if not len(ended) and not len(lost):
+        ended_envs = np.flatnonzero((term[t] | trunc[t]) & ~self.lost[t])
+        if not len(ended_envs) and not len(lost):
             return None
-        last = finals[t, ended].astype(np.float32)
-        return Finals(ended, last, lost=lost, restarts=len(lost))
+        last = finals[t, ended_envs].astype(np.float32)
+        return EpisodeEnds(ended_envs, last, lost_envs=lost, restarts=len(lost))
 
     def state(self) -> dict[str, Any]:
         return {"t": self.t}
@@ -108,11 +108,9 @@ class Countdown(gym.Env[Any, Any]):
         self.lengths = tuple(lengths)
         self.episode, self.t, self.start = -1, 0, 0
         self.seeds: list[int | None] = []
-        self.taken: list[Any] = []
+        self.actions_taken: list[Any] = []
 
-    def reset(
-        self, *, seed: int | None = None, options: Any = None
-    ) -> tuple[Array, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Array, dict[str, Any]]:
         super().reset(seed=seed)
         self.seeds.append(seed)
         if seed is not None:
@@ -121,11 +119,11 @@ class Countdown(gym.Env[Any, Any]):
         return self._obs(), {}
 
     def step(self, action: Any) -> tuple[Array, float, bool, bool, dict[str, Any]]:
-        self.taken.append(action)
+        self.actions_taken.append(action)
         self.t += 1
-        ended = self.t == self.lengths[self.episode % len(self.lengths)]
-        odd = self.episode % 2 == 1
-        return self._obs(), self.t + 0.25, ended and not odd, ended and odd, {}
+        is_end = self.t == self.lengths[self.episode % len(self.lengths)]
+        is_odd = self.episode % 2 == 1
+        return self._obs(), self.t + 0.25, is_end and not is_odd, is_end and is_odd, {}
 
     def _obs(self) -> Array:
         return np.array([self.start, self.episode, self.t], np.float32)
@@ -139,9 +137,7 @@ class AlwaysTruncates(gym.Env[Any, Any]):
         self.action_space = spaces.Discrete(2)
         self.t = 0
 
-    def reset(
-        self, *, seed: int | None = None, options: Any = None
-    ) -> tuple[Array, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Array, dict[str, Any]]:
         super().reset(seed=seed)
         self.t = 0
         return np.zeros(1, np.float32), {}
@@ -161,9 +157,7 @@ class OddRewards(gym.Env[Any, Any]):
         self.t = self.length = 0
         self.x = 0.0
 
-    def reset(
-        self, *, seed: int | None = None, options: Any = None
-    ) -> tuple[Array, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Array, dict[str, Any]]:
         super().reset(seed=seed)
         self.t, self.length = 0, int(self.np_random.integers(3, 12))
         self.x = float(self.np_random.normal())
@@ -173,12 +167,12 @@ class OddRewards(gym.Env[Any, Any]):
         self.t += 1
         self.x = 0.7 * self.x + 0.5 * (int(action) - 1) + float(self.np_random.normal()) * 0.1
         reward = self.scale * (-3.7 * self.x + (1000.0 if self.t % 5 == 0 else 1e-3))
-        ended = self.t >= self.length
+        is_end = self.t >= self.length
         return (
             self._obs(),
             reward,
-            ended and self.length % 2 == 0,
-            ended and self.length % 2 == 1,
+            is_end and self.length % 2 == 0,
+            is_end and self.length % 2 == 1,
             {},
         )
 
@@ -186,7 +180,7 @@ class OddRewards(gym.Env[Any, Any]):
         return np.array([self.x, self.t], np.float32)
 
 
-class Asserts(Countdown):
+class FailingAssert(Countdown):
     """Fails without a word; here, as pytest writes those of tests anew."""
 
     def step(self, action: Any) -> Any:
@@ -194,7 +188,7 @@ class Asserts(Countdown):
         return super().step(action)
 
 
-class Bounded(gym.Env[Any, Any]):
+class MixedBounds(gym.Env[Any, Any]):
     """Two action dimensions: one within 0.1, one without bounds; remembers what it was given."""
 
     def __init__(self) -> None:
@@ -202,27 +196,25 @@ class Bounded(gym.Env[Any, Any]):
         self.action_space = spaces.Box(
             np.array([-0.1, -np.inf], np.float32), np.array([0.1, np.inf], np.float32)
         )
-        self.given: list[Array] = []
+        self.actions_received: list[Array] = []
 
-    def reset(
-        self, *, seed: int | None = None, options: Any = None
-    ) -> tuple[Array, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Array, dict[str, Any]]:
         super().reset(seed=seed)
         return np.array([0.5, -0.5], np.float32), {}
 
     def step(self, action: Any) -> tuple[Array, float, bool, bool, dict[str, Any]]:
-        self.given.append(np.array(action))
+        self.actions_received.append(np.array(action))
         return np.array([0.5, -0.5], np.float32), 0.0, False, False, {}
 
 
-class Spaces(gym.Env[Any, Any]):
+class RandomSpacesEnv(gym.Env[Any, Any]):
     """Any two spaces; observations are samples, five steps an episode."""
 
     def __init__(self, observation_space: gym.Space[Any], action_space: gym.Space[Any]) -> None:
         self.observation_space = observation_space
         self.action_space = action_space
         self.t = 0
-        self.taken: list[Any] = []
+        self.actions_taken: list[Any] = []
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
@@ -233,51 +225,49 @@ class Spaces(gym.Env[Any, Any]):
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         assert self.action_space.contains(action), f"{action!r} is not in {self.action_space}"
-        self.taken.append(action)
+        self.actions_taken.append(action)
         self.t += 1
         return self.observation_space.sample(), 1.0, self.t == 5, False, {}
 
 
 class WrongShape(gym.Env[Any, Any]):
-    """Promises three numbers and gives `given`."""
+    """Promises three numbers and gives `value`."""
 
-    def __init__(self, given: Any) -> None:
+    def __init__(self, value: Any) -> None:
         self.observation_space = spaces.Box(-1, 1, (3,), np.float32)
         self.action_space = spaces.Discrete(2)
-        self.given = given
+        self.value = value
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
-        return self.given, {}
+        return self.value, {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        return self.given, 0.0, False, False, {}
+        return self.value, 0.0, False, False, {}
 
 
-class Given(gym.Env[Any, Any]):
+class FixedOutputs(gym.Env[Any, Any]):
     """Shows what it is given; pays and ends the same."""
 
     action_space = spaces.Discrete(2)
 
-    def __init__(self, space: gym.Space[Any], seen: Any, reward: Any, *flags: Any) -> None:
-        self.observation_space, self.seen, self.reward = space, seen, reward
+    def __init__(self, space: gym.Space[Any], obs: Any, reward: Any, *flags: Any) -> None:
+        self.observation_space, self.obs, self.reward = space, obs, reward
         self.flags = flags or (False, False)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        return self.seen, {}
+        return self.obs, {}
 
     def step(self, action: Any) -> Any:
-        return self.seen, self.reward, *self.flags, {}
+        return self.obs, self.reward, *self.flags, {}
 
 
-class CountReturns(gym.Wrapper[Any, Any, Any, Any]):
+class EpisodeRecorder(gym.Wrapper[Any, Any, Any, Any]):
     """Keeps its own account: (reset seed, sum of rewards, length) of every finished episode."""
 
-    def __init__(
-        self, env: gym.Env[Any, Any], account: list[tuple[int | None, float, int]]
-    ) -> None:
+    def __init__(self, env: gym.Env[Any, Any], episodes: list[tuple[int | None, float, int]]) -> None:
         super().__init__(env)
-        self.account = account
+        self.episodes = episodes
         self.total, self.length = 0.0, 0
         self.seed: int | None = None
 
@@ -290,5 +280,5 @@ class CountReturns(gym.Wrapper[Any, Any, Any, Any]):
         self.total += float(reward)
         self.length += 1
         if terminated or truncated:
-            self.account.append((self.seed, self.total, self.length))
+            self.episodes.append((self.seed, self.total, self.length))
         return obs, reward, terminated, truncated, info

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 
-def tell(event: str, **content: Any) -> None:
+def send_event(event: str, **content: Any) -> None:
     print(json.dumps({"event": event, **content}), flush=True)
 
 
@@ -31,34 +31,34 @@ def snapshot(now: int) -> dict[str, Any]:
     }
 
 
-def do(order: dict[str, Any], gate: str | None) -> None:
+def run_job(order: dict[str, Any], gate: str | None) -> None:
     print("not an event", flush=True)
     print("a word aside", file=sys.stderr, flush=True)
     seed = next(o.split("=")[1] for o in order["overrides"] if o.startswith("seed="))
-    tell("said", about="begun", text="it trains")
+    send_event("said", about="begun", text="it trains")
     for now in (10, 60):
-        tell("progress", snapshot=snapshot(now))
+        send_event("progress", snapshot=snapshot(now))
     while gate is not None and not Path(gate).exists():
         time.sleep(0.01)
     if seed == "3":
         os.kill(os.getpid(), signal.SIGKILL)
     if seed == "4":
         code = 128 + json.loads(sys.stdin.readline())["stop"]
-        tell("ended", outcome=outcome(order, "killed", code), last=True)
+        send_event("ended", outcome=outcome(order, "killed", code), last=True)
         sys.exit(code)
-    tell("ended", outcome=outcome(order, "done", 0), last=False)
+    send_event("ended", outcome=outcome(order, "done", 0), last=False)
 
 
 def outcome(order: dict[str, Any], status: str, code: int) -> dict[str, Any]:
-    ended = {"status": status, "code": code, "message": "", "folder": None}
-    return ended | {"job": f"{order['job']}_", "identity": str(order["job"])}
+    event = {"status": status, "code": code, "message": "", "folder": None}
+    return event | {"job": f"{order['job']}_", "identity": str(order["job"])}
 
 
 def main() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
     sys.stdin.readline()  # the greeting
     while "job" in (order := json.loads(sys.stdin.readline() or "{}")):
-        do(order, os.environ.get("FAKE_GATE"))
+        run_job(order, os.environ.get("FAKE_GATE"))
 
 
 if __name__ == "__main__":

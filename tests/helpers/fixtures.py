@@ -16,7 +16,7 @@ from pathlib import Path
 import gymnasium as gym
 import pytest
 
-from helpers.cli import TINY, Breaking, Cli, DictObservation, Result, only_run
+from helpers.cli import TINY, Cli, DictObservation, FailingEnv, Result, only_run
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def cli(
 @pytest.fixture
 def cli_envs() -> Iterator[None]:
     """`DictObs-v0`, which no algorithm can use, and `Breaking-v0`, which raises after some steps."""
-    added = {"DictObs-v0": DictObservation, "Breaking-v0": Breaking}
+    added = {"DictObs-v0": DictObservation, "Breaking-v0": FailingEnv}
     for name, cls in added.items():
         gym.register(name, cls)
     yield
@@ -93,11 +93,9 @@ def trained(cli: Cli, template: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def install(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[object]:
-    """Installs packages for one test (`helpers.installed.Install`) and forgets them afterwards."""
-    from helpers.installed import EXAMPLE, forget, write_package
+def install(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
+    """Installs packages for one test (`helpers.packages.write_package`) and forgets them afterwards."""
+    from helpers.packages import EXAMPLE, clear_caches, write_package
 
     before, places = set(sys.modules), list[Path]()
 
@@ -108,12 +106,12 @@ def install(
         if any(value.startswith("rlox_example") for value in points.values()):
             monkeypatch.syspath_prepend(EXAMPLE)
             places.append(EXAMPLE)
-        forget()
+        clear_caches()
         return site
 
     yield add
     for module in set(sys.modules) - before:
         home = getattr(sys.modules[module], "__file__", None) or ""
-        if any(str(place) in home for place in places):
+        if any(str(folder) in home for folder in places):
             del sys.modules[module]
-    forget()
+    clear_caches()

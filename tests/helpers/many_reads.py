@@ -20,16 +20,16 @@ REFUSED = ("pickle.find_class", "subprocess.Popen", "os.system", "os.exec", "soc
 
 def read(kind: str, path: Path) -> dict[str, Any]:
     """What reading a file gives, in this process."""
-    from rlox.offline.foreign.reader import frames
+    from rlox.offline.foreign.reader_process import frames
 
-    found, about = hashlib.blake2b(digest_size=8), {}
+    digest, about = hashlib.blake2b(digest_size=8), {}
     for header, arrays in frames(kind, path):
         if "error" in header:
             return {"error": header["error"]}
         about = header.get("about", about)
         for array in arrays:
-            found.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
-    return {"rows": found.hexdigest(), "digest": about.get("digest")}
+            digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
+    return {"rows": digest.hexdigest(), "digest": about.get("digest")}
 
 
 def audit(event: str, _: Any) -> None:
@@ -39,19 +39,19 @@ def audit(event: str, _: Any) -> None:
         os._exit(66)
 
 
-def forked(kind: str, path: Path) -> dict[str, Any]:
+def read_forked(kind: str, path: Path) -> dict[str, Any]:
     """The same in a fork with the limits of the reader."""
-    from rlox.offline.foreign.reader import limited
+    from rlox.offline.foreign.reader_process import apply_limits
 
     out, into = os.pipe()
     child = os.fork()
     if child == 0:
-        limited()
+        apply_limits()
         sys.addaudithook(audit)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        found = read(kind, path)
-        found["grown"] = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10
-        os.write(into, json.dumps(found).encode()[:60_000])
+        result = read(kind, path)
+        result["grown"] = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10
+        os.write(into, json.dumps(result).encode()[:60_000])
         os._exit(0)
     os.close(into)
     with os.fdopen(out, "rb") as pipe:
@@ -62,15 +62,15 @@ def forked(kind: str, path: Path) -> dict[str, Any]:
     return dict(json.loads(text)) if text else {"crash": f"exit code {os.WEXITSTATUS(status)}"}
 
 
-def many(given: list[tuple[str, Path]]) -> list[dict[str, Any]]:
+def read_many(files: list[tuple[str, Path]]) -> list[dict[str, Any]]:
     """What each file gives, in order."""
-    lines = "".join(f"{kind} {path}\n" for kind, path in given)
+    lines = "".join(f"{kind} {path}\n" for kind, path in files)
     command = [sys.executable, "-m", "helpers.many_reads"]
     tests = str(Path(__file__).parents[1])
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([tests, os.environ.get("PYTHONPATH", "")])}
     env["HDF5_PLUGIN_PRELOAD"] = "::"
-    done = subprocess.run(command, input=lines, capture_output=True, text=True, env=env, check=True)
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    process = subprocess.run(command, input=lines, capture_output=True, text=True, env=env, check=True)
+    return [json.loads(line) for line in process.stdout.splitlines()]
 
 
 if __name__ == "__main__":
@@ -81,4 +81,4 @@ if __name__ == "__main__":
 
     for line in sys.stdin:
         kind, name = line.rstrip("\n").split(" ", 1)
-        print(json.dumps(forked(kind, Path(name))), flush=True)
+        print(json.dumps(read_forked(kind, Path(name))), flush=True)

@@ -33,7 +33,7 @@ class Site:
     begin: int
     end: int
     new: str
-    what: str
+    description: str
 
     def apply(self, source: str) -> str:
         """The file with the change made."""
@@ -44,7 +44,7 @@ class _Finder(ast.NodeVisitor):
     """Collects the sites of a file; annotations, docstrings and `__all__` are not code that runs."""
 
     def __init__(self, path: Path, source: str) -> None:
-        self.path, self.source, self.found = path, source, list[Site]()
+        self.path, self.source, self.sites = path, source, list[Site]()
         # ast counts columns in bytes
         self.starts = [0]
         for line in source.splitlines(keepends=True):
@@ -63,16 +63,16 @@ class _Finder(ast.NodeVisitor):
         begin, end = self.span(node)
         return self.source[begin:end]
 
-    def add(self, begin: int, end: int, new: str, what: str) -> None:
-        self.found.append(Site(self.path, begin, end, new, what))
+    def add(self, begin: int, end: int, new: str, description: str) -> None:
+        self.sites.append(Site(self.path, begin, end, new, description))
 
-    def swap(self, left: ast.expr, right: ast.expr, old: str, new: str, what: str) -> None:
+    def swap(self, left: ast.expr, right: ast.expr, old: str, new: str, description: str) -> None:
         """Replace the operator between two operands; brackets may stand around it."""
         begin, end = self.span(left)[1], self.span(right)[0]
         between = self.source[begin:end]
         if between.count(old) == 1 and "#" not in between:
             at = begin + between.index(old)
-            self.add(at, at + len(old), new, what)
+            self.add(at, at + len(old), new, description)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         if node.value is not None:
@@ -94,9 +94,7 @@ class _Finder(ast.NodeVisitor):
         """Positions inside of f-strings are those of the text they make before Python 3.12."""
 
     def visit_Compare(self, node: ast.Compare) -> None:
-        for left, op, right in zip(
-            [node.left, *node.comparators], node.ops, node.comparators, strict=False
-        ):
+        for left, op, right in zip([node.left, *node.comparators], node.ops, node.comparators, strict=False):
             new = COMPARISONS[type(op)]
             old = _text_of(op)
             self.swap(left, right, old, new, f"{old} becomes {new}")
@@ -118,9 +116,9 @@ class _Finder(ast.NodeVisitor):
         if isinstance(node.op, ast.Not | ast.USub):
             begin, _ = self.span(node)
             operand, _ = self.span(node.operand)
-            what = "not dropped" if isinstance(node.op, ast.Not) else "minus dropped"
+            description = "not dropped" if isinstance(node.op, ast.Not) else "minus dropped"
             if self.source[begin:operand].strip() in ("not", "-"):
-                self.add(begin, operand, "", what)
+                self.add(begin, operand, "", description)
         self.generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> None:
@@ -178,14 +176,14 @@ def _is_of_types(test: ast.expr) -> bool:
 
 def sites(path: Path, source: str) -> list[Site]:
     """Every change that can be made to a file; what would no longer be Python is left out."""
-    return [site for site in _written(path, source) if _parses(site.apply(source))]
+    return [site for site in _all_sites(path, source) if _parses(site.apply(source))]
 
 
-def _written(path: Path, source: str) -> list[Site]:
+def _all_sites(path: Path, source: str) -> list[Site]:
     """Every change, also those after which a file is no Python."""
     finder = _Finder(path, source)
     finder.visit(ast.parse(source))
-    return sorted(set(finder.found))
+    return sorted(set(finder.sites))
 
 
 def _parses(source: str) -> bool:
@@ -203,7 +201,7 @@ def draw(files: Sequence[Path], root: Path, seed: int, count: int) -> list[Site]
     their names and the seed.
     """
     sources = {file.relative_to(root): file.read_text(encoding="utf-8") for file in sorted(files)}
-    every = [site for path, source in sources.items() for site in _written(path, source)]
+    every = [site for path, source in sources.items() for site in _all_sites(path, source)]
     random.Random(seed).shuffle(every)
     # only what is drawn is parsed: that takes a file's length for each of its sites
     fit = (site for site in every if _parses(site.apply(sources[site.path])))

@@ -21,12 +21,12 @@ def random_policy(vec: VecEnv, obs: np.ndarray, rng: np.random.Generator) -> np.
     return (rng.uniform(-1.5, 1.5, (len(obs), vec.action_dim)) * vec.action_high).astype(np.float32)
 
 
-def skilled_policy(vec: VecEnv, obs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def scripted_policy(vec: VecEnv, obs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Scripted control: balances, swings up by adding energy, or rocks out of the valley."""
-    return SPECS[vec.env_id].skilled(obs.T)
+    return SPECS[vec.env_id].scripted_policy(obs.T)
 
 
-POLICIES: dict[str, Policy] = {"random": random_policy, "skilled": skilled_policy}
+POLICIES: dict[str, Policy] = {"random": random_policy, "skilled": scripted_policy}
 
 
 class Twin:
@@ -37,7 +37,7 @@ class Twin:
         self.env: Any = gym.make(env_id, disable_env_checker=True).unwrapped
         self.env.reset(seed=0)
         self.limit = spec.max_episode_steps
-        self.dtype = SPECS[env_id].kept
+        self.dtype = SPECS[env_id].state_dtype
 
     def step(
         self, state: np.ndarray, elapsed: int, action: np.ndarray
@@ -45,8 +45,8 @@ class Twin:
         """One step from `state` after `elapsed` steps: observation, reward, flags."""
         self.env.state = state.astype(self.dtype)
         self.env.steps_beyond_terminated = None
-        given = int(action) if isinstance(self.env.action_space, gym.spaces.Discrete) else action
-        obs, reward, terminated, _, _ = self.env.step(given)
+        env_action = int(action) if isinstance(self.env.action_space, gym.spaces.Discrete) else action
+        obs, reward, terminated, _, _ = self.env.step(env_action)
         return obs, float(reward), terminated, elapsed + 1 >= self.limit
 
     @property

@@ -23,9 +23,7 @@ def advantages_by_definition(
 
     delta_t = r_t + gamma (1 - terminated_t) V(s_{t+1}) - V(s_t).
     """
-    rewards, values, next_values = (
-        np.asarray(a, np.float64) for a in (rewards, values, next_values)
-    )
+    rewards, values, next_values = (np.asarray(a, np.float64) for a in (rewards, values, next_values))
     delta = rewards + gamma * np.where(terminated, 0.0, next_values) - values
     ended = np.asarray(terminated) | np.asarray(truncated)
     result = np.zeros_like(delta)

@@ -22,11 +22,11 @@ CHAT = (
 
 def tokenizer(template: str | None = CHAT) -> Any:
     """Byte pairs of a few sentences, with the special tokens of ChatML."""
-    made = Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bpe.decoder = decoders.ByteLevel()
     special = ["<|pad|>", "<|im_start|>", "<|im_end|>"]
-    made.train_from_iterator(
+    bpe.train_from_iterator(
         TEXTS,
         trainers.BpeTrainer(
             vocab_size=320,
@@ -36,7 +36,7 @@ def tokenizer(template: str | None = CHAT) -> Any:
         ),
     )
     return PreTrainedTokenizerFast(
-        tokenizer_object=made,
+        tokenizer_object=bpe,
         pad_token=special[0],
         eos_token=special[2],
         additional_special_tokens=special[1:2],
@@ -46,20 +46,18 @@ def tokenizer(template: str | None = CHAT) -> Any:
 
 def with_begin() -> Any:
     """Pieces with their spaces before them and a token that every text begins with, as Llama 2 has them."""
-    made = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=False))
-    made.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
-    made.decoder = decoders.Metaspace(prepend_scheme="first")
+    bpe = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=False))
+    bpe.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
+    bpe.decoder = decoders.Metaspace(prepend_scheme="first")
     special = ["<unk>", "<s>", "</s>"]
     characters = sorted(set("".join(TEXTS)))
     trainer = trainers.BpeTrainer(
         vocab_size=120, special_tokens=special, initial_alphabet=characters, show_progress=False
     )
-    made.train_from_iterator(TEXTS, trainer)
-    made.post_processor = processors.TemplateProcessing(
-        single="<s> $A", special_tokens=[("<s>", 1)]
-    )
+    bpe.train_from_iterator(TEXTS, trainer)
+    bpe.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
     return PreTrainedTokenizerFast(
-        tokenizer_object=made,
+        tokenizer_object=bpe,
         bos_token="<s>",
         eos_token="</s>",
         unk_token="<unk>",
@@ -84,8 +82,8 @@ def qwen(vocabulary: int = 321, seed: int = 0, positions: int = 128) -> Qwen2For
     )
 
 
-def folder(path: Path, template: str | None = CHAT, **given: Any) -> Path:
+def folder(path: Path, template: str | None = CHAT, **options: Any) -> Path:
     """A model with its tokenizer, as `save_pretrained` writes them."""
-    qwen(**given).save_pretrained(path)
+    qwen(**options).save_pretrained(path)
     tokenizer(template).save_pretrained(path)
     return path

@@ -32,16 +32,16 @@ class Probe(gym.Env[Obs, Any]):
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Obs, dict[str, Any]]:
         super().reset(seed=seed)
-        self.at, self.t = float(self.first(self.np_random)), 0
+        self.obs, self.t = float(self.first(self.np_random)), 0
         return self._obs(), {}
 
     def step(self, action: Any) -> tuple[Obs, float, bool, bool, dict[str, Any]]:
-        self.at, reward, terminated, truncated = self.rule(self.at, action, self.t)
+        self.obs, reward, terminated, truncated = self.rule(self.obs, action, self.t)
         self.t += 1
         return self._obs(), reward, terminated, truncated, {}
 
     def _obs(self) -> Obs:
-        return np.array([self.at], np.float32)
+        return np.array([self.obs], np.float32)
 
 
 def sign(rng: np.random.Generator) -> float:
@@ -53,7 +53,7 @@ def constant() -> Probe:
     return Probe(lambda at, action, t: (0.0, 1.0, True, False))
 
 
-def seen() -> Probe:
+def observed_reward() -> Probe:
     """One step, the reward is what is seen: V(x) = x."""
     return Probe(lambda at, action, t: (at, at, True, False), sign)
 
@@ -80,20 +80,18 @@ def other_choice() -> Probe:
 
 def matching() -> Probe:
     """One step: the right action is 1 where 1 is seen and 0 where -1 is."""
-    return Probe(
-        lambda at, action, t: (at, 1.0 if (action == 1) == (at > 0) else -1.0, True, False), sign
-    )
+    return Probe(lambda at, action, t: (at, 1.0 if (action == 1) == (at > 0) else -1.0, True, False), sign)
 
 
 def with_vectors(make: Callable[[], Probe]) -> Callable[[], Probe]:
     """A probe in which no action matters, for algorithms that give vectors."""
 
-    def made() -> Probe:
+    def make_probe() -> Probe:
         probe = make()
         probe.action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
         return probe
 
-    return made
+    return make_probe
 
 
 def vector() -> Probe:
@@ -120,14 +118,14 @@ class Recall(gym.Env[Obs, Any]):
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Obs, dict[str, Any]]:
         super().reset(seed=seed)
-        self.t, self.shown = 0, sign(self.np_random)
-        return np.array([self.shown], np.float32), {}
+        self.t, self.sign = 0, sign(self.np_random)
+        return np.array([self.sign], np.float32), {}
 
     def step(self, action: Any) -> tuple[Obs, float, bool, bool, dict[str, Any]]:
         self.t += 1
         last = self.t == self.steps
-        right = (action == 1) == (self.shown > 0)
-        reward = (1.0 if right else -1.0) if last else 0.0
+        is_right = (action == 1) == (self.sign > 0)
+        reward = (1.0 if is_right else -1.0) if last else 0.0
         return np.zeros(1, np.float32), reward, last, False, {}
 
 
@@ -137,7 +135,7 @@ class Recall(gym.Env[Obs, Any]):
 # algorithms 0.14; the worst of 6 seeds of rainbow, recurrent_ppo and sac, which torch learns, 0.4.
 VALUES: dict[str, tuple[Callable[[], Probe], dict[float, float], float]] = {
     "constant": (constant, {0.0: 1.0}, 0.2),
-    "seen": (seen, {-1.0: -1.0, 1.0: 1.0}, 0.2),
+    "seen": (observed_reward, {-1.0: -1.0, 1.0: 1.0}, 0.2),
     "delayed": (delayed, {0.0: 2 * GAMMA**2, 1.0: 2 * GAMMA, 2.0: 2.0}, 0.3),
     "endless": (endless, {0.0: 1.0 / (1.0 - GAMMA)}, 2.0),
 }

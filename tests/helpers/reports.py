@@ -34,9 +34,7 @@ def make_run(
     curves |= {"eval/return_mean": evaluations or {}, **(measures or {})}
     rows = [{unit: s, name: v} for name, points in curves.items() for s, v in points.items()]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (folder / "status.json").write_text(
-        json.dumps({"status": status, "step": 200, "reason": reason})
-    )
+    (folder / "status.json").write_text(json.dumps({"status": status, "step": 200, "reason": reason}))
     (folder / "config.yaml").write_text(  # JSON is YAML
         json.dumps({"algo": {"name": algo, **(settings or {})}, "env": {"id": env}, "seed": seed})
     )
@@ -65,7 +63,7 @@ class Node:
         return [row[place] for row in self.rows]
 
 
-class Read(HTMLParser):
+class ReportPage(HTMLParser):
     """What is on a page: its tags, attributes that are code, tables by their ids, text and data."""
 
     def __init__(self, path: Path) -> None:
@@ -87,21 +85,21 @@ class Read(HTMLParser):
     @property
     def data(self) -> dict[str, Any]:
         """The data of the figures."""
-        found: dict[str, Any] = json.loads(self.scripts[0])
-        return found
+        data: dict[str, Any] = json.loads(self.scripts[0])
+        return data
 
     def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
+        attributes = dict(attrs)
         self.tags[tag] = self.tags.get(tag, 0) + 1
-        self.handlers += [(tag, name) for name in given if name.startswith("on")]
-        self.addresses += [v or "" for k, v in given.items() if k in ("href", "src", "action")]
+        self.handlers += [(tag, name) for name in attributes if name.startswith("on")]
+        self.addresses += [v or "" for k, v in attributes.items() if k in ("href", "src", "action")]
         self._inside = tag
-        if given.get("http-equiv") == "Content-Security-Policy":
-            self.policy = given["content"] or ""
+        if attributes.get("http-equiv") == "Content-Security-Policy":
+            self.policy = attributes["content"] or ""
         if tag == "script":
             self.scripts.append("")
         if tag == "table":
-            self._table = self.tables[given["id"] or ""] = Node()
+            self._table = self.tables[attributes["id"] or ""] = Node()
         if tag == "tr" and self._table is not None:
             self._table.rows.append([])
         if tag in ("td", "th"):
@@ -110,8 +108,8 @@ class Read(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         self._inside = ""
         if tag in ("td", "th") and self._table is not None and self._cell is not None:
-            said = "".join(self._cell)
-            (self._table.head if tag == "th" else self._table.rows[-1]).append(said)
+            cell_text = "".join(self._cell)
+            (self._table.head if tag == "th" else self._table.rows[-1]).append(cell_text)
             self._cell = None
         if tag == "table" and self._table is not None:
             self._table.rows = [row for row in self._table.rows if row]

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from helpers.checkout import git
 
-AUTHOR = ("-c", "user.name=tests", "-c", "user.email=tests@example.invalid")
+AUTHOR_OPTIONS = ("-c", "user.name=tests", "-c", "user.email=tests@example.invalid")
 
 
-def committed(folder: Path, message: str = "begun") -> str:
+def commit_all(folder: Path, message: str = "begun") -> str:
     """Commit all files of a folder, as a repository of its own; the name of the commit."""
     git(folder, "init", "-q")
     git(folder, "add", "--all")
-    git(folder, *AUTHOR, "commit", "-q", "-m", message)
+    git(folder, *AUTHOR_OPTIONS, "commit", "-q", "-m", message)
     return git(folder, "rev-parse", "HEAD")

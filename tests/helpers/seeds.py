@@ -35,11 +35,11 @@ class Scores:
         return first or (bool(others) and all(others))
 
 
-def learned(score: Callable[[int], float], at_least: float, seeds: Sequence[int] = SEEDS) -> Scores:
+def check_learned(score: Callable[[int], float], at_least: float, seeds: Sequence[int] = SEEDS) -> Scores:
     """Ask for the score of the first seed, and only if it falls short for those of the others."""
     first, *others = seeds
-    found = Scores((float(score(first)),), at_least)
-    return found or Scores((*found.scores, *(float(score(seed)) for seed in others)), at_least)
+    scores = Scores((float(score(first)),), at_least)
+    return scores or Scores((*scores.scores, *(float(score(seed)) for seed in others)), at_least)
 
 
 def mean_return(algorithm: Any, env_id: str, episodes: int) -> float:

@@ -28,12 +28,12 @@ NIGHTLY = FULL or os.environ.get("RLOX_NIGHTLY") == "1"
 """Whether slow tests run too, and property tests try more examples."""
 SECONDS = 120, 900
 """What a test may take by the clock, and a slow one."""
-CAMPAIGN = 7200
+CAMPAIGN_SECONDS = 7200
 """What each may take when campaigns run at full size."""
-MEASURED = Path(__file__).resolve().parents[1] / "seconds.json"
+SECONDS_FILE = Path(__file__).resolve().parents[1] / "seconds.json"
 """Seconds of each file, measured: `python tests/seconds.py` writes it."""
-UNMEASURED = 20.0
-TOGETHER = ("tests/packaging/",)
+DEFAULT_SECONDS = 20.0
+SINGLE_PROCESS_FOLDERS = ("tests/packaging/",)
 """Folders that one process runs as a whole, because their files share what is built once."""
 
 
@@ -48,23 +48,23 @@ def each_value_once(cases: Sequence[tuple[Any, ...]]) -> list[Any]:
     Cases are taken with a stride, so that those that run are spread over the combinations.
     """
     stride = next(k for k in range(len(cases) // 3 + 1, len(cases) + 2) if gcd(k, len(cases)) == 1)
-    seen: set[tuple[int, Any]] = set()
-    kept = set[int]()
-    for at in (k * stride % len(cases) for k in range(len(cases))):
-        values = set(enumerate(cases[at]))
-        if not values <= seen:
-            seen |= values
-            kept.add(at)
+    covered: set[tuple[int, Any]] = set()
+    always_run = set[int]()
+    for index in (k * stride % len(cases) for k in range(len(cases))):
+        values = set(enumerate(cases[index]))
+        if not values <= covered:
+            covered |= values
+            always_run.add(index)
     return [
-        pytest.param(*case, marks=[] if at in kept else pytest.mark.slow)
-        for at, case in enumerate(cases)
+        pytest.param(*case, marks=[] if index in always_run else pytest.mark.slow)
+        for index, case in enumerate(cases)
     ]
 
 
 def scope_of(nodeid: str) -> str:
-    """What one process runs as a whole: a file, or a folder of `TOGETHER`."""
+    """What one process runs as a whole: a file, or a folder of `SINGLE_PROCESS_FOLDERS`."""
     path = nodeid.split("::")[0]
-    return next((folder for folder in TOGETHER if path.startswith(folder)), path)
+    return next((folder for folder in SINGLE_PROCESS_FOLDERS if path.startswith(folder)), path)
 
 
 def longest_first(nodeids: Sequence[str], seconds: Mapping[str, float]) -> list[int]:
@@ -73,64 +73,68 @@ def longest_first(nodeids: Sequence[str], seconds: Mapping[str, float]) -> list[
     files = {node.split("::")[0]: scope for node, scope in zip(nodeids, scopes, strict=True)}
     total = dict.fromkeys(scopes, 0.0)
     for file, scope in files.items():
-        total[scope] += seconds.get(file, UNMEASURED)
+        total[scope] += seconds.get(file, DEFAULT_SECONDS)
     return sorted(range(len(nodeids)), key=lambda at: (-total[scopes[at]], scopes[at]))
 
 
-def ids(config: pytest.Config) -> list[str]:
+def parse_ids(config: pytest.Config) -> list[str]:
     """Ids among the arguments of the command line, as pytest writes them."""
-    split = [argument.partition("::") for argument in config.args if "::" in argument]
+    parts = [argument.partition("::") for argument in config.args if "::" in argument]
     folder, root = config.invocation_params.dir, config.rootpath
-    return [f"{os.path.relpath(folder / path, root)}::{name}" for path, _, name in split]
+    return [f"{os.path.relpath(folder / path, root)}::{name}" for path, _, name in parts]
 
 
 class Selection:
     """The plugin that leaves out slow tests, and with `-n` those that run alone."""
 
     def __init__(self, config: pytest.Config) -> None:
-        inherited: dict[str, Any] = getattr(config, "workerinput", {})
-        asked = NIGHTLY or "slow" in config.option.markexpr
-        self.slow: bool = inherited.get("slow", asked)
-        self.ids: list[str] = inherited.get("ids", ids(config))
-        self.parallel = bool(inherited) or bool(getattr(config.option, "numprocesses", None))
+        worker_input: dict[str, Any] = getattr(config, "workerinput", {})
+        is_explicit = NIGHTLY or "slow" in config.option.markexpr
+        self.runs_slow: bool = worker_input.get("slow", is_explicit)
+        self.ids: list[str] = worker_input.get("ids", parse_ids(config))
+        self.is_parallel = bool(worker_input) or bool(getattr(config.option, "numprocesses", None))
 
     def pytest_report_header(self) -> str:
-        left = ["slow ones (-m slow)"] * (not self.slow)
-        left += ["those that run alone (-m alone, without -n)"] * self.parallel
-        return f"tests left out: {' and '.join(left) or 'none'}"
+        left_out = ["slow ones (-m slow)"] * (not self.runs_slow)
+        left_out += ["those that run alone (-m alone, without -n)"] * self.is_parallel
+        return f"tests left out: {' and '.join(left_out) or 'none'}"
 
     def runs(self, item: pytest.Item) -> bool:
         """Whether a test runs here and now."""
-        if self.parallel and item.get_closest_marker("alone"):
+        if self.is_parallel and item.get_closest_marker("alone"):
             return False
-        return self.slow or not item.get_closest_marker("slow") or self.named(item.nodeid)
+        return self.runs_slow or not item.get_closest_marker("slow") or self.is_named(item.nodeid)
 
-    def named(self, nodeid: str) -> bool:
+    def is_named(self, nodeid: str) -> bool:
         """Whether the command line has the id of a test, or that of its function or class."""
-        return any(nodeid == own or nodeid.startswith((f"{own}[", f"{own}::")) for own in self.ids)
+        return any(
+            nodeid == test_id or nodeid.startswith((f"{test_id}[", f"{test_id}::")) for test_id in self.ids
+        )
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_collection_modifyitems(
-        self, config: pytest.Config, items: list[pytest.Item]
-    ) -> None:
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         for item in items:
-            own = item.get_closest_marker("timeout")
-            seconds = own.args[0] if own else SECONDS[item.get_closest_marker("slow") is not None]
-            seconds = max(seconds, CAMPAIGN) if FULL else seconds
+            timeout_marker = item.get_closest_marker("timeout")
+            seconds = (
+                timeout_marker.args[0]
+                if timeout_marker
+                else SECONDS[item.get_closest_marker("slow") is not None]
+            )
+            seconds = max(seconds, CAMPAIGN_SECONDS) if FULL else seconds
             # the closest counts: the first of its own
             item.add_marker(pytest.mark.timeout(seconds * (5 if LOADED else 1)), append=False)
-        left = [item for item in items if not self.runs(item)]
-        if left:
-            config.hook.pytest_deselected(items=left)
+        deselected = [item for item in items if not self.runs(item)]
+        if deselected:
+            config.hook.pytest_deselected(items=deselected)
             items[:] = [item for item in items if self.runs(item)]
-        if self.parallel:
-            seconds = json.loads(MEASURED.read_text(encoding="utf-8"))["seconds"]
-            items[:] = [items[at] for at in longest_first([i.nodeid for i in items], seconds)]
+        if self.is_parallel:
+            seconds = json.loads(SECONDS_FILE.read_text(encoding="utf-8"))["seconds"]
+            items[:] = [items[index] for index in longest_first([i.nodeid for i in items], seconds)]
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         """Tell a worker of pytest-xdist what was asked for: only this process knows."""
-        node.workerinput |= {"slow": self.slow, "ids": self.ids}
+        node.workerinput |= {"slow": self.runs_slow, "ids": self.ids}
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:

@@ -31,19 +31,17 @@ def rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def stable(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def without_timings(metric_rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows without what equality of runs is judged without."""
-    return [
-        {k: v for k, v in r.items() if k != "seconds" and not k.startswith("time/")} for r in found
-    ]
+    return [{k: v for k, v in r.items() if k != "seconds" and not k.startswith("time/")} for r in metric_rows]
 
 
-def resumed(
+def resume_session(
     folder: Path, total_steps: int, prune: Callable[[int, float], bool] | None = None
 ) -> Session:
     """A session that goes on from the newest checkpoint of `folder`."""
     newest = newest_checkpoint(folder)
     assert newest is not None
     config = make_run(read_checkpoint(newest).config | {"total_steps": total_steps})
-    again, saved = resume(folder, config)
-    return Session(again, folder, resumed=saved, prune=prune)
+    resumed_session, saved = resume(folder, config)
+    return Session(resumed_session, folder, resume_checkpoint=saved, should_prune=prune)

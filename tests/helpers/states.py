@@ -8,13 +8,13 @@ from helpers.callables.comparing import assert_same
 from rlox.runs.tree import pack
 
 
-def packed(state: dict[str, Any]) -> dict[str, Any]:
+def pack_state(state: dict[str, Any]) -> dict[str, Any]:
     """A state as it is saved: its arrays by name, and the rest of it."""
     arrays: dict[str, Any] = {}
     return {"rest": pack(state, arrays), "arrays": arrays}
 
 
 def assert_same_state(left: dict[str, Any], right: dict[str, Any]) -> None:
-    """Every bit of two that are `packed`."""
+    """Every bit of two states, each packed by `pack_state`."""
     assert left["rest"] == right["rest"]
     assert_same(left["arrays"], right["arrays"])

@@ -34,14 +34,14 @@ ENDLESS = (*_SMALL, "total_steps=1e9", "checkpoint.every=1e9")
 
 def environment(**changes: str | None) -> dict[str, str]:
     """That of a shell, with the tests' code and cache; `None` for a variable that is not set."""
-    found = {"PATH": os.environ["PATH"], "HOME": str(Path.home()), "LANG": "C.UTF-8"}
-    found |= {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
-    found |= {name: os.environ[name] for name in ("PYTHONPATH", "RLOX_CACHE") if name in os.environ}
+    variables = {"PATH": os.environ["PATH"], "HOME": str(Path.home()), "LANG": "C.UTF-8"}
+    variables |= {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+    variables |= {name: os.environ[name] for name in ("PYTHONPATH", "RLOX_CACHE") if name in os.environ}
     for name, value in changes.items():
-        found |= {name: value or ""}
+        variables |= {name: value or ""}
         if value is None:
-            del found[name]
-    return found
+            del variables[name]
+    return variables
 
 
 def shell(script: str, cwd: Path, **changes: str | None) -> subprocess.CompletedProcess[str]:
@@ -53,9 +53,7 @@ def shell(script: str, cwd: Path, **changes: str | None) -> subprocess.Completed
 
 
 @contextmanager
-def background(
-    args: Sequence[str], cwd: Path, **env: str | None
-) -> Iterator[subprocess.Popen[bytes]]:
+def background(args: Sequence[str], cwd: Path, **env: str | None) -> Iterator[subprocess.Popen[bytes]]:
     """`rlox args` as a shell starts it that waits for it; a redirection may be among the arguments."""
     script = f'trap - INT; exec "{RLOX}" {" ".join(args)}'
     with subprocess.Popen(
@@ -137,21 +135,21 @@ class Terminal:
         self._read_until(lambda: self._master < 0)
         return self._child.wait(PATIENCE)
 
-    def _read_until(self, seen: Callable[[], bool]) -> None:
+    def _read_until(self, condition: Callable[[], bool]) -> None:
         """Read until this is true or nothing more comes."""
         deadline = time.monotonic() + PATIENCE
-        while not seen() and self._more():
+        while not condition() and self.read_more():
             assert time.monotonic() < deadline, f"the terminal still shows only {self.text}"
 
-    def _more(self) -> bool:
+    def read_more(self) -> bool:
         """Read more of what it shows; whether there was more."""
         assert select.select([self._master], [], [], PATIENCE)[0], f"it hangs: {self.text}"
         try:
-            found = os.read(self._master, 65536)
+            data = os.read(self._master, 65536)
         except OSError:  # the other end is closed
             return False
-        self._read += found
-        return bool(found)
+        self._read += data
+        return bool(data)
 
 
 def _leading(nohup: bool) -> Callable[[], None]:
@@ -163,13 +161,13 @@ def _leading(nohup: bool) -> Callable[[], None]:
     return prepare
 
 
-def only(folder: Path) -> Path:
+def only_run(folder: Path) -> Path:
     """The one run folder below."""
-    (found,) = folder.rglob("status.json")
-    return found.parent
+    (status_path,) = folder.rglob("status.json")
+    return status_path.parent
 
 
-def stands(run: Path) -> Mapping[str, Any]:
+def run_summary(run: Path) -> Mapping[str, Any]:
     """What a run left: its status, the step of its newest whole checkpoint, whether it has a result."""
     last = run / "checkpoints" / "last" / "manifest.json"
     status = json.loads((run / "status.json").read_text())
@@ -177,20 +175,20 @@ def stands(run: Path) -> Mapping[str, Any]:
     return {"status": status["status"], "step": status["step"], "saved": saved}
 
 
-def done(step: int = 512) -> Mapping[str, Any]:
+def expected_summary(step: int = 512) -> Mapping[str, Any]:
     """What a run leaves that came to its end."""
     return {"status": "done", "step": step, "saved": step}
 
 
-def begun(folder: Path) -> Path:
+def wait_until_begun(folder: Path) -> Path:
     """The one run folder below, once the run in it has played an episode."""
     until(lambda: any(p.stat().st_size for p in folder.rglob("episodes.jsonl")), "ended episode")
-    return only(folder)
+    return only_run(folder)
 
 
 def go_on(
-    shown: Sequence[str], to: int, cwd: Path, **env: str | None
+    lines: Sequence[str], total_steps: int, cwd: Path, **env: str | None
 ) -> subprocess.CompletedProcess[str]:
     """What the `resume` line of a stopped run says to type, with so many steps in all."""
-    (line,) = [line for line in shown if line.startswith("  resume  ")]
-    return shell(f"{line.removeprefix('  resume  ')} total_steps={to}", cwd, **env)
+    (line,) = [line for line in lines if line.startswith("  resume  ")]
+    return shell(f"{line.removeprefix('  resume  ')} total_steps={total_steps}", cwd, **env)

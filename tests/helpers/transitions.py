@@ -37,10 +37,7 @@ def push(buffer, step, **more):
 
 def push_batch(buffer, batch, **more):
     buffer.push_batch(
-        *(
-            batch[key]
-            for key in ("obs", "actions", "rewards", "terminated", "truncated", "next_obs")
-        ),
+        *(batch[key] for key in ("obs", "actions", "rewards", "terminated", "truncated", "next_obs")),
         **more,
     )
 
@@ -56,13 +53,13 @@ class Model:
     def __post_init__(self):
         self.streams = [[] for _ in range(self.n_envs)]
 
-    def held(self):
+    def transitions(self):
         """Index -> transition of everything held."""
-        each = self.capacity // self.n_envs
+        capacity_per_env = self.capacity // self.n_envs
         return {
             t * self.n_envs + env: steps[t]
             for env, steps in enumerate(self.streams)
-            for t in range(max(len(steps) - each, 0), len(steps))
+            for t in range(max(len(steps) - capacity_per_env, 0), len(steps))
         }
 
     def window(self, index, n, gamma):
@@ -76,17 +73,17 @@ class Model:
         return total, factor * (1 - step["terminated"]), step
 
 
-def check_batch(batch, held):
+def check_batch(batch, expected):
     """Every row of a batch is the transition that its index stands for."""
     for i, index in enumerate(batch["indices"].tolist()):
         for key in KEYS:
-            np.testing.assert_array_equal(batch[key][i], held[index][key], err_msg=key)
+            np.testing.assert_array_equal(batch[key][i], expected[index][key], err_msg=key)
 
 
 def check_contents(buffer, model):
     """The buffer holds exactly what the model holds."""
-    held = model.held()
-    assert len(buffer) == len(held)
-    batch = buffer.gather(np.array(sorted(held), np.uint64))
-    assert batch["indices"].tolist() == sorted(held)
-    check_batch(batch, held)
+    expected = model.transitions()
+    assert len(buffer) == len(expected)
+    batch = buffer.gather(np.array(sorted(expected), np.uint64))
+    assert batch["indices"].tolist() == sorted(expected)
+    check_batch(batch, expected)

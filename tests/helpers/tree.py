@@ -8,6 +8,6 @@ from typing import Any
 
 def tree(folder: Path) -> dict[str, Any]:
     """Every file of a folder but locks and logs: its bytes, and when it was written."""
-    found = [p for p in sorted(folder.rglob("*")) if p.name not in ("log.txt", ".lock")]
-    files = [p for p in found if p.is_file()]
+    paths = [p for p in sorted(folder.rglob("*")) if p.name not in ("log.txt", ".lock")]
+    files = [p for p in paths if p.is_file()]
     return {str(p.relative_to(folder)): (p.read_bytes(), p.stat().st_mtime_ns) for p in files}

@@ -13,29 +13,29 @@ from helpers.envs import Countdown
 MODES = tuple(AutoresetMode)
 
 
-class Told(gym.Wrapper[Any, Any, Any, Any]):
+class EpisodeInfo(gym.Wrapper[Any, Any, Any, Any]):
     """Says at the end of an episode which one it was, and at the start of one which it will be."""
 
     def reset(self, **options: Any) -> Any:
-        seen, _ = self.env.reset(**options)
-        return seen, {"begins": int(seen[1])}
+        obs, _ = self.env.reset(**options)
+        return obs, {"begins": int(obs[1])}
 
     def step(self, action: Any) -> Any:
-        seen, reward, terminated, truncated, info = self.env.step(action)
+        obs, reward, terminated, truncated, info = self.env.step(action)
         if terminated or truncated:
             info = {"episode_was": int(self.unwrapped.episode), "is_success": bool(terminated)}  # type: ignore[attr-defined]
-        return seen, reward, terminated, truncated, info
+        return obs, reward, terminated, truncated, info
 
 
 def counting(num_envs: int, mode: AutoresetMode = AutoresetMode.NEXT_STEP) -> SyncVectorEnv:
     """Copies of `Countdown`; copy i has episodes of its own lengths."""
     lengths = [(2, 3, 1), (4, 1), (1,), (5, 2)]
-    makes = [partial(_told, lengths[i % 4]) for i in range(num_envs)]
+    makes = [partial(episode_info, lengths[i % 4]) for i in range(num_envs)]
     return SyncVectorEnv(makes, autoreset_mode=mode)
 
 
-def _told(lengths: tuple[int, ...]) -> Any:
-    return Told(Countdown(lengths))
+def episode_info(lengths: tuple[int, ...]) -> Any:
+    return EpisodeInfo(Countdown(lengths))
 
 
 def make_counting(num_envs: int) -> SyncVectorEnv:

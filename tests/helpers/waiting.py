@@ -16,13 +16,13 @@ PATIENCE = 60.0 * (5 if LOADED else 1)
 """Seconds after which a wait is taken for a hang."""
 
 
-def until(condition: Callable[[], T], what: str, patience: float = PATIENCE) -> T:
+def until(condition: Callable[[], T], description: str, patience: float = PATIENCE) -> T:
     """Ask `condition` every 10 ms until its answer is true, and return the answer.
 
-    Raises `AssertionError` that names `what` was waited for after `patience` seconds.
+    Raises `AssertionError` that names `description` was waited for after `patience` seconds.
     """
     deadline = time.monotonic() + patience
-    while not (answer := condition()):
-        assert time.monotonic() < deadline, f"after {patience:.0f} s there is still no {what}"
+    while not (result := condition()):
+        assert time.monotonic() < deadline, f"after {patience:.0f} s there is still no {description}"
         time.sleep(0.01)
-    return answer
+    return result

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from helpers.seeds import learned
+from helpers.seeds import check_learned
 
 from rlox.algorithms import A2C
 
@@ -25,4 +25,4 @@ def test_a2c_balances_the_pole_longer_after_50_000_steps(backend: str) -> None:
         algorithm.close()
         return mean
 
-    assert learned(score, at_least=60.0)
+    assert check_learned(score, at_least=60.0)

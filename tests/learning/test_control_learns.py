@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from helpers.seeds import learned, mean_return
+from helpers.seeds import check_learned, mean_return
 
 from rlox.algorithms import SAC, TD3
 
@@ -35,4 +35,4 @@ def test_the_pendulum_is_swung_up_after_6_000_steps(facade: Any, backend: str) -
         algorithm.close()
         return mean
 
-    assert learned(score, at_least=-900.0)
+    assert check_learned(score, at_least=-900.0)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from helpers.seeds import learned, mean_return
+from helpers.seeds import check_learned, mean_return
 
 from rlox.algorithms import DQN
 
@@ -40,4 +40,4 @@ def test_dqn_balances_the_pole_after_24_000_steps(backend: str) -> None:
         algorithm.close()
         return max(training, final)
 
-    assert learned(score, at_least=60.0)
+    assert check_learned(score, at_least=60.0)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from helpers.factored import env_id
-from helpers.seeds import learned
+from helpers.factored_actions import env_id
+from helpers.seeds import check_learned
 
 from rlox.algorithms import A2C, PPO
 
@@ -41,4 +41,4 @@ def test_each_part_of_an_action_is_learned(facade: Any, name: str, without_one: 
         return mean
 
     assert without_one < 7.5
-    assert learned(score, at_least=7.5)
+    assert check_learned(score, at_least=7.5)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.bit_flipping import BitFlipping
-from helpers.seeds import learned
+from helpers.seeds import check_learned
 
 from rlox.algorithms import DQN
 
@@ -26,13 +26,11 @@ def test_bits_are_flipped_to_the_goal_with_hindsight_and_not_without(backend: st
     """
 
     def success(hindsight: str | None, seed: int) -> float:
-        algorithm = DQN(
-            lambda: BitFlipping(8), seed=seed, hindsight=hindsight, backend=backend, **SETTINGS
-        )
+        algorithm = DQN(lambda: BitFlipping(8), seed=seed, hindsight=hindsight, backend=backend, **SETTINGS)
         algorithm.train(8_000)
         played = algorithm.evaluate(50)
         return float(np.mean([length < 8 or total > -8 for total, length in zip(
             played.returns, played.lengths, strict=True)]))  # fmt: skip
 
-    assert learned(lambda seed: success("future", seed), at_least=0.7)
-    assert learned(lambda seed: -success(None, seed), at_least=-0.3)
+    assert check_learned(lambda seed: success("future", seed), at_least=0.7)
+    assert check_learned(lambda seed: -success(None, seed), at_least=-0.3)

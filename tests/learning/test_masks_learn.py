@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from helpers.seeds import learned
+from helpers.seeds import check_learned
 from lock import Lock
 
 from rlox.algorithms import DQN, PPO
@@ -38,5 +38,5 @@ def test_a_lock_opens_with_masks_and_not_without(facade: Any, total: int) -> Non
         played: float = algorithm.evaluate(10).mean
         return played
 
-    assert learned(lambda seed: opened("info", seed), at_least=0.9)
+    assert check_learned(lambda seed: opened("info", seed), at_least=0.9)
     assert opened("none", 1) == 0.0

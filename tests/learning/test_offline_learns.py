@@ -15,8 +15,8 @@ import pytest
 
 from rlox import OfflineDatasetBuffer
 from rlox.algorithms import BC, IQL, SAC, TD3BC
-from rlox.offline.description import described
-from rlox.offline.replayed import replayed_columns
+from rlox.offline.description import describe_dataset
+from rlox.offline.replay_columns import read_replay_columns
 from rlox.runs.record import record
 
 pytestmark = pytest.mark.slow
@@ -32,7 +32,7 @@ def datasets(seed: int) -> dict[str, dict[str, Any]]:
         sac.train(steps)
         if sac.evaluate(10).mean > RANDOM + (UP - RANDOM) / 3:
             played = record(sac, deterministic=False, steps=10_000)
-            return {"medium": dict(played.columns), "replay": replayed_columns(sac)}
+            return {"medium": dict(played.columns), "replay": read_replay_columns(sac)}
     raise AssertionError(f"SAC is not a third of the way after {steps} steps")
 
 
@@ -42,7 +42,7 @@ def scores() -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     for seed in SEEDS:
         for name, columns in datasets(seed).items():
-            behaviour = described(columns)["returns"]["mean"]
+            behaviour = describe_dataset(columns)["returns"]["mean"]
             found.setdefault(f"{name} behaviour", []).append(behaviour)
             for kind in LEARN[name]:
                 data = OfflineDatasetBuffer(**columns)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from helpers.seeds import learned
+from helpers.seeds import check_learned
 
 from rlox.build import build
 from rlox.configs import make_run
@@ -49,7 +49,7 @@ def test_ppo_has_learned_a_task_when_its_training_ends(env_id: str, at_least: fl
     18 seeds of CartPole-v1: the lowest 431 and 490, the others 500. 20 seeds of Pendulum-v1: the lowest -247,
     -216 and -215, the median -195.
     """
-    assert learned(lambda seed: trained(preset(env_id, seed, STEPS, "native"))[0], at_least)
+    assert check_learned(lambda seed: trained(preset(env_id, seed, STEPS, "native"))[0], at_least)
 
 
 @pytest.mark.slow

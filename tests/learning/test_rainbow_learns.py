@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from helpers.seeds import learned, mean_return
+from helpers.seeds import check_learned, mean_return
 
 from rlox.algorithms import Rainbow
 
@@ -34,4 +34,4 @@ def score(seed: int) -> float:
 @pytest.mark.slow
 def test_rainbow_balances_the_pole_after_9_000_steps() -> None:
     """A random policy scores 22, and one that learns the wrong thing 9 to 20."""
-    assert learned(score, at_least=60.0)
+    assert check_learned(score, at_least=60.0)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.probes import Recall
-from helpers.seeds import learned
+from helpers.seeds import check_learned
 
 from rlox.algorithms import PPO, RecurrentPPO
 
@@ -35,7 +35,7 @@ def test_a_sign_of_the_first_step_is_said_in_the_last(rnn: str) -> None:
         mean: float = algorithm.evaluate(100, deterministic=False).mean
         return mean
 
-    assert learned(score, at_least=0.4)
+    assert check_learned(score, at_least=0.4)
 
 
 def test_without_a_memory_the_sign_is_guessed() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from helpers.riddles import RIDDLES, Riddle
-from helpers.seeds import learned
+from helpers.observation_probes import PROBES, ObservationProbe
+from helpers.seeds import check_learned
 
 from rlox.algorithms import DQN, PPO, SAC
 from rlox.envs.spaces import ObservationCodec
@@ -35,13 +35,13 @@ TOTALS = {PPO: (6_144, 6_144), DQN: (3_000, 3_000), SAC: (8_000, 6_000)}
 OF_IMAGES: dict[Any, dict[str, Any]] = {PPO: {}, DQN: {}, SAC: {"learning_rate": 5e-4}}
 # Of eight combinations 2 of 20 seeds miss one, a mean reward of 0.75; three missed ones make 0.25.
 AT_LEAST = {"every part of a Tuple": 0.4}
-IMAGES = [kind for kind, (space, _) in RIDDLES.items() if ObservationCodec.of(space).images]
+IMAGES = [kind for kind, (space, _) in PROBES.items() if ObservationCodec.of(space).images]
 # SAC takes minutes for images alone.
 LEFT_OUT = [(SAC, kind) for kind in IMAGES if kind != "an image and a vector"]
 CASES = [
     pytest.param(facade, kind, backend, marks=[pytest.mark.slow] * ((facade, backend) != CI))
     for facade in SETTINGS
-    for kind in RIDDLES
+    for kind in PROBES
     for backend in (["torch"] if kind in IMAGES else ["torch", "native"])
     if (facade, kind) not in LEFT_OUT
 ]
@@ -52,15 +52,15 @@ def test_a_riddle_is_answered_by_an_algorithm_that_sees_all_of_it(
     facade: Any, kind: str, backend: str
 ) -> None:
     """Without one of its parts the mean reward is 0."""
-    space, ask = RIDDLES[kind]
+    space, ask = PROBES[kind]
     options = NETS | SETTINGS[facade] | {"backend": backend}
     if kind in IMAGES:
         options |= {"encoder_features": 32, **OF_IMAGES[facade]}
 
     def score(seed: int) -> float:
-        algorithm = facade(lambda: Riddle(space, ask, facade is SAC), seed=seed, **options)
+        algorithm = facade(lambda: ObservationProbe(space, ask, facade is SAC), seed=seed, **options)
         algorithm.train(TOTALS[facade][kind in IMAGES])
         mean: float = algorithm.evaluate(100).mean
         return mean
 
-    assert learned(score, at_least=AT_LEAST.get(kind, 0.8))
+    assert check_learned(score, at_least=AT_LEAST.get(kind, 0.8))

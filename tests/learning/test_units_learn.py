@@ -9,7 +9,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium import spaces
-from helpers.seeds import learned
+from helpers.seeds import check_learned
 
 from rlox.algorithms import PPO
 
@@ -63,7 +63,7 @@ def share_right(rule: str, offset: float, unit: float, paid: float, seed: int) -
     ],
 )
 def test_ppo_reads_a_sensor_in_any_unit(offset: float, unit: float, paid: float) -> None:
-    assert learned(partial(share_right, "relative", offset, unit, paid), at_least=0.9)
+    assert check_learned(partial(share_right, "relative", offset, unit, paid), at_least=0.9)
 
 
 def test_ppo_reads_no_picoamperes_by_stable_baselines3s_rule() -> None:

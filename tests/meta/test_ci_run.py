@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-CI = Path(__file__).resolve().parents[2] / ".ci" / "run"
-FUNCTION = CI.read_text(encoding="utf-8").partition("\nfailed=()\n")[2].partition("\n}\n")[0]
-TRY = "echo try >>tries\n"
-INSTALL = TRY + "[ $(wc -l <tries) -ge {} ]\ntouch program\n"  # done at that try
+CI_SCRIPT = Path(__file__).resolve().parents[2] / ".ci" / "run"
+STAGE_FUNCTION = CI_SCRIPT.read_text(encoding="utf-8").partition("\nfailed=()\n")[2].partition("\n}\n")[0]
+TRY_COMMAND = "echo try >>tries\n"
+INSTALL_COMMANDS = TRY_COMMAND + "[ $(wc -l <tries) -ge {} ]\ntouch program\n"  # done at that try
 
 
-def ran(folder: Path, name: str, commands: str) -> tuple[int, list[str]]:
+def run_stage(folder: Path, name: str, commands: str) -> tuple[int, list[str]]:
     """How often the commands of a stage `name` ran, and which stages failed, of it and one behind it."""
     script = (
-        f"set -uo pipefail\nfailed=()\n{FUNCTION}\n}}\n"
+        f"set -uo pipefail\nfailed=()\n{STAGE_FUNCTION}\n}}\n"
         f"stage {name} <<'END'\n{commands}END\n"
         "stage behind <<'END'\ntouch behind\nEND\n"
         'printf "%s\\n" "${failed[@]}" >failed\n'
@@ -30,23 +30,30 @@ def ran(folder: Path, name: str, commands: str) -> tuple[int, list[str]]:
 @pytest.mark.parametrize(
     ("commands", "tries", "failed"),
     [
-        (INSTALL.format(1), 1, []),
-        (INSTALL.format(3), 3, []),
-        (INSTALL.format(4), 3, ["named"]),
-        (INSTALL.format(1) + "exit 5\n", 1, ["named"]),  # the program that it installed failed
+        (INSTALL_COMMANDS.format(1), 1, []),
+        (INSTALL_COMMANDS.format(3), 3, []),
+        (INSTALL_COMMANDS.format(4), 3, ["named"]),
+        (
+            INSTALL_COMMANDS.format(1) + "exit 5\n",
+            1,
+            ["named"],
+        ),  # the program that it installed failed
     ],
 )
 def test_a_stage_runs_again_while_what_it_installs_is_missing(
     commands: str, tries: int, failed: list[str], tmp_path: Path
 ) -> None:
-    assert ran(tmp_path, "named program", commands) == (tries, failed)
+    assert run_stage(tmp_path, "named program", commands) == (tries, failed)
 
 
 def test_a_stage_that_installs_nothing_runs_once(tmp_path: Path) -> None:
-    assert ran(tmp_path, "named", TRY + "false\n") == (1, ["named"])
-    assert ran(tmp_path, "named", TRY + "true\n") == (2, [])
+    assert run_stage(tmp_path, "named", TRY_COMMAND + "false\n") == (1, ["named"])
+    assert run_stage(tmp_path, "named", TRY_COMMAND + "true\n") == (2, [])
 
 
 def test_the_first_command_that_fails_ends_a_stage(tmp_path: Path) -> None:
-    assert ran(tmp_path, "named", TRY + "false | cat\ntouch further\n") == (1, ["named"])
+    assert run_stage(tmp_path, "named", TRY_COMMAND + "false | cat\ntouch further\n") == (
+        1,
+        ["named"],
+    )
     assert not (tmp_path / "further").exists()

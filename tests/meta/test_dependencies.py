@@ -19,13 +19,11 @@ LIBRARIES = ROOT / "rust" / "tensor-libraries"
 FUZZ = ROOT / "rust" / "fuzz"
 BESIDE = sorted(
     Path(member).name
-    for member in tomllib.loads((LIBRARIES / "Cargo.toml").read_text(encoding="utf-8"))[
-        "workspace"
-    ]["members"]
+    for member in tomllib.loads((LIBRARIES / "Cargo.toml").read_text(encoding="utf-8"))["workspace"][
+        "members"
+    ]
 )
-LOCKS = pytest.mark.parametrize(
-    "folder", [ROOT, LIBRARIES, FUZZ], ids=["wheel", "tensor libraries", "fuzz"]
-)
+LOCKS = pytest.mark.parametrize("folder", [ROOT, LIBRARIES, FUZZ], ids=["wheel", "tensor libraries", "fuzz"])
 REGISTRY = re.compile(r"registry\+\S+/crates\.io-index")
 LICENCE = re.compile(r"[\w.+-]+(?: WITH [\w.+-]+)?")
 
@@ -91,8 +89,7 @@ def test_building_the_wheel_downloads_no_tensor_library():
 
 def test_the_two_cargo_workspaces_share_lints_profiles_and_core_versions():
     trees = [
-        tomllib.loads((folder / "Cargo.toml").read_text(encoding="utf-8"))
-        for folder in (ROOT, LIBRARIES)
+        tomllib.loads((folder / "Cargo.toml").read_text(encoding="utf-8")) for folder in (ROOT, LIBRARIES)
     ]
     for part in ("lints", "package", "resolver"):
         assert trees[0]["workspace"][part] == trees[1]["workspace"][part]

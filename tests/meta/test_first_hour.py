@@ -21,7 +21,7 @@ def functions_of(file: str) -> set[str]:
 
 
 def test_every_line_is_held_by_tests_that_there_are() -> None:
-    rows = first_hour.listed()
+    rows = first_hour.read_list()
     assert len(rows) > 40
     assert [sentence for sentence, tests in rows.items() if not tests] == []
     named = [test.split("::") for tests in rows.values() for test in tests]
@@ -48,4 +48,4 @@ def test_the_first_hour_command_runs_each_listed_test_once_with_its_options(
     assert line[-2:] == ["-n", "2"]
     tests = line[3:-2]
     assert len(set(tests)) == len(tests)
-    assert set(tests) == {test for found in first_hour.listed().values() for test in found}
+    assert set(tests) == {test for found in first_hour.read_list().values() for test in found}

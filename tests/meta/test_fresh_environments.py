@@ -8,7 +8,14 @@ from pathlib import Path
 
 import fresh_environments
 import pytest
-from fresh_environments import NOT_AVAILABLE, NotAvailableError, interpreter, lowest, main, run
+from fresh_environments import (
+    NOT_AVAILABLE,
+    NotAvailableError,
+    interpreter,
+    lowest_constraints,
+    main,
+    run,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -62,8 +69,8 @@ def test_the_lowest_versions_are_the_lower_bounds_of_dependencies_and_extras(
         'dev = ["pytest>=8.3"]\n',
         encoding="utf-8",
     )
-    assert lowest(tmp_path / "pyproject.toml") == ["imageio==2.36", "numpy==2.2"]
-    assert len(lowest(ROOT / "pyproject.toml")) > 20
+    assert lowest_constraints(tmp_path / "pyproject.toml") == ["imageio==2.36", "numpy==2.2"]
+    assert len(lowest_constraints(ROOT / "pyproject.toml")) > 20
 
 
 @pytest.fixture

@@ -9,40 +9,40 @@ from typing import Any
 import pytest
 from harness import machine
 from helpers import checkout
-from helpers.repositories import committed
+from helpers.repositories import commit_all
 
 from rlox_cli import provenance
 
 
-def commit(folder: Path, text: str) -> str:
+def make_repository(folder: Path, text: str) -> str:
     """A repository of one file; the name of its commit."""
     folder.mkdir()
     (folder / "file.txt").write_text(text, encoding="utf-8")
-    return committed(folder, text)
+    return commit_all(folder, text)
 
 
 @pytest.fixture
-def ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, str]:
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, str]:
     """A repository and its commit, while git's variables name another one."""
-    found = commit(tmp_path / "ours", "ours")
-    commit(tmp_path / "theirs", "theirs")
+    commit_id = make_repository(tmp_path / "ours", "ours")
+    make_repository(tmp_path / "theirs", "theirs")
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "theirs" / ".git"))
     monkeypatch.setenv("GIT_WORK_TREE", str(tmp_path / "theirs"))
     monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "theirs" / ".git" / "index"))
-    return tmp_path / "ours", found
+    return tmp_path / "ours", commit_id
 
 
-ASKED: dict[str, Callable[[Path], Any]] = {
+COMMIT_READERS: dict[str, Callable[[Path], Any]] = {
     "a run's provenance": lambda folder: provenance.git_state(folder)["sha"],  # type: ignore[index]
     "a measurement": lambda folder: machine.describe_commit(folder)["id"],
     "a report of tests": lambda folder: checkout.code(folder, [Path("report.json")])["commit"],
 }
 
 
-@pytest.mark.parametrize("who", ASKED)
-def test_a_commit_is_that_of_the_folder(who: str, ours: tuple[Path, str]) -> None:
-    folder, expected = ours
-    assert ASKED[who](folder) == expected
+@pytest.mark.parametrize("who", COMMIT_READERS)
+def test_a_commit_is_that_of_the_folder(who: str, repository: tuple[Path, str]) -> None:
+    folder, expected = repository
+    assert COMMIT_READERS[who](folder) == expected
 
 
 def test_a_commit_of_a_test_is_neither_signed_nor_hooked(
@@ -52,9 +52,7 @@ def test_a_commit_of_a_test_is_neither_signed_nor_hooked(
     hooks.mkdir()
     (hooks / "pre-commit").write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
     (hooks / "pre-commit").chmod(0o755)
-    config = (
-        f"[commit]\n\tgpgsign = true\n[gpg]\n\tprogram = false\n[core]\n\thooksPath = {hooks}\n"
-    )
+    config = f"[commit]\n\tgpgsign = true\n[gpg]\n\tprogram = false\n[core]\n\thooksPath = {hooks}\n"
     (tmp_path / ".gitconfig").write_text(config, encoding="utf-8")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert len(commit(tmp_path / "one", "one")) == 40
+    assert len(make_repository(tmp_path / "one", "one")) == 40

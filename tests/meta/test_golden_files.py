@@ -14,15 +14,15 @@ import pytest
 from golden import files, making
 from golden.cases import CASES, select
 from golden.commands import main
-from golden.compare import Place, make_at, table
+from golden.compare import Installation, compare_files, make_cases
 from golden.files import HERE, ROOT, UnknownCase, golden_files, largest_change, read, sha256, write
 
 
-def problems(here: Path, listed: dict[str, dict[str, str]]) -> list[str]:
+def problems(folder: Path, index: dict[str, dict[str, str]]) -> list[str]:
     """Golden files that the index does not have or has otherwise, and entries without a file."""
-    found = golden_files(here)
-    changed = [n for n in found if n in listed and listed[n]["sha256"] != sha256(here / n)]
-    return sorted([*changed, *(listed.keys() ^ set(found))])
+    names = golden_files(folder)
+    changed_names = [n for n in names if n in index and index[n]["sha256"] != sha256(folder / n)]
+    return sorted([*changed_names, *(index.keys() ^ set(names))])
 
 
 def test_the_index_lists_every_golden_file_with_its_checksum_and_what_made_it() -> None:
@@ -112,9 +112,7 @@ def test_the_maker_writes_what_changed_prints_it_and_deletes_nothing(
     assert making.install(made) == ["runs/other.npz", "runs/added/state.json"]
     out = capsys.readouterr().out
     assert "runs/same.npz: arrays: 1 equal\n  w: equal\n" in out
-    assert (
-        "runs/other.npz: arrays: 1 equal, 1 changed by at most 0.5\n  w: 0.5\n  b: equal\n" in out
-    )
+    assert "runs/other.npz: arrays: 1 equal, 1 changed by at most 0.5\n  w: 0.5\n  b: equal\n" in out
     after = {name: (here / name).read_bytes() for name in golden_files(here)}
     assert after.keys() == before.keys() | {"runs/added/state.json"}
     assert {name for name in before if after[name] != before[name]} == {"runs/other.npz"}
@@ -129,9 +127,7 @@ def test_an_extension_that_is_older_than_its_rust_code_makes_nothing(tmp_path: P
         os.utime(path, (at, at))
     making.require_built(core, tmp_path)
     os.utime(source, (2, 2))
-    with pytest.raises(
-        SystemExit, match=r"_core\.so was built before lib\.rs changed: pip install"
-    ):
+    with pytest.raises(SystemExit, match=r"_core\.so was built before lib\.rs changed: pip install"):
         making.require_built(core, tmp_path)
 
 
@@ -143,7 +139,7 @@ def test_the_comparison_names_each_file_as_equal_changed_or_on_one_side_only(
         write(side / "runs/equal.npz", {"w": np.float32([1])})
         write(side / "runs/changed.npz", {"w": np.float32([last]), "b": np.float32([3])})
         write(side / f"runs/only_{side.name}.npz", {"w": np.float32([1])})
-    assert dict(table(there, here, "abc")) == {
+    assert dict(compare_files(there, here, "abc")) == {
         "runs/equal.npz": ("arrays: 1 equal", True),
         "runs/changed.npz": ("arrays: 1 equal, 1 changed by at most 0.25", False),
         "runs/only_here.npz": ("only here", None),
@@ -151,7 +147,7 @@ def test_the_comparison_names_each_file_as_equal_changed_or_on_one_side_only(
     }
 
 
-OWN = """
+MAKER_SCRIPT = """
 import sys
 from pathlib import Path
 import numpy as np
@@ -170,17 +166,15 @@ Path(out, "made.json").write_text("{}")
 def test_a_commit_that_lacks_a_case_makes_the_others_by_its_own_maker(tmp_path: Path) -> None:
     source = tmp_path / "source"
     (source / "tests" / "golden").mkdir(parents=True)
-    (source / "tests" / "golden" / "__main__.py").write_text(OWN, encoding="utf-8")
+    (source / "tests" / "golden" / "__main__.py").write_text(MAKER_SCRIPT, encoding="utf-8")
     # An rlox in which nothing is that the cases here import.
     (tmp_path / "old" / "rlox").mkdir(parents=True)
     (tmp_path / "old" / "rlox" / "__init__.py").touch()
     python = tmp_path / "python"
-    python.write_text(
-        f'#!/bin/sh\nPYTHONPATH="{tmp_path / "old"}:$PYTHONPATH" exec {sys.executable} "$@"\n'
-    )
+    python.write_text(f'#!/bin/sh\nPYTHONPATH="{tmp_path / "old"}:$PYTHONPATH" exec {sys.executable} "$@"\n')
     python.chmod(0o755)
     names = ["runs/discrete", "runs/a2c", "runs/sac"]
-    said = make_at(Place(str(python), source), tmp_path / "there", names)
+    said = make_cases(Installation(str(python), source), tmp_path / "there", names)
     assert said["failed"].keys() == {"runs/a2c"}
     assert "lacks what the cases here import" in said["failed"]["runs/a2c"]
     assert said["rlox"] == str(tmp_path / "old" / "rlox")
@@ -189,22 +183,22 @@ def test_a_commit_that_lacks_a_case_makes_the_others_by_its_own_maker(tmp_path: 
     assert read(tmp_path / "there" / "runs/sac.npz")["w"][0] == 2.0
 
 
-Compared = Callable[..., tuple[int, str]]
+CompareFunction = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
-def compared(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Compared:
+def compare_with_copy(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> CompareFunction:
     """Compares the package of this checkout with a copy of it in which one text is replaced."""
 
-    def call(file: str, text: str, other: str, *names: str) -> tuple[int, str]:
-        changed = tmp_path / "changed"
+    def call(file: str, text: str, replacement: str, *names: str) -> tuple[int, str]:
+        copy = tmp_path / "changed"
         for package in ("rlox", "rlox_cli"):
-            shutil.copytree(ROOT / package, changed / package, symlinks=True)
-        source = (changed / file).read_text()
+            shutil.copytree(ROOT / package, copy / package, symlinks=True)
+        source = (copy / file).read_text()
         assert source.count(text) == 1
-        (changed / file).write_text(source.replace(text, other))
+        (copy / file).write_text(source.replace(text, replacement))
         python = tmp_path / "python"
-        paths = f'PYTHONPATH="{changed}:$PYTHONPATH"'
+        paths = f'PYTHONPATH="{copy}:$PYTHONPATH"'
         python.write_text(f'#!/bin/sh\n{paths} exec {sys.executable} "$@"\n')
         python.chmod(0o755)
         code = main(["compare", "a copy", *names, "--python", str(python)])
@@ -215,19 +209,21 @@ def compared(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Compared:
 
 @pytest.mark.slow
 def test_the_comparison_of_a_package_with_a_copy_of_itself_finds_every_bit_equal(
-    compared: Compared, tmp_path: Path
+    compare_with_copy: CompareFunction, tmp_path: Path
 ) -> None:
     line = "class OnPolicyConfig"
-    code, out = compared("rlox/configs/on_policy.py", line, line, "native_ppo", "runs/a2c")
+    code, out = compare_with_copy("rlox/configs/on_policy.py", line, line, "native_ppo", "runs/a2c")
     assert code == 0
     assert f"a copy: {tmp_path / 'changed' / 'rlox'}" in out
     assert "3 of 3 files equal in every bit" in out
 
 
 @pytest.mark.slow
-def test_the_comparison_finds_the_runs_that_another_default_changes(compared: Compared) -> None:
+def test_the_comparison_finds_the_runs_that_another_default_changes(
+    compare_with_copy: CompareFunction,
+) -> None:
     line = "gae_lambda: float = param(0.95"
-    code, out = compared(
+    code, out = compare_with_copy(
         "rlox/configs/on_policy.py", line, line.replace("0.95", "0.9"), "runs/discrete", "runs/sac"
     )
     assert code == 1

@@ -96,9 +96,7 @@ def test_the_house_rules_scan_the_projects_files_and_no_build_output():
     assert {"rlox/types.py", "rlox_cli/main.py", "rust/rlox-core/src/lib.rs"} <= names
     assert "rlox/runs/algorithm.py" in names  # `/runs/` of .gitignore is the folder at the root
     assert ROOT / "pyproject.toml" in TEXT
-    assert not {".git", "target", "__pycache__"} & {
-        part for p in FILES for part in p.relative_to(ROOT).parts
-    }
+    assert not {".git", "target", "__pycache__"} & {part for p in FILES for part in p.relative_to(ROOT).parts}
     assert len(dict(functions(ROOT / "rust/rlox-core/src/advantage/gae.rs"))) > 3
 
 

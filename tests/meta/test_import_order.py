@@ -12,8 +12,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = (
-    "_core types errors disk rng devices configs stopping exclusive hooks importing kinds masked plugins "
-    "later extras",
+    "_core types errors disk rng devices configs stopping exclusive_lock hooks importing state_tree "
+    "masked_arrays plugins lazy_imports extras",
     "envs networks losses optim parameters statistics distributed",
     "policies sources collectors loggers callbacks presets llm",
     "training",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from helpers.inside import interrupted
+from helpers.mid_call import call_interrupted
 
 from rlox import stopping
 
@@ -17,14 +17,14 @@ def test_a_call_that_ends_before_its_signal_is_made_again_twice_as_large() -> No
         def call() -> int:
             sizes.append(size)
             rung.clear()
-            stopping.check()  # which sends the signal
+            stopping.raise_if_expired()  # which sends the signal
             while size > 1 and not rung:
-                stopping.check()
+                stopping.raise_if_expired()
             if size > 1:
-                stopping.check()
+                stopping.raise_if_expired()
             return size
 
         return call
 
-    assert interrupted(make, 1, lambda: rung.append(1)) == 2
+    assert call_interrupted(make, 1, lambda: rung.append(1)) == 2
     assert sizes == [1, 2]

@@ -33,7 +33,7 @@ def changed(source: str = TOY) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for site in sites(Path("toy.py"), source):
         lines = [line[1:] for line in diff(site, source).splitlines()[3:] if line[0] == "+"]
-        found.setdefault(site.what, []).append("\n".join(lines).strip())
+        found.setdefault(site.description, []).append("\n".join(lines).strip())
     return found
 
 
@@ -41,9 +41,7 @@ def test_each_change_is_made_where_it_belongs_and_nowhere_else():
     assert changed() == {
         "3 becomes 4": ["LIMIT: int = 4"],
         "0 becomes 1": ["def grade(points: int, bonus: int = 1, strict: bool = False) -> str:"],
-        "False becomes True": [
-            "def grade(points: int, bonus: int = 0, strict: bool = True) -> str:"
-        ],
+        "False becomes True": ["def grade(points: int, bonus: int = 0, strict: bool = True) -> str:"],
         "+ becomes -": ["total = points - bonus"],
         "a branch is never taken": ["if False:"],
         "not dropped": ["if strict and (total >= LIMIT):"],
@@ -129,11 +127,9 @@ def test_the_tests_of_a_file_are_those_that_import_it_in_any_way(tree: Path):
 def test_quick_test_files_run_before_long_ones_of_the_same_distance(
     tree: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    seconds = {
-        f"tests/unit/{name}.py": t for name, t in {"test_facade": 2.0, "test_direct": 30.0}.items()
-    }
+    seconds = {f"tests/unit/{name}.py": t for name, t in {"test_facade": 2.0, "test_direct": 30.0}.items()}
     (tree / "seconds.json").write_text(json.dumps({"seconds": seconds}), encoding="utf-8")
-    monkeypatch.setattr(mutants, "MEASURED", tree / "seconds.json")
+    monkeypatch.setattr(mutants, "SECONDS_FILE", tree / "seconds.json")
     found = mutants.importers(tree, Path("rlox/kind/toy.py"))
     assert [[p.name for p in part] for part in found] == [
         ["test_facade.py"],
@@ -149,15 +145,15 @@ INNER = Site(Path("rlox/inner.py"), 4, 5, "3", "2 becomes 3")
 
 def test_a_mutant_is_caught_by_name_or_survives_and_the_file_is_as_before(tree: Path):
     path = Path("rlox/kind/toy.py")
-    found = {site.what: site for site in sites(path, TOY)}
-    caught = mutants.judged(tree, found[">= becomes >"], CI)
-    assert (caught.caught, caught.tests) == (True, 3)
-    assert caught.how == "caught by tests/unit/test_direct.py::test_grade"
-    further = mutants.judged(tree, found["== becomes !="], CI)
-    assert (further.tests, further.how) == (4, "caught by tests/unit/test_user.py::test_name")
-    assert mutants.judged(tree, found["always the first of two values"], CI).how == "survived"
-    lonely = mutants.judged(tree, Site(Path("rlox/lonely.py"), 4, 5, "2", "1 becomes 2"), CI)
-    assert (lonely.how, lonely.caught) == ("survived: no test imports it", False)
+    found = {site.description: site for site in sites(path, TOY)}
+    caught = mutants.judge(tree, found[">= becomes >"], CI)
+    assert (caught.is_caught, caught.tests) == (True, 3)
+    assert caught.outcome == "caught by tests/unit/test_direct.py::test_grade"
+    further = mutants.judge(tree, found["== becomes !="], CI)
+    assert (further.tests, further.outcome) == (4, "caught by tests/unit/test_user.py::test_name")
+    assert mutants.judge(tree, found["always the first of two values"], CI).outcome == "survived"
+    lonely = mutants.judge(tree, Site(Path("rlox/lonely.py"), 4, 5, "2", "1 becomes 2"), CI)
+    assert (lonely.outcome, lonely.is_caught) == ("survived: no test imports it", False)
     assert (tree / path).read_text(encoding="utf-8") == TOY
 
 
@@ -166,7 +162,7 @@ def test_a_line_of_a_log_is_not_taken_for_the_test_that_failed(tree: Path):
         "import rlox.inner\ndef test_x():\n    print('ERROR rlox: no')\n    assert rlox.inner.Y == 2\n",
         encoding="utf-8",
     )
-    assert mutants.judged(tree, INNER, CI).how == "caught by tests/unit/test_outer.py::test_x"
+    assert mutants.judge(tree, INNER, CI).outcome == "caught by tests/unit/test_outer.py::test_x"
 
 
 SLOW = "import pytest\n@pytest.mark.slow\n"
@@ -181,35 +177,33 @@ def slow_test(tree: Path, condition: str) -> None:
 
 def test_a_mutant_that_only_a_slow_test_notices_is_caught_nightly(tree: Path):
     slow_test(tree, "rlox.inner.Y == 2 and os.environ['RLOX_NIGHTLY'] == '1'")
-    assert mutants.judged(tree, INNER, CI).how == "survived"  # no test was left to run
-    caught = mutants.judged(tree, INNER, NIGHTLY)
-    assert (caught.how, caught.nightly) == ("caught by tests/unit/test_outer.py::test_y", True)
+    assert mutants.judge(tree, INNER, CI).outcome == "survived"  # no test was left to run
+    caught = mutants.judge(tree, INNER, NIGHTLY)
+    assert (caught.outcome, caught.nightly) == ("caught by tests/unit/test_outer.py::test_y", True)
 
 
 def test_a_slow_test_that_fails_without_the_mutant_catches_none(tree: Path):
     slow_test(tree, "rlox.inner.Y == 1")
-    survived = mutants.judged(tree, INNER, NIGHTLY)
+    survived = mutants.judge(tree, INNER, NIGHTLY)
     told = "survived: without it too, caught by tests/unit/test_outer.py::test_y"
-    assert (survived.caught, survived.how) == (False, told)
+    assert (survived.is_caught, survived.outcome) == (False, told)
 
 
 def test_a_test_of_ci_that_fails_without_the_mutant_catches_none(tree: Path):
     (tree / "tests/unit/test_outer.py").write_text(
         "import rlox.inner\ndef test_x(): assert rlox.inner.Y == 1\n", encoding="utf-8"
     )
-    survived = mutants.judged(tree, INNER, CI)
+    survived = mutants.judge(tree, INNER, CI)
     told = "survived: without it too, caught by tests/unit/test_outer.py::test_x"
-    assert (survived.caught, survived.how) == (False, told)
+    assert (survived.is_caught, survived.outcome) == (False, told)
 
 
-def test_the_tests_of_ci_do_not_see_that_the_tool_runs_nightly(
-    tree: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_tests_of_ci_do_not_see_that_the_tool_runs_nightly(tree: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("RLOX_NIGHTLY", "1")
     (tree / "tests/unit/test_outer.py").write_text(
         "import os\nimport rlox.inner\ndef test_x(): assert 'RLOX_NIGHTLY' not in os.environ\n"
     )
-    assert mutants.judged(tree, INNER, CI).how == "survived"
+    assert mutants.judge(tree, INNER, CI).outcome == "survived"
 
 
 def test_the_record_counts_who_caught_what_and_has_the_survivors(tree: Path, tmp_path: Path):
@@ -233,7 +227,7 @@ def test_the_copy_has_what_tests_import_and_none_of_the_tests_that_take_minutes(
     for name in (*left, *needed):
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         (tree / name).touch()
-    copy = mutants.copied(tree, tmp_path_factory.mktemp("copy") / "tree")
+    copy = mutants.copy_tree(tree, tmp_path_factory.mktemp("copy") / "tree")
     found = {path.relative_to(copy).as_posix() for path in copy.rglob("*.*")}
     assert {*needed, "tests/unit/test_user.py", "rlox/inner.py"} <= found
     assert not left & found

@@ -20,7 +20,7 @@ def test_a_control_changes_one_place_of_a_file_and_names_tests_that_are_there(
     control: Control,
 ) -> None:
     source = (ROOT / control.file).read_text(encoding="utf-8")
-    broken = control.broken(source)
+    broken = control.apply(source)
     assert ast.dump(ast.parse(broken)) != ast.dump(ast.parse(source))
     assert all((ROOT / file).is_file() for file in control.tests)
 
@@ -29,7 +29,7 @@ def test_a_change_that_fits_nowhere_or_twice_is_refused() -> None:
     control = Control("odd", Path("x.py"), "a", "b", ())
     for source in ("c", "a + a"):
         with pytest.raises(ValueError, match=r"odd: x.py has 'a' \d times"):
-            control.broken(source)
+            control.apply(source)
 
 
 def test_the_record_names_the_changes_that_no_test_noticed(
@@ -45,7 +45,7 @@ def test_the_record_names_the_changes_that_no_test_noticed(
 
     monkeypatch.setattr(Trial, "run", run)
     monkeypatch.setattr(negative_controls, "controls", lambda: every)
-    monkeypatch.setattr(negative_controls, "copied", lambda tree, to: tmp_path)
+    monkeypatch.setattr(negative_controls, "copy_tree", lambda tree, to: tmp_path)
     record = tmp_path / "counts.json"
     assert negative_controls.main(["--record", str(record)]) == 1
     found = json.loads(record.read_text(encoding="utf-8"))

@@ -15,7 +15,7 @@ from typing import Any
 import nightly
 import pytest
 from helpers.checkout import code, git
-from helpers.repositories import committed
+from helpers.repositories import commit_all
 from helpers.waiting import until
 from nightly import REPORT, REPORTS, Stage, main, run
 
@@ -36,9 +36,7 @@ def python(name: str, source: str) -> Stage:
 
 
 GOOD = python("good", "Path(r'{junit}').write_text(" + repr(JUNIT.replace("<failure/>", "")) + ")")
-BAD = python(
-    "bad", f"Path(r'{{junit}}').write_text({JUNIT!r}); print('see a/b in=/some/folder/x'); exit(3)"
-)
+BAD = python("bad", f"Path(r'{{junit}}').write_text({JUNIT!r}); print('see a/b in=/some/folder/x'); exit(3)")
 COUNTED = python("counted", """Path(r'{record}').write_text('{{"caught": 7}}')""")
 ABSENT = python("absent", "print('not available: no such Python'); exit(69)")
 TABLE = (GOOD, BAD, COUNTED, ABSENT)
@@ -50,7 +48,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / REPORT).parent.mkdir(parents=True)
     (tmp_path / ".gitignore").write_text(".cache/\nran\ngate\ngroup\n", encoding="utf-8")
     (tmp_path / "code.py").write_text("A = 1\n", encoding="utf-8")
-    committed(tmp_path)
+    commit_all(tmp_path)
     return tmp_path
 
 
@@ -123,7 +121,7 @@ def test_a_second_call_runs_what_was_not_available_or_ran_on_another_machine(roo
 def test_a_commit_of_the_report_alone_repeats_no_stage(root: Path) -> None:
     main([], (GOOD,), root)
     before = code(root, REPORTS)
-    committed(root, "report")
+    commit_all(root, "report")
     after = code(root, REPORTS)
     assert (after["tree"], after["changed"]) == (before["tree"], False)
     assert after["commit"] != before["commit"]
@@ -228,9 +226,7 @@ def test_a_stage_that_is_not_in_the_table_is_refused_by_name(
     assert "no stage god: expected good, bad, counted, absent" in capsys.readouterr().err
 
 
-def test_the_stages_name_folders_and_scripts_that_are_there_and_cover_every_folder_of_tests() -> (
-    None
-):
+def test_the_stages_name_folders_and_scripts_that_are_there_and_cover_every_folder_of_tests() -> None:
     words = {word for stage in nightly.STAGES for word in stage.command}
     named = {word for word in words if word.startswith("tests/")}
     assert all((TESTS.parent / word).exists() for word in named)

@@ -39,18 +39,9 @@ COMPARED = (
     "TD3_Pendulum-v1",
 )
 ELSEWHERE = {
-    **{
-        f"sb3_comparison/{leg}/rlox": f"classic_control_suite/results/{leg}_rlox"
-        for leg in COMPARED
-    },
-    **{
-        f"native_engine/{leg}/torch": f"classic_control_suite/results/{leg}_rlox"
-        for leg in COMPARED
-    },
-    **{
-        f"native_engine/hybrid_{leg}/torch": f"classic_control_suite/results/{leg}_rlox"
-        for leg in COMPARED
-    },
+    **{f"sb3_comparison/{leg}/rlox": f"classic_control_suite/results/{leg}_rlox" for leg in COMPARED},
+    **{f"native_engine/{leg}/torch": f"classic_control_suite/results/{leg}_rlox" for leg in COMPARED},
+    **{f"native_engine/hybrid_{leg}/torch": f"classic_control_suite/results/{leg}_rlox" for leg in COMPARED},
     "sb3_comparison/SAC_Pendulum-v1/sb3": "off_policy_control/results/Pendulum-v1_SAC_sb3",
     "sb3_comparison/TD3_Pendulum-v1/sb3": "off_policy_control/results/Pendulum-v1_TD3_sb3",
 }
@@ -83,9 +74,7 @@ def test_an_experiments_readme_has_claim_protocol_command_and_figure(experiment)
     assert re.search(r"^```sh\n.*benchmarks/learning/\w+\.py", text[places[2] :], re.MULTILINE)
     shown = re.findall(r"!\[[^]]+\]\((\w+\.png)\)", text)
     table = (experiment / "table.md").read_text(encoding="utf-8").strip().split("\n\n")
-    assert all(part.strip() in text for part in table), (
-        "the README shows the table as it was written"
-    )
+    assert all(part.strip() in text for part in table), "the README shows the table as it was written"
     assert all((experiment / name).is_file() for name in shown)
     assert {p.name for p in experiment.glob("*.png")} == set(shown)
 
@@ -205,7 +194,7 @@ def test_runs_as_they_were_agree_and_runs_that_score_much_less_differ(experiment
                 at(found, above)[name] = moved
             else:
                 at(found, path).update({"scores": moved, "iqm": middle(moved)})
-        return {v.figure: v.word for v in compare(document, found)}
+        return {v.figure: v.label for v in compare(document, found)}
 
     assert set(words(0.0).values()) == {"agrees"}
     assert {words(1e5)[path] for path in scores} == {"differs"}
@@ -226,9 +215,7 @@ def test_the_middle_of_ten_scores_is_the_mean_of_six_of_them():
     assert leg["sb3"]["iqm"] == pytest.approx(sum(six) / 6)
 
 
-def test_the_agree_command_prints_figures_that_differ_and_exits_with_1(
-    tmp_path, monkeypatch, capsys
-):
+def test_the_agree_command_prints_figures_that_differ_and_exits_with_1(tmp_path, monkeypatch, capsys):
     before, after = tmp_path / "before.json", tmp_path / "after.json"
     scores = [500.0, 497.0, 499.0, 500.0, 495.0]
     before.write_text(json.dumps({"ppo": {"iqm": 498.6, "scores": scores}, "old": [1.0, 2.0]}))

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from helpers import pinned
+from helpers import pinned_floats
 
 TOLD = """
 import json, numpy, torch
@@ -26,11 +26,11 @@ def test_a_pinned_child_dispatches_no_kernel_by_its_cpu() -> None:
     """Where one of the variables is unknown to a later version, its library would choose again."""
     done = subprocess.run(
         [sys.executable, "-c", TOLD],
-        env=pinned.environment(), capture_output=True, text=True, check=True,
+        env=pinned_floats.environment(), capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert json.loads(done.stdout) == {"torch": "DEFAULT", "threads": 1, "numpy": []}
 
 
 def test_a_module_that_fails_in_a_pinned_child_is_told_with_its_error() -> None:
     with pytest.raises(AssertionError, match=r"No module named helpers\.nothing"):
-        pinned.run("helpers.nothing")
+        pinned_floats.run("helpers.nothing")

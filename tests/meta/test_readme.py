@@ -147,9 +147,7 @@ def test_the_checked_python_blocks_include_the_readme_and_buffers_page():
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_links_to_files_lead_somewhere(page):
-    text = re.sub(
-        r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
-    )
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     targets = [t.partition("#")[0] for t in re.findall(r"\]\(([^)\s]+)\)", text)]
     local = [t for t in targets if t and not re.match(r"\w+:", t)]
     assert [t for t in local if not (page.parent / t).exists()] == []

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import readme_tables
-from readme_tables import BLOCK, README, RESULTS, ROOT, main, rewritten
+from readme_tables import BLOCK, README, RESULTS, ROOT, main, rewrite_blocks
 
 TEXT = README.read_text(encoding="utf-8")
 NAMED = ("training", "ppo_training", "all")
@@ -28,7 +28,7 @@ def commits() -> dict[str, str]:
 
 
 def test_the_readme_shows_the_figures_of_the_committed_results():
-    assert rewritten(TEXT) == TEXT, "python benchmarks/readme_tables.py writes them"
+    assert rewrite_blocks(TEXT) == TEXT, "python benchmarks/readme_tables.py writes them"
 
 
 def test_every_table_of_the_readmes_measurements_stands_in_a_block():
@@ -53,7 +53,7 @@ def test_the_check_finds_one_changed_figure(
 
 def test_a_page_without_one_of_the_blocks_is_refused():
     with pytest.raises(SystemExit, match="expected"):
-        rewritten(TEXT.replace("figures: ppo", "figures: other"))
+        rewrite_blocks(TEXT.replace("figures: ppo", "figures: other"))
 
 
 def test_a_row_that_no_committed_results_have_is_refused(tmp_path: Path):

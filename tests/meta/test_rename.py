@@ -235,9 +235,7 @@ def renamed(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     git(root, "add", ".")
     texts = {path: source.text for path, source in read_sources(root).items()}
     refused = {(row.old, row.new): reason for row, reason in plan.choice.refused}
-    return SimpleNamespace(
-        root=root, rows=rows, before=before, plan=plan, texts=texts, refused=refused
-    )
+    return SimpleNamespace(root=root, rows=rows, before=before, plan=plan, texts=texts, refused=refused)
 
 
 def lines(text: str, *wanted: str) -> bool:
@@ -267,18 +265,14 @@ def test_classes_functions_and_constants_follow_their_imports(renamed):
 
 def test_an_import_whose_new_name_is_taken_is_kept_by_an_as(renamed):
     use = renamed.texts["rlox/use.py"]
-    assert lines(
-        use, "from rlox import message as told", "message = 3", "return message + told.MAX_FOUND"
-    )
+    assert lines(use, "from rlox import message as told", "message = 3", "return message + told.MAX_FOUND")
     assert "told.make_message(MOST)" in use
     assert any(note.startswith("kept by an `as`: rlox/use.py:told") for note in renamed.plan.notes)
 
 
 def test_types_in_quotes_and_names_of_type_variables_follow(renamed):
     text = renamed.texts["rlox/message.py"]
-    assert lines(
-        text, 'MessageT = TypeVar("MessageT", bound="Message")', 'Alias = dict["Message", int]'
-    )
+    assert lines(text, 'MessageT = TypeVar("MessageT", bound="Message")', 'Alias = dict["Message", int]')
 
 
 def test_all_and_tables_of_late_imports_follow(renamed):
@@ -308,9 +302,7 @@ def test_overrides_and_protocols_follow_with_their_parameters(renamed):
 
 def test_a_local_follows_closures_comprehensions_and_f_strings(renamed):
     text = renamed.texts["rlox/message.py"]
-    assert lines(
-        text, "nonlocal start", "start += 1", "except ValueError as error:", "raise error from None"
-    )
+    assert lines(text, "nonlocal start", "start += 1", "except ValueError as error:", "raise error from None")
     assert 'f"{start:>{n_digits}} {start!r} {{given}} " f"{squares[0]}"' in text
     assert "[start * number for start in range(3) for number in range(start)]" in text
     assert "return lambda start=start: (start, many, text, LIMIT_HERE)" in text
@@ -359,20 +351,13 @@ def test_an_attribute_of_an_unknown_type_is_renamed_if_one_class_has_it(renamed)
 
 def test_programs_in_strings_are_renamed_and_parts_of_them_are_listed(renamed):
     use = renamed.texts["rlox/use.py"]
-    assert (
-        r"from rlox.message import make_message\nit = make_message(count=3)\nprint(it.n_found)"
-        in use
-    )
+    assert r"from rlox.message import make_message\nit = make_message(count=3)\nprint(it.n_found)" in use
     assert "from rlox.message import made, {}" in use
-    assert any(
-        "code in a string imports rlox.told.made" in place for place in renamed.plan.unresolved
-    )
+    assert any("code in a string imports rlox.told.made" in place for place in renamed.plan.unresolved)
 
 
 def test_rows_without_a_name_are_skipped_and_rust_is_left_out(renamed):
-    assert [(row.old, reason) for row, reason in renamed.plan.choice.skipped] == [
-        ("a", "no such name")
-    ]
+    assert [(row.old, reason) for row, reason in renamed.plan.choice.skipped] == [("a", "no such name")]
     assert not any(row.kind.startswith("rust") for row in renamed.rows)
 
 
@@ -428,9 +413,7 @@ def test_the_proof_allows_sorted_imports_and_a_kept_name():
     }
     after = {
         "a.py": Source.parse("a.py", "def make(): ...\n"),
-        "b.py": Source.parse(
-            "b.py", "import os\nfrom a import other\nfrom a import make as made\nmade()\n"
-        ),
+        "b.py": Source.parse("b.py", "import os\nfrom a import other\nfrom a import make as made\nmade()\n"),
     }
     assert compare_all(before, after, rows)[0] == []
     after["b.py"] = Source.parse(
@@ -451,8 +434,6 @@ def test_the_proof_allows_sorted_imports_and_a_kept_name():
 def test_names_in_f_strings_have_their_real_positions(text):
     source = Source.parse("x.py", f"value = {text}\n")
     repair_fstrings(source, source.tree)
-    names = [
-        node for node in ast.walk(source.tree) if isinstance(node, ast.Name) and node.id != "value"
-    ]
+    names = [node for node in ast.walk(source.tree) if isinstance(node, ast.Name) and node.id != "value"]
     assert names
     assert all(source.segment(name) == name.id.encode() for name in names)

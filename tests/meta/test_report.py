@@ -12,7 +12,7 @@ import pytest
 from faults import report
 from faults.cases import CASES
 from faults.report import REPORT, add, commit, dated
-from helpers.repositories import committed
+from helpers.repositories import commit_all
 
 ENTRIES: dict[str, dict[str, Any]] = json.loads(REPORT.read_text(encoding="utf-8"))
 
@@ -36,7 +36,7 @@ def checkout(tmp_path: Path) -> Path:
     place.parent.mkdir(parents=True)
     place.write_text("{}\n", encoding="utf-8")
     (tmp_path / "code.py").write_text("one = 1\n", encoding="utf-8")
-    committed(tmp_path)
+    commit_all(tmp_path)
     commit.cache_clear()
     return tmp_path
 

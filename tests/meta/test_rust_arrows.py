@@ -39,9 +39,7 @@ ROOMS = {
 }
 # A module of tests may have more attributes than the one that makes it one.
 TESTS = re.compile(r"^#\[cfg\(test\)\]\n(?:#\[[^\n]*\n)*mod \w+ \{\n.*?^\}\n", re.M | re.S)
-TEST_FILE = re.compile(
-    r"^#\[cfg\(test\)\]\n(?:#\[[^\n]*\n)*(?:pub(?:\([^)]*\))? )?mod (\w+);", re.M
-)
+TEST_FILE = re.compile(r"^#\[cfg\(test\)\]\n(?:#\[[^\n]*\n)*(?:pub(?:\([^)]*\))? )?mod (\w+);", re.M)
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 TEXT = re.compile(r'"(?:\\.|[^"\\])*"', re.S)
 USE = re.compile(r"^\s*(pub(?:\([^)]*\))? )?use ([^;]+);", re.M)
@@ -86,9 +84,7 @@ class Crate:
 
     def __init__(self, sources: dict[str, str]) -> None:
         tests = {
-            (*module_of(file), name)
-            for file, text in sources.items()
-            for name in TEST_FILE.findall(text)
+            (*module_of(file), name) for file, text in sources.items() for name in TEST_FILE.findall(text)
         }
         sources = {file: text for file, text in sources.items() if module_of(file) not in tests}
         self.files = {module_of(file): file for file in sources}
@@ -107,9 +103,7 @@ class Crate:
                     if not (public and file.endswith(("mod.rs", "lib.rs"))):
                         paths.append(path)
             found[module] = paths
-        self.arrows = {
-            self.files[module]: self.targets(module, paths) for module, paths in found.items()
-        }
+        self.arrows = {self.files[module]: self.targets(module, paths) for module, paths in found.items()}
 
     def targets(self, module: Module, paths: list[list[str]]) -> set[str]:
         files = {file for path in paths for file in self.resolve(module, path)}
@@ -137,9 +131,7 @@ class Crate:
         target = self.absolute(module, path)
         if target is None or depth > 8:
             return set()
-        known = max(
-            (target[:n] for n in range(len(target) + 1) if target[:n] in self.files), key=len
-        )
+        known = max((target[:n] for n in range(len(target) + 1) if target[:n] in self.files), key=len)
         rest = target[len(known) :]
         passed = self.exports.get(known, {}).get(rest[0]) if rest else None
         if passed is None:

@@ -14,16 +14,12 @@ import rust_tools
 from fresh_environments import NOT_AVAILABLE
 
 ENDED = "#2\tINITED\n#8192\tpulse\nDone 20000 runs in 3 second(s)\nstat::number_of_executed_units: 20000\n"
-CRASHED = (
-    "#2\tINITED\n#517\tNEW    cov: 3\nthread panicked\n==7== ERROR: libFuzzer: deadly signal\n"
-)
+CRASHED = "#2\tINITED\n#517\tNEW    cov: 3\nthread panicked\n==7== ERROR: libFuzzer: deadly signal\n"
 
 
-@pytest.mark.parametrize(
-    ("output", "count"), [(ENDED, 20_000), (CRASHED, 517), ("no such file", 0)]
-)
+@pytest.mark.parametrize(("output", "count"), [(ENDED, 20_000), (CRASHED, 517), ("no such file", 0)])
 def test_executions_are_those_that_libfuzzer_tells(output: str, count: int) -> None:
-    assert rust_tools.executed(output) == count
+    assert rust_tools.count_executions(output) == count
 
 
 def test_every_target_has_a_small_corpus_and_is_built() -> None:
@@ -32,7 +28,7 @@ def test_every_target_has_a_small_corpus_and_is_built() -> None:
     assert sorted(names) == sorted(path.name for path in folder.iterdir())
     assert sorted(names) == sorted(path.stem for path in (rust_tools.FUZZ / "targets").iterdir())
     sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
-    assert max(sizes) <= rust_tools.LONGEST
+    assert max(sizes) <= rust_tools.MAX_INPUT_BYTES
     assert sum(sizes) < 2_000_000
 
 
@@ -45,9 +41,7 @@ def test_the_workspaces_that_are_audited_are_all_that_there_are() -> None:
     assert set(rust_tools.MANIFESTS) == found
 
 
-@pytest.mark.parametrize(
-    ("codes", "crashes", "hangs"), [((0, 0), 0, 0), ((77, 0), 1, 0), ((70, -6), 1, 1)]
-)
+@pytest.mark.parametrize(("codes", "crashes", "hangs"), [((0, 0), 0, 0), ((77, 0), 1, 0), ((70, -6), 1, 1)])
 def test_an_input_that_ends_a_target_is_a_crash_or_a_hang_and_fails_the_stage(
     codes: tuple[int, int],
     crashes: int,
@@ -97,7 +91,7 @@ def test_a_missing_tool_is_named_and_the_stage_is_not_available(
     check: str, answers: Callable[..., str], sentence: str,
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(rust_tools, "answer", answers)
+    monkeypatch.setattr(rust_tools, "command_output", answers)
     monkeypatch.setattr(rust_tools, "run", failing)
     monkeypatch.setattr(rust_tools.shutil, "which", lambda name, path: None)
     assert rust_tools.main([check]) == NOT_AVAILABLE
@@ -121,7 +115,7 @@ def test_the_stage_of_miri_fails_unless_a_test_of_each_name_passes(
     def ran(command: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess(command, ended, told)
 
-    monkeypatch.setattr(rust_tools, "answer", lambda *command: "cargo 1")
+    monkeypatch.setattr(rust_tools, "command_output", lambda *command: "cargo 1")
     monkeypatch.setattr(rust_tools.subprocess, "run", ran)
     record = tmp_path / "record.json"
     assert rust_tools.main(["miri", "--record", str(record)]) == code

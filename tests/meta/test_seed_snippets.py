@@ -217,7 +217,7 @@ def sac_training(ran: dict[str, Any]) -> None:
 
 def td3_training(ran: dict[str, Any]) -> None:
     assert -2000 < ran["metrics"]["mean_reward"] <= 0
-    assert ran["td3"].config.algo.delays == (2, 0.2, 0.5)
+    assert ran["td3"].config.algo.td3_settings == (2, 0.2, 0.5)
 
 
 def dqn_plain_and_with_its_extensions(ran: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import seconds
 from helpers import budgets, selection
-from helpers.repositories import committed
+from helpers.repositories import commit_all
 
 TESTS = Path(__file__).resolve().parents[1]
 CONFTEST = """
@@ -21,7 +21,7 @@ from pathlib import Path
 from helpers import selection
 from helpers.budgets import watch
 
-selection.MEASURED = Path(__file__).with_name("seconds.json")
+selection.SECONDS_FILE = Path(__file__).with_name("seconds.json")
 
 def pytest_configure(config):
     config.pluginmanager.register(selection.Selection(config))
@@ -47,9 +47,9 @@ def test_children_count():
 """
 
 
-def made(folder: Path, **more: str) -> Path:
+def make_tree(folder: Path, **extra_files: str) -> Path:
     """A small tree of tests under these plugins."""
-    for name, text in {**TREE, **more}.items():
+    for name, text in {**TREE, **extra_files}.items():
         path = folder / "tests" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
@@ -61,22 +61,22 @@ def made(folder: Path, **more: str) -> Path:
     return folder
 
 
-def ran(folder: Path, *arguments: str, **environ: str) -> tuple[int, str]:
+def run_pytest(folder: Path, *arguments: str, **environ: str) -> tuple[int, str]:
     """Exit code and output of pytest in `folder`."""
-    own = ("RLOX_", "PYTEST_")
-    mine = {k: v for k, v in os.environ.items() if not k.startswith(own) and k != "CI"}
+    prefixes = ("RLOX_", "PYTEST_")
+    env = {k: v for k, v in os.environ.items() if not k.startswith(prefixes) and k != "CI"}
     plugins = ["-p", "no:cacheprovider", "-p", "xdist", "-p", "pytest_timeout"]
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "pytest", "-v", *plugins, *arguments],
         cwd=folder,
-        env=mine | {"PYTHONPATH": str(TESTS), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} | environ,
+        env=env | {"PYTHONPATH": str(TESTS), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} | environ,
         capture_output=True,
         text=True,
     )
-    return done.returncode, done.stdout + done.stderr
+    return process.returncode, process.stdout + process.stderr
 
 
-def passed(output: str) -> list[str]:
+def passed_tests(output: str) -> list[str]:
     """Names of the tests that passed, in their order."""
     lines = [line for line in output.splitlines() if "PASSED" in line and "::" in line]
     return [line.split("::")[1].split()[0].removesuffix("@") for line in lines]
@@ -101,14 +101,14 @@ def passed(output: str) -> list[str]:
     ],
 )
 def test_marks_decide_which_tests_run(arguments, environ, expected, tmp_path):
-    code, output = ran(made(tmp_path), *arguments, **environ)
-    found = {name for name in passed(output) if name not in ("test_long", "test_unmeasured")}
+    code, output = run_pytest(make_tree(tmp_path), *arguments, **environ)
+    found = {name for name in passed_tests(output) if name not in ("test_long", "test_unmeasured")}
     assert (code, found) == (0, expected), output
 
 
 def test_workers_take_the_longest_files_first(tmp_path):
-    code, output = ran(made(tmp_path), "-n", "1")
-    assert (code, passed(output)) == (0, ["test_long", "test_unmeasured", "test_quick"]), output
+    code, output = run_pytest(make_tree(tmp_path), "-n", "1")
+    assert (code, passed_tests(output)) == (0, ["test_long", "test_unmeasured", "test_quick"]), output
 
 
 def test_files_of_one_folder_stay_together_where_they_share_what_is_built():
@@ -122,23 +122,21 @@ def test_files_of_one_folder_stay_together_where_they_share_what_is_built():
 @pytest.mark.parametrize(("mark", "limit"), [("", 120), ("@pytest.mark.slow\n", 900)])
 @pytest.mark.parametrize(("loaded", "times"), [("0", 1), ("1", 5)])
 def test_a_test_has_a_limit_of_seconds_by_its_mark(mark, limit, loaded, times, tmp_path):
-    code, output = ran(
-        made(tmp_path, **limited(mark, limit * times)), "tests/d/test_limit.py::test_limit",
+    code, output = run_pytest(
+        make_tree(tmp_path, **make_limit_test(mark, limit * times)), "tests/d/test_limit.py::test_limit",
         RLOX_LOADED=loaded,
     )  # fmt: skip
     assert code == 0, output
 
 
-@pytest.mark.parametrize(
-    ("mark", "limit"), [("", 7200), ("@pytest.mark.timeout(10_000)\n", 10_000)]
-)
+@pytest.mark.parametrize(("mark", "limit"), [("", 7200), ("@pytest.mark.timeout(10_000)\n", 10_000)])
 def test_a_campaign_at_full_size_has_hours(mark, limit, tmp_path):
-    folder = made(tmp_path, **limited(mark, limit))
-    code, output = ran(folder, "tests/d/test_limit.py::test_limit", RLOX_FULL="1")
+    folder = make_tree(tmp_path, **make_limit_test(mark, limit))
+    code, output = run_pytest(folder, "tests/d/test_limit.py::test_limit", RLOX_FULL="1")
     assert code == 0, output
 
 
-def limited(mark: str, limit: int) -> dict[str, str]:
+def make_limit_test(mark: str, limit: int) -> dict[str, str]:
     """A file whose test sees this limit."""
     source = (
         f"import pytest\n{mark}def test_limit(request):\n"
@@ -181,8 +179,8 @@ def test_a_part_is_over_beyond_twice_its_budget_on_a_machine_as_fast():
     table = budgets.Table({"a": 10.0, "b": 10.0}, 15.0, "")
     spent = {"a": 20.1, "b": 20.0, "c": 31.0}
     expected = {"a": pytest.approx(2.01), "c": pytest.approx(31 / 15)}
-    assert table.overspent(spent, 1.0) == expected
-    assert table.overspent(spent, 1.1) == {}
+    assert table.over_budget(spent, 1.0) == expected
+    assert table.over_budget(spent, 1.1) == {}
 
 
 def test_the_budgets_name_parts_that_exist_and_the_commit_where_they_were_measured():
@@ -195,26 +193,26 @@ def test_the_budgets_name_parts_that_exist_and_the_commit_where_they_were_measur
 @pytest.mark.parametrize("workers", [(), ("-n", "2")])
 def test_a_part_far_beyond_its_budget_fails_ci_only_if_its_files_changed(workers, tmp_path):
     work = {"unit/part/test_work.py": WORK.format(seconds=0.4)}
-    folder = made(tmp_path, **work)
+    folder = make_tree(tmp_path, **work)
     table = TREE["budgets.toml"].replace("'unit/part' = 15", "'unit/part' = 0.0001")
-    (folder / "tests" / "budgets.toml").write_text(table.replace("none", committed(folder)[:12]))
-    committed(folder)  # where only the budgets differ
+    (folder / "tests" / "budgets.toml").write_text(table.replace("none", commit_all(folder)[:12]))
+    commit_all(folder)  # where only the budgets differ
     for arguments, environ in (((), {}), (workers, {"CI": "true"})):
-        code, output = ran(folder, *arguments, **environ)
+        code, output = run_pytest(folder, *arguments, **environ)
         assert code == 0, output
         assert "unit/part: over budget: " in output
         (line,) = [line for line in output.splitlines() if line.endswith("  unit/part")]
         assert float(line.split()[0]) >= 0.4
     (folder / "tests" / "unit" / "part" / "test_more.py").write_text("def test_more(): assert 1\n")
-    committed(folder)
-    code, output = ran(folder, *workers, CI="true")
-    assert "test_children_count" in passed(output)
+    commit_all(folder)
+    code, output = run_pytest(folder, *workers, CI="true")
+    assert "test_children_count" in passed_tests(output)
     assert code == pytest.ExitCode.TESTS_FAILED
     assert "unit/part: over budget, which fails this run" in output
 
 
 def test_the_speed_of_the_processor_is_sampled_while_tests_run(monkeypatch):
-    plugin = budgets.Budgets(TESTS / "budgets.toml", judged=False)
+    plugin = budgets.Budgets(TESTS / "budgets.toml", is_enforced=False)
     assert plugin.slowness == 1.0
     plugin.samples += [budgets.REFERENCE * 3, budgets.REFERENCE * 2, budgets.REFERENCE * 9]
     assert plugin.slowness == pytest.approx(3)

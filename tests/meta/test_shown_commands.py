@@ -20,13 +20,11 @@ from helpers.cli import TINY
 
 from rlox_cli import changes, commands, plot
 from rlox_cli.main import main
-from rlox_cli.resume import Continuation, find_run
+from rlox_cli.resume import ResumePlan, find_run
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(
-    p
-    for pattern in ("*.md", "docs/*.md", "rust/*/*.md", "experiments/*/*.md")
-    for p in ROOT.glob(pattern)
+    p for pattern in ("*.md", "docs/*.md", "rust/*/*.md", "experiments/*/*.md") for p in ROOT.glob(pattern)
 )
 Shown = tuple[Path, str]
 # What a placeholder of the reader's stands for: a run folder, a sweep, a dataset, a model.
@@ -35,7 +33,7 @@ MODULES = {
     "my_pkg": (
         "import gymnasium as gym\n"
         "from gymnasium.envs.classic_control import CartPoleEnv\n"
-        "from helpers.own_code import TenthReward as Shaped, wide_net as Net\n"
+        "from helpers.user_code import TenthReward as Shaped, wide_net as Net\n"
         "gym.register('MyEnv-v0', CartPoleEnv, max_episode_steps=500)\n"
     ),
     "my_env": (
@@ -120,9 +118,7 @@ def place(run: Path, workdir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def with_run(arguments: list[str], run: Path) -> list[str]:
     """The arguments with the run folder in the place of the reader's."""
-    return [
-        f"{a.rpartition('=')[0]}={run}".removeprefix("=") if RUN.match(a) else a for a in arguments
-    ]
+    return [f"{a.rpartition('=')[0]}={run}".removeprefix("=") if RUN.match(a) else a for a in arguments]
 
 
 def first_values(arguments: list[str]) -> list[str]:
@@ -168,21 +164,19 @@ def require_resumable(arguments: list[str]) -> None:
     command, *rest = arguments
     train = commands.load("train")
     assert train.alias is not None
-    name, overrides = changes.split(train.alias.spell(rest) if command == "resume" else rest)
+    name, overrides = changes.split_resume(train.alias.expand(rest) if command == "resume" else rest)
     folder = Path(shutil.copytree(find_run(name), "resumed"))
     if own := [o.partition("=")[2] for o in overrides if o.startswith("env=")]:
         config = folder / "config.yaml"
         config.write_text(config.read_text().replace("id: CartPole-v1", f"id: {own[0]}"))
-    plan = Continuation.read(find_run(str(folder)), overrides)
+    plan = ResumePlan.read(find_run(str(folder)), overrides)
     for override in overrides:
         key, _, value = override.partition("=")
         if key == "total_steps":
             assert plan.config.total_steps == float(value)
 
 
-def test_a_misspelt_key_of_each_command_is_found(
-    run: Path, place: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_a_misspelt_key_of_each_command_is_found(run: Path, place: Path, capsys: pytest.CaptureFixture[str]):
     for command in (
         "train",
         "sweep",

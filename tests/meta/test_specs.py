@@ -16,5 +16,5 @@ def test_a_spec_says_the_size_of_state_and_observation_and_the_class():
         vec = rlox.VecEnv(3, env_id=env_id)
         assert len(spec.starts) == vec.state_dim
         assert spec.observation(vec.get_state()).shape == (3, vec.obs_dim)
-        assert len(spec.skilled(vec.reset_all().T)) == 3
+        assert len(spec.scripted_policy(vec.reset_all().T)) == 3
         assert spec.single(seed=1).env_id == env_id

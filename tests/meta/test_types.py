@@ -47,8 +47,6 @@ def test_a_program_of_ones_own_is_checked_strictly(tmp_path: Path) -> None:
     done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=False)
     found = [[*row.split(":")[0:2], row.rpartition("[")[2]] for row in done.stdout.splitlines()]
     numbers = range(6, 6 + len(WRONG))
-    expected = [
-        ["wrong.py", str(n), f"{code}]"] for n, code in zip(numbers, WRONG.values(), strict=True)
-    ]
+    expected = [["wrong.py", str(n), f"{code}]"] for n, code in zip(numbers, WRONG.values(), strict=True)]
     assert [row for row in found if row in expected] == expected, done.stdout
     assert [row for row in found if row[0] == "mine.py"] == []

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.building import ROOT, TARGET, tools
+from helpers.build_env import ROOT, TARGET, build_variables
 
 PRODUCTS = {"win32": "rlox_corridor.dll", "darwin": "librlox_corridor.dylib"}
 ENV = "env=rlox_corridor:Corridor-v0"
@@ -24,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # Unoptimised: it is quick to build, for the most part from what `cargo test` has built, and steps
     # a few thousand times.
     build = ["cargo", "build", "--locked", "-p", "rlox-corridor", "--features", "extension-module"]
-    subprocess.run(build, cwd=ROOT, env=tools(), check=True)
+    subprocess.run(build, cwd=ROOT, env=build_variables(), check=True)
     built = TARGET / "debug" / PRODUCTS.get(sys.platform, "librlox_corridor.so")
     name = "rlox_corridor.pyd" if sys.platform == "win32" else "rlox_corridor.abi3.so"
     shutil.copy(built, folder / name)

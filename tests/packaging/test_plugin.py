@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers.installed import EXAMPLE
+from helpers.packages import EXAMPLE
 from helpers.waiting import PATIENCE
 
 
@@ -46,9 +46,7 @@ def test_an_installed_plugin_is_listed_as_documented_and_trains_with_its_preset(
     page = (EXAMPLE.parents[1] / "docs" / "plugins.md").read_text("utf-8")
     (shown,) = re.findall(r"^```text\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert rlox(site, tmp_path, "list", "plugins").stdout == shown
-    ran = rlox(
-        site, tmp_path, "train", "algo=vpg", "logger=sqlite", "hydra.run.dir=run", "eval.episodes=5"
-    )
+    ran = rlox(site, tmp_path, "train", "algo=vpg", "logger=sqlite", "hydra.run.dir=run", "eval.episodes=5")
     assert ran.returncode == 0, ran.stderr
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result["env_steps"] == 50_176  # of the preset in its conf folder

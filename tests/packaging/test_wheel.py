@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from helpers.building import ROOT, TARGET, tools
+from helpers.build_env import ROOT, TARGET, build_variables
 
 CARGO_HOME = Path(os.environ.get("CARGO_HOME") or Path.home() / ".cargo")
 
@@ -23,7 +23,7 @@ def run(command: Sequence[str | Path], cwd: Path, **variables: str) -> str:
     result = subprocess.run(
         command,
         cwd=cwd,
-        env=tools() | variables,
+        env=build_variables() | variables,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -149,8 +149,7 @@ def test_the_wheel_has_the_benchmarks_that_rlox_bench_runs_and_no_results(conten
 
 def test_the_wheel_has_the_config_tree_unchanged(contents):
     expected = {
-        f"rlox_cli/{p.relative_to(ROOT).as_posix()}": p.read_bytes()
-        for p in (ROOT / "conf").rglob("*.yaml")
+        f"rlox_cli/{p.relative_to(ROOT).as_posix()}": p.read_bytes() for p in (ROOT / "conf").rglob("*.yaml")
     }
     packed = {n: data for n, data in contents.items() if n.endswith(".yaml")}
     assert packed == expected
@@ -174,9 +173,7 @@ def test_the_command_runs_where_the_checkout_is_not(installed, workdir):
 
 @pytest.mark.parametrize("later", [False, True])
 @pytest.mark.parametrize("command", ["doctor", "--version", "train"])
-def test_the_command_names_another_rlox_in_its_folder_without_a_traceback(
-    installed, workdir, command, later
-):
+def test_the_command_names_another_rlox_in_its_folder_without_a_traceback(installed, workdir, command, later):
     """Also one that was installed later, and has put its own file in the place of ours with the check."""
     (site,) = installed.glob("lib/python*/site-packages")
     other, package = site / "rlox-1.2.0.dist-info", site / "rlox" / "__init__.py"

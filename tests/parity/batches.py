@@ -53,9 +53,7 @@ def draw(case: Case, init: Arrays, rng: np.random.Generator) -> Arrays:
 def _settled(case: Case, learner: Any, train: int, rng: np.random.Generator) -> tuple[Arrays, Any]:
     """A batch that keeps its distance, and the learner after it."""
     for _ in range(TRIES):
-        batch = (
-            _replayed(case, train, rng) if case.algo in REPLAYED else _rollout(case, learner, rng)
-        )
+        batch = _replayed(case, train, rng) if case.algo in REPLAYED else _rollout(case, learner, rng)
         tried = copy.deepcopy(learner)
         tried.kinks = Kinks()
         tried.train(tensors(batch))
@@ -77,12 +75,9 @@ def _rollout(case: Case, learner: Any, rng: np.random.Generator) -> Arrays:
     obs = _normal(rng, rows, OBS)
     actions = _normal(rng, rows, ACT) if case.box else rng.integers(CHOICES, size=rows)
     said = [
-        judged(learner.weights, *row)
-        for row in zip(*tensors({"o": obs, "a": actions}).values(), strict=True)
+        judged(learner.weights, *row) for row in zip(*tensors({"o": obs, "a": actions}).values(), strict=True)
     ]
-    log_probs, _, values = (
-        torch.stack(column).detach().numpy() for column in zip(*said, strict=True)
-    )
+    log_probs, _, values = (torch.stack(column).detach().numpy() for column in zip(*said, strict=True))
     old_values = (values + 0.3 * _normal(rng, rows)).astype(np.float32)
     advantages = 0.5 + 1.5 * _normal(rng, rows)
     out = {
@@ -125,9 +120,7 @@ def _noise(case: Case, rng: np.random.Generator) -> Arrays:
     seed = int(rng.integers(2**31))
     generator = torch.Generator().manual_seed(seed)
     if case.algo == "td3":
-        drawn = torch.empty(BATCH, ACT).normal_(
-            0, case.settings["target_policy_noise"], generator=generator
-        )
+        drawn = torch.empty(BATCH, ACT).normal_(0, case.settings["target_policy_noise"], generator=generator)
         return {"noise_target": drawn.numpy(), "torch_seed": np.array(seed)}
     gsde = case.settings["use_sde"]
     shape = (HIDDEN[-1], ACT) if gsde else (BATCH, ACT)

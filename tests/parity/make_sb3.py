@@ -54,9 +54,7 @@ class Spaces(gym.Env[Any, Any]):
 
     def __init__(self, box: bool) -> None:
         self.observation_space = gym.spaces.Box(-np.inf, np.inf, (OBS,), np.float32)
-        self.action_space = (
-            gym.spaces.Box(-1, 1, (ACT,), np.float32) if box else gym.spaces.Discrete(CHOICES)
-        )
+        self.action_space = gym.spaces.Box(-1, 1, (ACT,), np.float32) if box else gym.spaces.Discrete(CHOICES)
 
 
 class InOrder(ReplayBuffer):
@@ -71,9 +69,7 @@ class InOrder(ReplayBuffer):
 
 def made(case: Case, init: Arrays) -> Any:
     """SB3's algorithm under the settings of `case`, with the given weights."""
-    model = CLASSES[case.algo](
-        "MlpPolicy", Spaces(case.box), device="cpu", seed=0, **arguments(case)
-    )
+    model = CLASSES[case.algo]("MlpPolicy", Spaces(case.box), device="cpu", seed=0, **arguments(case))
     model.set_logger(Logger(folder=None, output_formats=[]))
     names = {theirs: begins_as(ours_of(case, theirs), init) for theirs in model.policy.state_dict()}
     model.policy.load_state_dict({n: torch.from_numpy(init[ours]) for n, ours in names.items()})
@@ -177,9 +173,7 @@ class Recorder:
         logged = {k.partition("/")[2]: v for k, v in self.model.logger.name_to_value.items()}
         self.model.logger.name_to_value.clear()
         losses = {
-            name: sign * logged[key]
-            for name, (key, sign) in LOSSES[self.case.algo].items()
-            if key in logged
+            name: sign * logged[key] for name, (key, sign) in LOSSES[self.case.algo].items() if key in logged
         }
         if self.case.algo in ("ppo", "a2c"):
             for row, total in zip(rows, totals, strict=True):
@@ -197,9 +191,7 @@ def fill(case: Case, model: Any, batch: Arrays) -> None:
         buffer = model.rollout_buffer
         buffer.reset()
         for i in range(rows):
-            value, log_prob = (
-                torch.from_numpy(batch[n][i : i + 1]) for n in ("values", "log_probs")
-            )
+            value, log_prob = (torch.from_numpy(batch[n][i : i + 1]) for n in ("values", "log_probs"))
             buffer.add(batch["obs"][i], batch["actions"][i], 0.0, 0.0, value, log_prob)
         buffer.advantages[:, 0], buffer.returns[:, 0] = batch["advantages"], batch["returns"]
         return
@@ -251,9 +243,7 @@ def golden(name: str) -> Arrays:
 
 def main() -> None:
     if sb3.__version__ != SB3_VERSION:
-        raise SystemExit(
-            f"stable-baselines3 {sb3.__version__} is here, {SB3_VERSION} is compared with"
-        )
+        raise SystemExit(f"stable-baselines3 {sb3.__version__} is here, {SB3_VERSION} is compared with")
     torch.set_num_threads(1)
     GOLDEN.mkdir(exist_ok=True)
     for name in sys.argv[1:] or CASES:

@@ -61,9 +61,7 @@ def trainer(kind: type, of: text.TinyLM, **more: Any) -> Any:
     class Trainer(kind):  # type: ignore[misc, valid-type]
         accelerator, current_gradient_accumulation_steps = accelerator(), 1
 
-        def _get_per_token_logps_and_entropies(
-            self, model: Any, ids: Tensor, *given: Any, **_: Any
-        ) -> Any:
+        def _get_per_token_logps_and_entropies(self, model: Any, ids: Tensor, *given: Any, **_: Any) -> Any:
             return scored(of, ids, given[1]), torch.zeros(len(ids), given[1]), None
 
     made = object.__new__(Trainer)
@@ -193,9 +191,7 @@ def rloo() -> dict[str, Tensor]:
         "grouped_rewards": scores.view(-1, text.GROUP), "std_rewards": torch.zeros(text.PROMPTS),
     }  # fmt: skip
     source = rloo_trainer.RLOOTrainer._generate_and_score_completions
-    exec(
-        lines(source, "# RLOO advantages computation", "# Slice to keep only the local part"), names
-    )
+    exec(lines(source, "# RLOO advantages computation", "# Slice to keep only the local part"), names)
     made = trainer(rloo_trainer.RLOOTrainer, of)
     inputs = {
         "prompt_ids": BATCH.prompts, "prompt_mask": torch.ones_like(BATCH.prompts),

@@ -23,9 +23,7 @@ def tokens(kind: str) -> list[dict[str, Any]]:
     tokenizer = AutoTokenizer.from_pretrained(GOLDEN)
     sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1}
     model = Qwen2ForCausalLM(
-        Qwen2Config(
-            vocab_size=len(tokenizer), num_attention_heads=4, num_key_value_heads=2, **sizes
-        )
+        Qwen2Config(vocab_size=len(tokenizer), num_attention_heads=4, num_key_value_heads=2, **sizes)
     )
     rows, pairs = Dataset.from_list(ROWS[kind]), kind.startswith("pair")
     with tempfile.TemporaryDirectory() as folder:

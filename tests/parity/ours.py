@@ -20,7 +20,7 @@ from rlox.algorithms.torch_dqn import DQNLearner
 from rlox.algorithms.torch_ppo import PPOLearner
 from rlox.configs import A2CConfig, DQNConfig, PPOConfig
 from rlox.policies import ContinuousPolicy, DiscretePolicy
-from rlox.policies.q import QPolicy
+from rlox.policies.q_policy import QPolicy
 from rlox.rng import Streams
 from rlox.types import Clock, Rollout
 
@@ -42,7 +42,7 @@ class InOrder(Rollout):
 
     orders: Iterator[Tensor] = field(default_factory=lambda: iter(()))
 
-    def ordered(self, order: Callable[[int], Tensor]) -> Tensor:
+    def ordered_indices(self, order: Callable[[int], Tensor]) -> Tensor:
         return next(self.orders)
 
 

@@ -20,8 +20,8 @@ from rlox.algorithms.torch_td3 import TD3Learner
 from rlox.configs import SACConfig, TD3Config, make
 from rlox.networks import EnsembleMLP, SquashedGaussianPolicy, SquashedSDEPolicy
 from rlox.policies.deterministic import DeterministicPolicy
-from rlox.policies.soft import SquashedPolicy
-from rlox.training.learner import Noise
+from rlox.policies.soft import SquashedSACPolicy
+from rlox.training.learner import NoiseFunction
 from rlox.types import Clock
 
 CRITICS = 2
@@ -57,7 +57,7 @@ def begin(policy: nn.Module, init: Arrays) -> None:
 def sac(case: Case, init: Arrays, batches: Arrays, dtype: torch.dtype) -> Arrays:
     kind = SquashedSDEPolicy if case.settings["use_sde"] else SquashedGaussianPolicy
     actor = kind(OBS, ACT, net_arch=HIDDEN)
-    policy = SquashedPolicy(actor, EnsembleMLP(CRITICS, (OBS + ACT, *HIDDEN, 1)))
+    policy = SquashedSACPolicy(actor, EnsembleMLP(CRITICS, (OBS + ACT, *HIDDEN, 1)))
     begin(policy, init)
     settings = {**case.settings, "ent_coef": f"auto_{math.exp(float(init['log_alpha'][0]))!r}"}
     target = settings.pop("target_entropy")
@@ -89,11 +89,9 @@ def td3(case: Case, init: Arrays, batches: Arrays, dtype: torch.dtype) -> Arrays
     return trace(case, rows, targets(final))
 
 
-def given(numbers: Any) -> Noise:
+def given(numbers: Any) -> NoiseFunction:
     """The noise of the golden files, by the number of the update."""
-    return lambda update, shape, like: (
-        torch.from_numpy(np.asarray(numbers[update])).reshape(shape).to(like)
-    )
+    return lambda update, shape, like: torch.from_numpy(np.asarray(numbers[update])).reshape(shape).to(like)
 
 
 def merged(

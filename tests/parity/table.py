@@ -1,7 +1,8 @@
 """Measures every case and writes the table of docs/parity.md.
 
 `python tests/parity/table.py` with `tests` on the path. It measures in a child whose kernels are those of
-every x86 CPU (helpers/pinned.py), as the test of the page does; `python -m parity.table print` measures here.
+every x86 CPU (helpers/pinned_floats.py), as the test of the page does; `python -m parity.table print`
+measures here.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import sys
 from pathlib import Path
 
 import torch
-from helpers import pinned
+from helpers import pinned_floats
 
 from parity.cases import CASES, load, made_by_sb3
 from parity.ours import driven
@@ -54,7 +55,7 @@ def main() -> None:
         torch.set_num_threads(1)
         print("\n".join([BEGIN, HEAD, *map(row, CASES), END]))
         return
-    table = pinned.run("parity.table", "print").stdout.rstrip()
+    table = pinned_floats.run("parity.table", "print").stdout.rstrip()
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     PAGE.write_text(before + table + rest.partition(END)[2], encoding="utf-8")
     print(table)

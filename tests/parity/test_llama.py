@@ -59,9 +59,7 @@ def test_padding_before_a_text_changes_nothing_of_it(
     model, theirs = given
     mask, positions = padding()
     counts = mask.bool()
-    torch.testing.assert_close(
-        model(IDS, mask, positions).logits[counts], theirs["padded"][counts], **CLOSE
-    )
+    torch.testing.assert_close(model(IDS, mask, positions).logits[counts], theirs["padded"][counts], **CLOSE)
     found = in_steps(model, mask, positions)
     torch.testing.assert_close(found[counts], theirs["padded"][counts], **CLOSE)
     alone = model(IDS[1:2, 2:]).logits

@@ -21,7 +21,7 @@ from rlox.errors import ConfigError, NonFiniteError, ShapeError
 from rlox.losses import td_loss
 from rlox.networks import DuelingMLP
 from rlox.optim import FlatParameters
-from rlox.policies.q import QPolicy
+from rlox.policies.q_policy import QPolicy
 
 CASES = 400
 EACH = pytest.mark.parametrize("cases", [64, pytest.param(CASES, marks=pytest.mark.slow)])
@@ -193,9 +193,7 @@ def test_the_vector_is_laid_out_as_torch_s() -> None:
 def test_native_dqn_updates_refuse_invalid_columns_and_stop_at_nan() -> None:
     case = Case(33)
     case.columns["actions"] = case.columns["actions"] + case.size
-    with pytest.raises(
-        ConfigError, match=rf"action of row 0 is \d, expected .* 0 to {case.size - 1}"
-    ):
+    with pytest.raises(ConfigError, match=rf"action of row 0 is \d, expected .* 0 to {case.size - 1}"):
         case.native("f32")
     case = Case(32)
     case.columns["discounts"] = case.columns["discounts"][:, :0]

@@ -24,7 +24,7 @@ from rlox.errors import ConfigError, NonFiniteError, ShapeError
 from rlox.optim import FlatParameters
 from rlox.policies.actors import CategoricalActor, GaussianActor
 from rlox.policies.deterministic import DeterministicPolicy
-from rlox.policies.implicit import ImplicitPolicy
+from rlox.policies.implicit import IQLPolicy
 
 CLOSE = 1e-9  # of the norm
 A = NDArray[Any]
@@ -84,7 +84,7 @@ def td3_bc(**changed: Any) -> float:
 
 def iql(**changed: Any) -> float:
     data = papers.numbers()
-    policy, weights = papers.start(ImplicitPolicy(OBS, ACT, CRITICS, HIDDEN, HIDDEN, "relu"))
+    policy, weights = papers.start(IQLPolicy(OBS, ACT, CRITICS, HIDDEN, HIDDEN, "relu"))
     settings = {"expectile": 0.8, "temperature": 2.0, "total": UPDATES}
     paper = IQL(weights, {**papers.PAPER, **settings})
     actor, critic, value = (adams(m) for m in (policy.actor, policy.critic, policy.value))
@@ -148,11 +148,7 @@ def test_cloning_is_what_autograd_makes_of_its_loss(number: int) -> None:
     made: Any = CategoricalActor if kind == "choices" else GaussianActor
     policy = made(obs_dim, size, hidden, activation).double()
     obs = draw.normal(size=(k, rows, obs_dim))
-    taken = (
-        draw.integers(0, size, (k, rows))
-        if kind == "choices"
-        else draw.normal(size=(k, rows, size))
-    )
+    taken = draw.integers(0, size, (k, rows)) if kind == "choices" else draw.normal(size=(k, rows, size))
     engine = CloningEngine(
         shapes(policy), kind="choices" if kind == "choices" else "numbers", size=size, obs_dim=obs_dim,
         hidden=hidden, activation=activation, precision="f64",
@@ -193,9 +189,7 @@ def cloner(
 ) -> tuple[CloningEngine, tuple[A, A, A, A], GaussianActor | CategoricalActor]:
     made: Any = CategoricalActor if kind == "choices" else GaussianActor
     policy = made(3, 2, [4], "tanh")
-    engine = CloningEngine(
-        shapes(policy), kind=kind, size=2, obs_dim=3, hidden=[4], activation="tanh"
-    )
+    engine = CloningEngine(shapes(policy), kind=kind, size=2, obs_dim=3, hidden=[4], activation="tanh")
     return engine, adams(policy), policy
 
 
@@ -229,7 +223,7 @@ def test_the_cloning_engine_refuses_invalid_batches_and_changes_no_weight() -> N
 
 
 def test_values_that_are_no_numbers_are_found_in_their_batch() -> None:
-    policy = ImplicitPolicy(OBS, ACT, CRITICS, HIDDEN, HIDDEN, "relu").double()
+    policy = IQLPolicy(OBS, ACT, CRITICS, HIDDEN, HIDDEN, "relu").double()
     engine = IQLEngine(
         shapes(policy.actor, "actor.", "net."),
         shapes(policy.critic),
@@ -247,6 +241,4 @@ def test_values_that_are_no_numbers_are_found_in_their_batch() -> None:
         "temperature": 2.0,
     }
     with pytest.raises(NonFiniteError, match="critic loss by minibatch"):
-        engine.learn(
-            *parts, parts[1][0].copy(), *batch, np.zeros((1, BATCH)), max_weight=100.0, **given
-        )
+        engine.learn(*parts, parts[1][0].copy(), *batch, np.zeros((1, BATCH)), max_weight=100.0, **given)

@@ -16,15 +16,15 @@ from parity.transcriptions.cql import CQL, CQLChoices
 from parity.transcriptions.iql import IQL
 from parity.transcriptions.td3_bc import TD3BC
 from rlox.algorithms.torch_cql import CQLLearner
-from rlox.algorithms.torch_cql_choices import CQLChoicesLearner
+from rlox.algorithms.torch_discrete_cql import DiscreteCQLLearner
 from rlox.algorithms.torch_iql import IQLLearner
 from rlox.algorithms.torch_td3_bc import TD3BCLearner
 from rlox.configs import CQLConfig, IQLConfig, TD3BCConfig, make
 from rlox.networks import EnsembleMLP, SquashedGaussianPolicy
-from rlox.policies.conservative import LowestQPolicy
 from rlox.policies.deterministic import DeterministicPolicy
-from rlox.policies.implicit import ImplicitPolicy
-from rlox.policies.soft import SquashedPolicy
+from rlox.policies.implicit import IQLPolicy
+from rlox.policies.min_q import MinQPolicy
+from rlox.policies.soft import SquashedSACPolicy
 from rlox.types import Clock, Transitions
 
 OBS, ACT, CHOICES, SAMPLES = 3, 2, 4, 3
@@ -160,7 +160,7 @@ def td3_bc(**changed: Any) -> tuple[Tensor, Tensor]:
 
 def iql(**changed: Any) -> tuple[Tensor, Tensor]:
     data = numbers()
-    policy, weights = start(ImplicitPolicy(OBS, ACT, CRITICS, HIDDEN, HIDDEN, "relu"))
+    policy, weights = start(IQLPolicy(OBS, ACT, CRITICS, HIDDEN, HIDDEN, "relu"))
     config = make(IQLConfig, {**COMMON, "expectile": 0.8, "temperature": 2.0, **changed})
     settings = {"expectile": 0.8, "temperature": 2.0, "total": UPDATES}
     paper = IQL(weights, {**PAPER, **settings})
@@ -175,7 +175,7 @@ CQL_SETTINGS = {"cql_alpha": 0.7, "auto_alpha": True, "cql_target_value": 0.1}
 def cql(**changed: Any) -> tuple[Tensor, Tensor]:
     data = numbers()
     actor = SquashedGaussianPolicy(OBS, ACT, net_arch=HIDDEN)
-    policy, weights = start(SquashedPolicy(actor, EnsembleMLP(CRITICS, (OBS + ACT, *HIDDEN, 1))))
+    policy, weights = start(SquashedSACPolicy(actor, EnsembleMLP(CRITICS, (OBS + ACT, *HIDDEN, 1))))
     more = {"n_random_actions": SAMPLES, "actor_learning_rate": 1e-3, "ent_coef": 0.3}
     config = make(CQLConfig, {**COMMON, **CQL_SETTINGS, **more, **changed})
 
@@ -200,9 +200,9 @@ def cql(**changed: Any) -> tuple[Tensor, Tensor]:
 
 def cql_choices(**changed: Any) -> tuple[Tensor, Tensor]:
     data = numbers(choices=True)
-    policy, weights = start(LowestQPolicy(OBS, CHOICES, CRITICS, HIDDEN, "relu"))
+    policy, weights = start(MinQPolicy(OBS, CHOICES, CRITICS, HIDDEN, "relu"))
     config = make(CQLConfig, {**COMMON, **CQL_SETTINGS, "target_update_interval": 3, **changed})
-    learner = CQLChoicesLearner(policy, config)
+    learner = DiscreteCQLLearner(policy, config)
     paper = CQLChoices(weights, {**PAPER, **CQL_SETTINGS, "target_update_interval": 3})
     for batch in data:
         paper.train(batch)

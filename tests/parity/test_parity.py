@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers import pinned
+from helpers import pinned_floats
 
 from parity.batches import MARGIN
 from parity.cases import CASES, SB3_VERSION, UPDATES, Arrays, load, made_by_sb3
@@ -64,9 +64,7 @@ def test_no_parity_batch_is_within_rounding_of_a_kink_of_its_loss(name: str) -> 
 @pytest.mark.parametrize(("name", "part"), CLIPPED)
 def test_some_gradients_are_clipped_and_some_are_not(name: str, part: str) -> None:
     trace, limit = paper(name)[0], CASES[name].settings["max_grad_norm"]
-    squares = [
-        (a**2).reshape(UPDATES, -1).sum(1) for k, a in trace.items() if k.startswith(f"grad/{part}")
-    ]
+    squares = [(a**2).reshape(UPDATES, -1).sum(1) for k, a in trace.items() if k.startswith(f"grad/{part}")]
     clipped = np.sqrt(np.sum(squares, 0)) > limit
     assert 3 <= clipped.sum() <= UPDATES - 3
 
@@ -95,9 +93,7 @@ def test_some_gradients_are_clipped_and_some_are_not(name: str, part: str) -> No
         ("td3_clipped", {"max_grad_norm": 0.1}),
     ],
 )
-def test_changing_any_setting_changes_the_update_beyond_rounding(
-    name: str, changed: dict[str, Any]
-) -> None:
+def test_changing_any_setting_changes_the_update_beyond_rounding(name: str, changed: dict[str, Any]) -> None:
     found = difference(ours(name, **changed), paper(name)[0])
     assert found.largest > 10 * FLOAT32, found
 
@@ -139,9 +135,7 @@ def test_golden_files_name_the_version_that_made_them() -> None:
     assert f'"stable-baselines3=={SB3_VERSION}"' in (ROOT / "pyproject.toml").read_text("utf-8")
 
 
-@pytest.mark.parametrize(
-    "name", ["ppo_box", "a2c_tf_like", "dqn", "sac", "sac_n_step", "sac_gsde", "td3"]
-)
+@pytest.mark.parametrize("name", ["ppo_box", "a2c_tf_like", "dqn", "sac", "sac_n_step", "sac_gsde", "td3"])
 def test_the_script_makes_the_golden_file_again(name: str) -> None:
     pytest.importorskip("stable_baselines3")
     from parity.make_sb3 import golden
@@ -168,9 +162,7 @@ def test_the_page_shows_and_explains_every_case() -> None:
     assert list(figures(text)) == list(CASES)
     table = text[text.index(END) :].partition("\n\nA batch near")[0]
     explained = [
-        name
-        for names in re.findall(r"^\| (`.*?) \|", table, re.M)
-        for name in re.findall(r"`(\w+)`", names)
+        name for names in re.findall(r"^\| (`.*?) \|", table, re.M) for name in re.findall(r"`(\w+)`", names)
     ]
     assert sorted(explained) == sorted(CASES)
 
@@ -178,7 +170,7 @@ def test_the_page_shows_and_explains_every_case() -> None:
 @cache
 def figures_now() -> dict[str, list[float]]:
     """Measured with kernels that round alike on every x86 CPU."""
-    return figures(pinned.run("parity.table", "print").stdout)
+    return figures(pinned_floats.run("parity.table", "print").stdout)
 
 
 @pytest.mark.parametrize("name", CASES)

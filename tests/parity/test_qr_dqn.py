@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from parity.table import PAGE
-from rlox.configs import make_run, plain
-from rlox.configs.buffers import CAPACITY
+from rlox.configs import make_run, to_plain
+from rlox.configs.buffers import DEFAULT_CAPACITY
 
 # Defaults of sb3-contrib 2.9.2's QRDQN, by our names; None: gradients are not clipped.
 THEIRS = {
@@ -34,7 +34,7 @@ def number(text: str) -> float | None:
 
 def ours(**algo: Any) -> dict[str, Any]:
     tree = {"algo": {"name": "dqn", "distribution": "quantile", **algo}}
-    return {name: value for name, value in plain(make_run(tree).algo).items() if name in THEIRS}
+    return {name: value for name, value in to_plain(make_run(tree).algo).items() if name in THEIRS}
 
 
 def test_the_keys_on_the_page_make_the_defaults_those_of_sb3_contrib() -> None:
@@ -55,14 +55,10 @@ def test_the_defaults_of_sb3_contrib_are_those_it_has() -> None:
     assert contrib.__version__ == "2.9.2"
     given = inspect.signature(contrib.QRDQN.__init__).parameters
     named = {"n_step": "n_steps"}
-    direct = {
-        name: given[named.get(name, name)].default
-        for name in THEIRS
-        if named.get(name, name) in given
-    }
+    direct = {name: given[named.get(name, name)].default for name in THEIRS if named.get(name, name) in given}
     assert direct == {name: THEIRS[name] for name in direct}
     model = contrib.QRDQN("MlpPolicy", "CartPole-v1", device="cpu", buffer_size=10)
     assert set(THEIRS) - set(direct) == {"adam_eps", "n_quantiles", "net_arch"}
     assert model.policy.optimizer.param_groups[0]["eps"] == THEIRS["adam_eps"]
     assert (model.n_quantiles, model.policy.net_arch) == (THEIRS["n_quantiles"], THEIRS["net_arch"])
-    assert given["buffer_size"].default == CAPACITY
+    assert given["buffer_size"].default == DEFAULT_CAPACITY

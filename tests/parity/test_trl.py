@@ -12,7 +12,7 @@ from torch import Tensor
 from parity import text
 from rlox.llm import group_advantages, leave_one_out_advantages
 from rlox.losses import (
-    Completions,
+    CompletionLogProbs,
     DPOLoss,
     GRPOLoss,
     importance_weights,
@@ -93,8 +93,8 @@ def test_a_preference_loss_and_its_gradient_are_trls(name: str, theirs: dict[str
     of, (loss, reference) = text.model(), DPO[name]
     log_probs = scored(of, BATCH.prompts, BATCH.completions) * BATCH.mask
     ref = (BATCH.ref * BATCH.mask).sum(1) * reference
-    sums = Completions(log_probs.sum(1), ref, BATCH.mask.sum(1))
-    chosen, rejected = (Completions(*(part[first::2] for part in sums)) for first in (0, 1))
+    sums = CompletionLogProbs(log_probs.sum(1), ref, BATCH.mask.sum(1))
+    chosen, rejected = (CompletionLogProbs(*(part[first::2] for part in sums)) for first in (0, 1))
     require_equal(theirs, f"dpo/{name}", of, DPOLoss(**loss)(chosen, rejected).total)
 
 

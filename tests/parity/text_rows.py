@@ -9,9 +9,7 @@ GOLDEN = Path(__file__).parent / "golden" / "trl_tokens"  # a tokenizer's folder
 
 SYSTEM = [{"role": "system", "content": "be good"}]
 SKY = [{"role": "user", "content": "what colour is the sky?"}]
-BLUE, GREEN = (
-    [{"role": "assistant", "content": f"it is {said}"}] for said in ("blue", "green today")
-)
+BLUE, GREEN = ([{"role": "assistant", "content": f"it is {said}"}] for said in ("blue", "green today"))
 
 ROWS: dict[str, list[dict[str, Any]]] = {
     "text": [{"text": "the sky is blue"}, {"text": "hello there, good day 12"}],

@@ -52,9 +52,7 @@ def trace(case: Case, rows: Sequence[Row], final: Mapping[str, Any]) -> Arrays:
         for name in names(found):
             shape = next(np.shape(_array(row[name])) for row in found if name in row)
             gap = np.full(shape, np.nan)
-            out[f"{part}/{name}"] = np.stack(
-                [_array(row[name]) if name in row else gap for row in found]
-            )
+            out[f"{part}/{name}"] = np.stack([_array(row[name]) if name in row else gap for row in found])
     return out | {f"final/{name}": _array(value) for name, value in final.items()}
 
 

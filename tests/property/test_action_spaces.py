@@ -9,7 +9,7 @@ import gymnasium as gym
 import numpy as np
 import torch
 from gymnasium import spaces
-from helpers.factored import require_form
+from helpers.factored_actions import require_form
 from helpers.selection import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -33,9 +33,7 @@ def choices(draw: st.DrawFn) -> gym.Space[Any]:
     if kind == "binary":
         return spaces.MultiBinary(shape)
     rng = np.random.default_rng(draw(st.integers(0, 99)))
-    return spaces.MultiDiscrete(
-        rng.integers(1, 5, shape), dtype=dtype, start=rng.integers(-9, 9, shape)
-    )
+    return spaces.MultiDiscrete(rng.integers(1, 5, shape), dtype=dtype, start=rng.integers(-9, 9, shape))
 
 
 @st.composite
@@ -68,7 +66,7 @@ def sampled(codec: ActionCodec, n: int, seed: int) -> np.ndarray[Any, Any]:
     """Rows of choices that exist and numbers of all sizes."""
     rng = np.random.default_rng(seed)
     columns = [rng.integers(count, size=n) for count in codec.choices]
-    columns += [rng.normal(scale=4.0, size=n) for _ in range(codec.vector)]
+    columns += [rng.normal(scale=4.0, size=n) for _ in range(codec.box_dim)]
     return np.stack(columns, 1).astype(codec.dtype).reshape(n, *codec.shape)
 
 
@@ -79,9 +77,9 @@ def test_a_row_becomes_an_action_of_the_space_and_comes_back(space: Any, seed: i
     rows = sampled(codec, 3, seed)
     actions = codec.to_env(rows)
     assert gym.vector.utils.batch_space(space, 3).contains(actions)
-    for action in codec.each(actions):
+    for action in codec.unbatch(actions):
         require_form(space, action)
-    back = codec.of_env(actions, 3)
+    back = codec.from_env(actions, 3)
     chosen = (slice(None), slice(len(codec.choices)))
     wide = back.reshape(3, -1), rows.reshape(3, -1)
     assert np.array_equal(wide[0][chosen], wide[1][chosen])
@@ -90,17 +88,15 @@ def test_a_row_becomes_an_action_of_the_space_and_comes_back(space: Any, seed: i
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(space=SPACES, seed=st.integers(0, 99))
-def test_sampled_actions_survive_a_round_trip_through_the_action_codec(
-    space: Any, seed: int
-) -> None:
+def test_sampled_actions_survive_a_round_trip_through_the_action_codec(space: Any, seed: int) -> None:
     codec = ActionCodec.of(space)
     batch = gym.vector.utils.batch_space(space, 2)
     batch.seed(seed)
-    rows = codec.of_env(batch.sample(), 2)
+    rows = codec.from_env(batch.sample(), 2)
     counts = np.array(codec.choices, np.int64)
     chosen = rows.reshape(2, -1)[:, : len(counts)]
     assert ((chosen >= 0) & (chosen < counts)).all()
-    again = codec.of_env(codec.to_env(rows), 2)
+    again = codec.from_env(codec.to_env(rows), 2)
     assert np.array_equal(again, rows)
 
 
@@ -113,8 +109,8 @@ def test_a_head_takes_each_choice_from_what_a_mask_allows(space: Any, seed: int)
     begins = np.cumsum((0, *codec.choices))
     for begin, end in pairwise(begins):
         mask[rng.integers(begin, end)] = 1
-    assert not form.empty(form.row(mask))
-    head = FactoredHead(codec.choices, codec.vector)
+    assert not form.empty_message(form.row(mask))
+    head = FactoredHead(codec.choices, codec.box_dim)
     outputs = torch.from_numpy(rng.normal(size=(1, head.size)).astype(np.float32))
     outputs[:, : head.logits][:, torch.from_numpy(mask == 0)] = -1e30
     for row in (head.mode(outputs), head.sample(outputs, torch.Generator().manual_seed(seed))):

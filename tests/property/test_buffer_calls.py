@@ -37,7 +37,7 @@ FREE = {
 
 def run(program: Program, step: str, spoil: bool) -> str:
     """One call, compared with the model or refused; returns which."""
-    if step not in FREE and not program.model.held():
+    if step not in FREE and not program.model.held_indices():
         run(program, "push", False)
     given = getattr(program, f"draw_{step}")()
     if spoil:
@@ -93,9 +93,7 @@ def test_random_programs_of_calls_equal_the_model(kind):
 
     for schema in kind.schemas:
         # a run of its own each, the same ones every time; full size draws others each time
-        number = (
-            random.getrandbits(64) if FULL else zlib.crc32(f"{kind.__name__} {schema}".encode())
-        )
+        number = random.getrandbits(64) if FULL else zlib.crc32(f"{kind.__name__} {schema}".encode())
         seed(number)(programs)(schema)
     assert len(made) == 2 * len(kind.steps) and min(made.values()) >= EXAMPLES / 2
     assert min(ends[end] for end in kind.ends) >= EXAMPLES / 5

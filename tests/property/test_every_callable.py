@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from helpers.callables import CASES, Case, programs
 from helpers.callables.comparing import assert_equal
-from helpers.callables.engine import Draw, Invalid, spoilt
+from helpers.callables.engine import Draw, Invalid, spoil_one
 from helpers.selection import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -82,5 +82,5 @@ def test_a_valid_call_equals_its_numpy_model(name: str, data: st.DataObject):
 @given(data=st.data())
 def test_a_spoilt_call_is_refused_or_equals_the_model(name: str, data: st.DataObject):
     case, draw = CASES[name], Draw(data)
-    arguments = spoilt(draw, case.draw(draw), case.fixed)
+    arguments = spoil_one(draw, case.draw(draw), case.fixed)
     check(case, arguments)

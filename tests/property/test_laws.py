@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from rlox import compute_gae_time_major
-from rlox.configs.params import inside
+from rlox.configs.params import is_inside
 from rlox.envs.normalize import RunningMoments
 from rlox.losses import clipped_surrogate, kl_estimate
 from rlox.runs.tree import pack, unpack
@@ -129,5 +129,5 @@ def test_the_clipped_objective_never_exceeds_the_plain_one(
 
 @given(st.floats(allow_nan=True), st.floats(-5, 5), st.floats(-5, 5))
 def test_an_interval_holds_what_lies_between_its_ends(x: float, low: float, high: float) -> None:
-    assert inside(x, f"[{low}, {high}]") == (low <= x <= high)
-    assert inside(x, f"({low}, {high})") == (low < x < high)
+    assert is_inside(x, f"[{low}, {high}]") == (low <= x <= high)
+    assert is_inside(x, f"({low}, {high})") == (low < x < high)

@@ -78,9 +78,7 @@ def test_a_profile_counts_runs_above_and_its_band_is_around_it(
 ) -> None:
     found = performance_profile(named(of), taus, rng=np.random.default_rng(0), resamples=50)
     pooled = [score for runs in of for score in runs]
-    assert found.fraction == pytest.approx(
-        [sum(s > tau for s in pooled) / len(pooled) for tau in taus]
-    )
+    assert found.fraction == pytest.approx([sum(s > tau for s in pooled) / len(pooled) for tau in taus])
     if min(map(len, of)) > 1:
         assert ((found.low >= 0) & (found.low <= found.high) & (found.high <= 1)).all()
 

@@ -12,10 +12,10 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from faults.deadlines import pass_for_the_hung
-from faults.processes import below, gone
+from faults.deadlines import expire_for_hung
+from faults.processes import descendants, wait_until_ended
 from faults.report import record
-from faults.workers import HANGS, Counter, Doomed
+from faults.workers import HANGS, CounterEnv, CountingCrashingEnv
 from helpers.selection import FULL
 from helpers.waiting import PATIENCE
 
@@ -53,11 +53,11 @@ class Losses:
         after, others = self.obs.copy(), np.ones(self.vec.n_envs, np.bool_)
         if finals is not None:
             after[finals.envs] = finals.obs
-            others[finals.lost] = False
-            self.lost += len(finals.lost)
+            others[finals.lost_envs] = False
+            self.lost += len(finals.lost_envs)
             self.restarts += finals.restarts
             self.finished += len(finals.envs)
-            fresh = {(int(i), float(self.obs[i, 0])) for i in finals.lost}
+            fresh = {(int(i), float(self.obs[i, 0])) for i in finals.lost_envs}
             self.joined += len(fresh & self.seen_lives)
             self.seen_lives |= fresh
         went_on = (after[:, :2] == before[:, :2]).all(1) & (after[:, 2] == before[:, 2] + 1)
@@ -84,8 +84,8 @@ def side_by_side(*sources: Any) -> list[tuple[float, Losses]]:
 
 
 def test_crashes_are_counted_and_join_nothing() -> None:
-    crashes = partial(Doomed, **CHANCES)
-    (whole, sound), (crashing, losses) = side_by_side(Doomed, crashes)
+    crashes = partial(CountingCrashingEnv, **CHANCES)
+    (whole, sound), (crashing, losses) = side_by_side(CountingCrashingEnv, crashes)
     assert (sound.lost, sound.restarts, sound.joined) == (0, 0, 0)
     assert losses.joined == 0
     assert losses.lost == losses.restarts  # a process each
@@ -107,13 +107,13 @@ def test_each_hang_costs_the_episode_of_its_worker_and_leaves_no_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """In a full run by the clock, within a second of the deadline; else deadlines pass at once."""
-    passed = [] if FULL else pass_for_the_hung(monkeypatch)
-    deadline, late, processes = 5.0 if FULL else PATIENCE, [], set(below(os.getpid()))
+    passed = [] if FULL else expire_for_hung(monkeypatch)
+    deadline, late, processes = 5.0 if FULL else PATIENCE, [], set(descendants(os.getpid()))
     started: set[int] = set()
     for k in range(HUNG):
         way = HANGS[k % len(HANGS)]
         config = EnvConfig(n_envs=2, step_timeout=deadline, seeding="offset", **ONE_EACH)
-        vec = make_vec(config, 0, partial(Counter, way, mortal=1, within=0))
+        vec = make_vec(config, 0, partial(CounterEnv, way, fails_below=1, within=0))
         obs, rewards, flags = np.zeros((2, 4), np.float32), np.zeros(2), np.zeros((2, 2), np.bool_)
         vec.reset_into(obs)
         try:
@@ -122,24 +122,22 @@ def test_each_hang_costs_the_episode_of_its_worker_and_leaves_no_process(
                 finals = vec.step_into(np.zeros(2, np.int64), obs, rewards, *flags)
                 seconds = time.perf_counter() - begun
             assert finals is not None
-            assert finals.lost.tolist() == [0]
+            assert finals.lost_envs.tolist() == [0]
             late.append(seconds - deadline)
-            started |= set(below(os.getpid())) - processes
+            started |= set(descendants(os.getpid())) - processes
         finally:
             vec.close()
-    assert gone(sorted(started))
+    assert wait_until_ended(sorted(started))
     assert len(late) == HUNG
     if not FULL:
         assert len(passed) == HUNG
         return
-    record(
-        "hung_env", {"hangs": len(late), "latest_after_deadline": round(max(late), 3), "orphans": 0}
-    )
+    record("hung_env", {"hangs": len(late), "latest_after_deadline": round(max(late), 3), "orphans": 0})
     assert max(late) <= 1.0
 
 
 def test_ppo_learns_from_no_step_that_was_lost_and_reports_each() -> None:
-    source = partial(Doomed, p_raise=0.01, p_kill=0.002)
+    source = partial(CountingCrashingEnv, p_raise=0.01, p_kill=0.002)
     small = {"n_steps": 32, "n_epochs": 1, "batch_size": 64, "net_arch": (8,), "backend": "torch"}
     algorithm = PPO(source, n_envs=4, seed=1, **small, **ONE_EACH)
     update, left_out, shown = algorithm.learner.update, [], []
@@ -155,7 +153,7 @@ def test_ppo_learns_from_no_step_that_was_lost_and_reports_each() -> None:
         algorithm.train(4_000)
     finally:
         algorithm.close()
-    counts = algorithm.recent.failures
+    counts = algorithm.recent.failure_metrics
     assert sum(left_out) == counts["env/lost_episodes"] == counts["env/restarts"] > 10
     assert sum(shown) == algorithm.clock.env_steps - sum(left_out)
     assert algorithm.summary()["env/restarts"] == counts["env/restarts"]
@@ -163,14 +161,14 @@ def test_ppo_learns_from_no_step_that_was_lost_and_reports_each() -> None:
 
 
 def test_a_buffer_joins_nothing_across_a_restart() -> None:
-    source = partial(Doomed, p_raise=0.01, p_kill=0.002)
+    source = partial(CountingCrashingEnv, p_raise=0.01, p_kill=0.002)
     options = {"learning_starts": 64, "n_step": 3, "buffer_size": 4096, "net_arch": (8,)}
     algorithm = DQN(source, n_envs=4, seed=1, batch_size=256, **options, **ONE_EACH)
     try:
         algorithm.train(2_000)
-        drawn = algorithm.source.memory.sample(16, 0.0, 0)
-        counts = algorithm.recent.failures
-        stored = len(algorithm.source.memory.buffer)
+        drawn = algorithm.source.replay_sampler.sample(16, 0.0, 0)
+        counts = algorithm.recent.failure_metrics
+        stored = len(algorithm.source.replay_sampler.buffer)
     finally:
         algorithm.close()
     obs, after = (np.asarray(rows).reshape(-1, 3) for rows in (drawn.obs, drawn.next_obs))
@@ -181,8 +179,8 @@ def test_a_buffer_joins_nothing_across_a_restart() -> None:
 
 @pytest.fixture
 def registered() -> Any:
-    gym.register("Doomed-v0", partial(Doomed, p_raise=0.01))
-    gym.register("Broken-v0", partial(Counter, "raise", 1 << 63, within=0))
+    gym.register("Doomed-v0", partial(CountingCrashingEnv, p_raise=0.01))
+    gym.register("Broken-v0", partial(CounterEnv, "raise", 1 << 63, within=0))
     yield
     for name in ("Doomed-v0", "Broken-v0"):
         gym.registry.pop(name)

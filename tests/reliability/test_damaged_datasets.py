@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.foreign import SUFFIX, dataset
-from helpers.many_reads import many
+from helpers.foreign_datasets import SUFFIX, dataset
+from helpers.many_reads import read_many
 
 from rlox.errors import RloxError
-from rlox.offline import exported
-from rlox.sources.dataset_file import DATA, DOCUMENT, read_dataset
+from rlox.offline import export_dataset
+from rlox.sources.dataset_file import DATA_FILE, DOCUMENT_FILE, read_dataset
 
 COUNT = 200  # of each of the five formats
 
@@ -39,11 +39,9 @@ def damaged(data: bytes, rng: np.random.Generator) -> bytes:
 
 
 @pytest.mark.parametrize("form", SUFFIX)
-def test_a_damaged_file_of_another_format_gives_an_error_or_its_rows(
-    form: str, tmp_path: Path
-) -> None:
+def test_a_damaged_file_of_another_format_gives_an_error_or_its_rows(form: str, tmp_path: Path) -> None:
     path = tmp_path / f"x{SUFFIX[form]}"
-    exported(dataset(tmp_path / "given"), path, form)
+    export_dataset(dataset(tmp_path / "given"), path, form)
     whole = (path / INSIDE.get(form, "")).read_bytes()
     rng = np.random.default_rng(len(form))
     given = [(form, path)]
@@ -53,7 +51,7 @@ def test_a_damaged_file_of_another_format_gives_an_error_or_its_rows(
             shutil.copytree(path, copy)
         (copy / INSIDE.get(form, "")).write_bytes(damaged(whole, rng))
         given.append((form, copy))
-    sound, *found = many(given)
+    sound, *found = read_many(given)
     assert "error" not in sound
     told: dict[str, int] = {}
     for one in found:
@@ -71,26 +69,26 @@ def outcome(found: dict[str, Any], sound: dict[str, Any]) -> str:
         return "refused"
     if found["rows"] == sound["rows"]:
         return "the same rows"
-    # the digest that is written beside the rows is that of others (`written` compares them)
+    # the digest that is written beside the rows is that of others (`write_dataset` compares them)
     return "refused by its digest" if found["digest"] else "other rows"
 
 
 def test_a_damaged_dataset_of_rlox_gives_an_error_or_its_rows(tmp_path: Path) -> None:
     given = dataset(tmp_path)
     rng = np.random.default_rng(7)
-    for name in (DATA, DOCUMENT):
+    for name in (DATA_FILE, DOCUMENT_FILE):
         whole = (tmp_path / name).read_bytes()
         refused = 0
         for _ in range(COUNT // 2):
             bad = damaged(whole, rng)
             (tmp_path / name).write_bytes(bad)
             try:
-                found = read_dataset(tmp_path, most=float(rng.choice([0.0, 1e9])))
+                found = read_dataset(tmp_path, max_bytes=float(rng.choice([0.0, 1e9])))
             except RloxError:
                 refused += 1
                 continue
             assert found.digest == given.digest
-            assert bad == whole or name == DOCUMENT
+            assert bad == whole or name == DOCUMENT_FILE
         assert refused > COUNT // 4
         (tmp_path / name).write_bytes(whole)
-    assert json.loads((tmp_path / DOCUMENT).read_text())["digest"] == given.digest
+    assert json.loads((tmp_path / DOCUMENT_FILE).read_text())["digest"] == given.digest

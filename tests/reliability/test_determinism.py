@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from faults.cases import CASES, UPDATES
-from faults.child import Nursery
+from faults.child import ChildServer
 from faults.fingerprint import difference, fingerprint
 from faults.report import record
 from helpers.selection import FULL
@@ -37,13 +37,13 @@ def config(seed: int = 1, **env: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    with Nursery() as made:
+def nursery() -> Iterator[ChildServer]:
+    with ChildServer() as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def reference(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def reference(nursery: ChildServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     run = tmp_path_factory.mktemp("reference")
     assert nursery.run(run, config(), environ={"RAYON_NUM_THREADS": "1"}) == 0
     return fingerprint(run)
@@ -51,7 +51,7 @@ def reference(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> dic
 
 @pytest.mark.parametrize("threads", [1, 2, 7, *([16] if FULL else [])])
 def test_the_number_of_rayon_threads_changes_nothing(
-    threads: int, nursery: Nursery, reference: dict[str, Any], tmp_path: Path
+    threads: int, nursery: ChildServer, reference: dict[str, Any], tmp_path: Path
 ) -> None:
     count = tmp_path / "threads.txt"
     options = {"environ": {"RAYON_NUM_THREADS": str(threads)}, "threads": str(count)}
@@ -65,7 +65,7 @@ def test_the_number_of_rayon_threads_changes_nothing(
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
 @pytest.mark.parametrize("n_envs", [1, 7])
 def test_a_thread_task_for_every_environment_changes_nothing(
-    env_id: str, n_envs: int, nursery: Nursery, tmp_path: Path
+    env_id: str, n_envs: int, nursery: ChildServer, tmp_path: Path
 ) -> None:
     few = config(id=env_id, n_envs=n_envs) | {"total_steps": 40 * n_envs}
     few["algo"] = few["algo"] | {"batch_size": 8, "n_steps": 8}
@@ -85,7 +85,7 @@ LEARNERS = sorted(CASES.keys() - {"256 CartPoles", "Gymnasium's CartPole", "BC"}
 
 @pytest.mark.parametrize("case", LEARNERS if FULL else ["SAC", "Rainbow", "Recurrent PPO"])
 def test_no_algorithm_learns_otherwise_where_threads_share_its_environments(
-    case: str, nursery: Nursery, tmp_path: Path
+    case: str, nursery: ChildServer, tmp_path: Path
 ) -> None:
     found = {}
     for threads in (1, 2, 7):
@@ -100,7 +100,7 @@ def test_no_algorithm_learns_otherwise_where_threads_share_its_environments(
 
 
 def test_another_seed_gives_another_run(
-    nursery: Nursery, reference: dict[str, Any], tmp_path: Path
+    nursery: ChildServer, reference: dict[str, Any], tmp_path: Path
 ) -> None:
     assert nursery.run(tmp_path, config(seed=2)) == 0
     differing = difference(fingerprint(tmp_path), reference)
@@ -130,10 +130,7 @@ def test_the_callers_torch_threads_change_nothing(tmp_path: Path) -> None:
 
 
 def test_python_and_the_command_line_train_the_same_weights(tmp_path: Path) -> None:
-    algo = [
-        f"algo.{k}={str(list(v) if k == 'net_arch' else v).replace(' ', '')}"
-        for k, v in SMALL.items()
-    ]
+    algo = [f"algo.{k}={str(list(v) if k == 'net_arch' else v).replace(' ', '')}" for k, v in SMALL.items()]
     command = [sys.executable, "-m", "rlox_cli.main", "train", "tuned=null", "env=CartPole-v1",
                "env.n_envs=4", "seed=11", "total_steps=640", "eval.episodes=1", "run_root=runs",
                *algo]  # fmt: skip

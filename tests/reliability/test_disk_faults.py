@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from faults.child import Nursery, marks, reached
+from faults.child import ChildServer, marks, reached
 from faults.disk import FaultyDisk
 from faults.fingerprint import difference, fingerprint
 from faults.report import record
 from helpers.selection import FULL
-from helpers.small import small_ppo
+from helpers.small_ppo import small_ppo
 from helpers.waiting import until
 
 from rlox.build import build
@@ -64,7 +64,7 @@ def save_next(run: Path) -> None:
 def save_again(run: Path) -> None:
     """Step 10 is there and was read; only its log offsets are moved."""
     there = checkpoint(10, 1.0)
-    store = CheckpointStore(run / "checkpoints", keep=1, resumed=there)
+    store = CheckpointStore(run / "checkpoints", keep=1, resume_checkpoint=there)
     store.save(replace(there, logs={"log": 9}))
 
 
@@ -114,9 +114,7 @@ def test_whichever_disk_call_of_a_save_fails_the_old_or_the_new_checkpoint_is_fo
 
 
 @pytest.mark.parametrize("what", SAVES)
-def test_a_disk_that_stays_broken_costs_no_checkpoint(
-    what: str, before: Path, tmp_path: Path
-) -> None:
+def test_a_disk_that_stays_broken_costs_no_checkpoint(what: str, before: Path, tmp_path: Path) -> None:
     save, find, new = SAVES[what]
     for k in itertools.count(1):
         run = shutil.copytree(before, tmp_path / str(k), symlinks=True)
@@ -163,8 +161,8 @@ def test_whichever_disk_call_of_a_save_is_the_last_the_old_or_the_new_checkpoint
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    with Nursery() as made:
+def nursery() -> Iterator[ChildServer]:
+    with ChildServer() as made:
         yield made
 
 
@@ -185,7 +183,7 @@ def config(updates: int, **options: Any) -> dict[str, Any]:
 
 
 def test_kills_at_random_times_while_every_update_is_saved_lose_at_most_one(
-    nursery: Nursery, tmp_path: Path
+    nursery: ChildServer, tmp_path: Path
 ) -> None:
     chance, kills = random.Random(8), 200 if FULL else 15
     steps: list[int] = []
@@ -210,9 +208,7 @@ def test_kills_at_random_times_while_every_update_is_saved_lose_at_most_one(
 
 
 @pytest.mark.parametrize("last", [20, 10**6], ids=["mid-run", "at the end"])
-def test_a_full_disk_costs_no_row_and_no_checkpoint(
-    last: int, nursery: Nursery, tmp_path: Path
-) -> None:
+def test_a_full_disk_costs_no_row_and_no_checkpoint(last: int, nursery: ChildServer, tmp_path: Path) -> None:
     whole, full = tmp_path / "whole", tmp_path / "full"
     assert nursery.run(whole, config(30)) == 0
     between = [10 * ROLLOUT, last * ROLLOUT]
@@ -227,7 +223,7 @@ def test_a_full_disk_costs_no_row_and_no_checkpoint(
 
 
 def test_a_disk_that_stays_full_ends_the_run_after_the_timeout_with_the_checkpoint_intact(
-    nursery: Nursery, tmp_path: Path
+    nursery: ChildServer, tmp_path: Path
 ) -> None:
     patience = {"every": ROLLOUT, "storage_timeout": 0.2}
     code = nursery.run(tmp_path, config(10**6, checkpoint=patience), full_disk=[1280, 10**9])
@@ -247,14 +243,12 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("mounting is not allowed here; the other tests use RLIMIT_FSIZE")
     yield folder
-    subprocess.run(
-        ["umount", "-l", str(folder)], check=True
-    )  # a test that failed may have left a run
+    subprocess.run(["umount", "-l", str(folder)], check=True)  # a test that failed may have left a run
 
 
 @pytest.mark.parametrize("last", [40, 60], ids=["mid-run", "at the end"])
 def test_a_real_full_disk_costs_nothing(
-    last: int, small_disk: Path, nursery: Nursery, tmp_path: Path
+    last: int, small_disk: Path, nursery: ChildServer, tmp_path: Path
 ) -> None:
     made = config(60)
     assert nursery.run(small_disk / "whole", made) == 0

@@ -19,7 +19,7 @@ import gymnasium as gym
 import pytest
 from faults.report import record
 from helpers.cli import Cli
-from helpers.scored import EVALUATED, Dice, Endless, Lonely
+from helpers.hard_evaluations import EVALUATION_SEED, Dice, Endless, LimitedInstances
 from helpers.selection import examples
 
 from rlox.runs import session
@@ -57,7 +57,7 @@ class Case:
         """The returns of the episodes, null where they are no numbers, and how many were cut."""
         env, returns, cut = self.make(), list[float | None](), 0
         for episode in range(self.episodes):
-            env.reset(seed=EVALUATED + episode)
+            env.reset(seed=EVALUATION_SEED + episode)
             total, steps, over = 0.0, 0, False
             while not over and steps < self.most:
                 _, reward, over, _, _ = env.step(0)
@@ -70,9 +70,7 @@ class Case:
 
 def drawn(number: int) -> tuple[str, Case]:
     """The case with this number, and its kind."""
-    chance = random.Random(
-        f"evaluations 50 {number}"
-    )  # the first ten have every algorithm and command
+    chance = random.Random(f"evaluations 50 {number}")  # the first ten have every algorithm and command
     kind = KINDS[number % len(KINDS)]
     algo, copies = chance.choice(list(ALGOS)), chance.randint(1, 3)
     episodes = chance.randint(2, 9)
@@ -105,7 +103,7 @@ def drawn(number: int) -> tuple[str, Case]:
     scored_apart = not case.refused and not case.unscored and chance.random() < 0.4
     if scored_apart and kind != "no end":
         # what the run evaluates itself has other seeds, in which nothing is wrong
-        case.asked = [f"eval.episodes={episodes}", f"eval.seed={EVALUATED}", *limits[2:]]
+        case.asked = [f"eval.episodes={episodes}", f"eval.seed={EVALUATION_SEED}", *limits[2:]]
         limits = ["eval.episodes=1", "eval.seed=7", limits[1]]
     if kind in ("nothing wrong", "no end") and chance.random() < 0.5:
         limits.append("eval.every=48")
@@ -122,7 +120,7 @@ def _wrong(case: Case, kind: str, chance: random.Random) -> None:
         {"reward": "reward", "observation": "obs"}[kind.split()[1]],
     )
     hit = chance.randrange(case.episodes + 1)
-    case.make = lambda: Dice(where, value, only=EVALUATED + hit)
+    case.make = lambda: Dice(where, value, only=EVALUATION_SEED + hit)
     if hit < case.episodes and where == "reward":
         case.wrong = value, hit
     elif hit < case.episodes:
@@ -131,7 +129,7 @@ def _wrong(case: Case, kind: str, chance: random.Random) -> None:
 
 def _lonely(case: Case, kind: str, chance: random.Random, places: str, copies: int) -> None:
     """Of which few can live: training's own are played in, or there is room, or it is refused."""
-    case.make, case.room = Lonely, 1 if kind == "one port" else chance.randint(2, 5)
+    case.make, case.room = LimitedInstances, 1 if kind == "one port" else chance.randint(2, 5)
     copies = min(copies, case.room)
     beside = min(case.episodes, copies if places == "auto" else int(places))
     if chance.random() < (0.5 if kind == "one port" else 0.25):
@@ -143,15 +141,19 @@ def _lonely(case: Case, kind: str, chance: random.Random, places: str, copies: i
 @pytest.fixture
 def hard(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Case], None]]:
     """Registers the environment of a case."""
-    monkeypatch.setattr(session, "LEAST_GRACE", 0.05)
+    monkeypatch.setattr(session, "MIN_GRACE_SECONDS", 0.05)
 
     def register(case: Case) -> None:
-        Lonely.alive, Lonely.most, Lonely.room = 0, 0, max(case.room, 1)
+        LimitedInstances.alive, LimitedInstances.max_alive, LimitedInstances.limit = (
+            0,
+            0,
+            max(case.room, 1),
+        )
         gym.register(ENV, case.make)
 
     yield register
     gym.registry.pop(ENV, None)
-    Lonely.alive, Lonely.room = 0, 1
+    LimitedInstances.alive, LimitedInstances.limit = 0, 1
 
 
 @pytest.mark.parametrize("number", range(examples(len(KINDS), 100, 1000)))
@@ -165,7 +167,7 @@ def test_an_evaluation_is_scored_rightly_refused_at_the_start_or_failed_with_the
     ended = cli("train", *case.given, f"hydra.run.dir={run}")
     status = json.loads((run / "status.json").read_text())
     if case.room:
-        assert (Lonely.alive, Lonely.most <= case.room) == (0, True), told
+        assert (LimitedInstances.alive, LimitedInstances.max_alive <= case.room) == (0, True), told
     if case.refused:
         assert (ended.code, status["step"]) == (4, 0), (told, ended.err)
         assert all(each in ended.err for each in case.refused), (told, ended.err)
@@ -178,7 +180,7 @@ def test_an_evaluation_is_scored_rightly_refused_at_the_start_or_failed_with_the
         where, names = run / "result.json", ("episodes", "episodes_cut", "unscored")
     if case.unseen is not None:
         assert ended.code == 3, (told, ended.err)
-        seed = EVALUATED + case.unseen
+        seed = EVALUATION_SEED + case.unseen
         assert f"{ENV} is not finite, in the evaluation episode of seed {seed}" in ended.err, told
         return
     result = json.loads(where.read_text())
@@ -191,7 +193,9 @@ def test_an_evaluation_is_scored_rightly_refused_at_the_start_or_failed_with_the
         assert (ended.code, unscored) == (0, None), (told, ended.err)
         return
     value, hit = case.wrong
-    flaw = f"1 of {case.episodes} returns are not finite: {value} in the episode of seed {EVALUATED + hit}"
+    flaw = (
+        f"1 of {case.episodes} returns are not finite: {value} in the episode of seed {EVALUATION_SEED + hit}"
+    )
     assert (ended.code, unscored) == (3, flaw), (told, ended.err)
     assert flaw in ended.err, told
     if not case.asked:

@@ -11,12 +11,12 @@ from typing import Any
 
 import gymnasium as gym
 import pytest
-from faults.deadlines import pass_for_the_hung
+from faults.deadlines import expire_for_hung
 from faults.envs import Walk
-from faults.processes import below, gone
-from faults.workers import Fated
+from faults.processes import descendants, wait_until_ended
+from faults.workers import FailsOnSeed
 from helpers.cli import TINY, Cli, only_run
-from helpers.small import SMALL_PPO
+from helpers.small_ppo import SMALL_PPO
 from helpers.waiting import PATIENCE
 
 from rlox.algorithms import PPO, RecurrentPPO
@@ -47,9 +47,7 @@ def opened() -> Iterator[Opened]:
 def test_evaluating_in_worker_processes_gives_the_scores_of_one_process(
     kind: Any, deterministic: bool, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        evaluate, "GYMNASIUM_PARALLEL", 5
-    )  # so that episodes follow others in a place
+    monkeypatch.setattr(evaluate, "MAX_PARALLEL_GYMNASIUM", 5)  # so that episodes follow others in a place
     ways = {"env_backend": "gymnasium"}
     supervised = opened("CartPole-v1", kind, **ways, **IN_WORKERS)
     plain = opened("CartPole-v1", kind, **ways)
@@ -57,23 +55,21 @@ def test_evaluating_in_worker_processes_gives_the_scores_of_one_process(
     assert supervised.evaluate(**given) == plain.evaluate(**given)
 
 
-@pytest.mark.parametrize(
-    "way", ["raise", "exit", "sleep", pytest.param("abort", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("way", ["raise", "exit", "sleep", pytest.param("abort", marks=pytest.mark.slow)])
 def test_an_episode_that_fails_is_played_again_and_scores_what_it_would_have(
     way: str, opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pass_for_the_hung(monkeypatch)
-    before = set(below(os.getpid()))
-    fated = partial(Fated, way, tmp_path, SEED + 2, 2)
+    expire_for_hung(monkeypatch)
+    before = set(descendants(os.getpid()))
+    fated = partial(FailsOnSeed, way, tmp_path, SEED + 2, 2)
     supervised = opened(fated, max_restarts=2, step_timeout=PATIENCE, **IN_WORKERS)
-    training = set(below(os.getpid()))
+    training = set(descendants(os.getpid()))
     found = supervised.evaluate(5, SEED)
     assert len(list(tmp_path.iterdir())) == 3
     assert found == opened(Walk).evaluate(5, SEED)
     supervised.close()
-    assert set(below(os.getpid())) <= training
-    assert gone(sorted(training - before))
+    assert set(descendants(os.getpid())) <= training
+    assert wait_until_ended(sorted(training - before))
 
 
 @pytest.mark.parametrize("way", ["raise", "exit"])
@@ -81,7 +77,7 @@ def test_an_episode_that_fails_too_often_is_an_error_with_the_traceback_of_its_p
     way: str, opened: Opened, tmp_path: Path
 ) -> None:
     """The episode beside it in the process is lost as often and not what failed."""
-    fated = partial(Fated, way, tmp_path, SEED + 1, 1 << 60)
+    fated = partial(FailsOnSeed, way, tmp_path, SEED + 1, 1 << 60)
     algorithm = opened(fated, max_restarts=2, **IN_WORKERS)
     said = {
         "raise": r"raised RuntimeError in step: a fault on purpose",
@@ -98,8 +94,8 @@ def test_an_episode_that_fails_too_often_is_an_error_with_the_traceback_of_its_p
 @pytest.fixture
 def registered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     folder = tmp_path_factory.mktemp("played")
-    gym.register("Boom-v0", partial(Fated, "raise", folder, SEED + 1, 1 << 60))
-    gym.register("Dies-v0", partial(Fated, "exit", folder, SEED + 1, 1))
+    gym.register("Boom-v0", partial(FailsOnSeed, "raise", folder, SEED + 1, 1 << 60))
+    gym.register("Dies-v0", partial(FailsOnSeed, "exit", folder, SEED + 1, 1))
     yield
     for name in ("Boom-v0", "Dies-v0"):
         gym.registry.pop(name)
@@ -124,9 +120,7 @@ def test_an_evaluation_that_fails_ends_with_code_4_and_says_where(
 
 
 @pytest.mark.usefixtures("registered")
-def test_a_run_outlives_an_environment_that_leaves_in_an_evaluation(
-    cli: Cli, tmp_path: Path
-) -> None:
+def test_a_run_outlives_an_environment_that_leaves_in_an_evaluation(cli: Cli, tmp_path: Path) -> None:
     ended = cli("train", *TINY, "env=Dies-v0", "env.workers=subprocess")
     assert ended.code == 0
     assert "played again: seed" in (only_run(tmp_path / "runs") / "log.txt").read_text()

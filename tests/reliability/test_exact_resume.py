@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from faults.cases import CASES, IN_ONE_CALL, UPDATES
-from faults.child import Nursery, marks, reached
+from faults.child import ChildServer, marks, reached
 from faults.fingerprint import difference, fingerprint, metrics
 from faults.report import record
 from helpers.selection import FULL
@@ -24,7 +24,7 @@ Whole = tuple[dict[str, Any], list[str]]
 class Wholes:
     """The uninterrupted runs: their fingerprints and lists of disk calls, made when first asked for."""
 
-    def __init__(self, nursery: Nursery, folder: Path) -> None:
+    def __init__(self, nursery: ChildServer, folder: Path) -> None:
         self.nursery, self.folder = nursery, folder
         self.known: dict[str, Whole] = {}
 
@@ -37,13 +37,13 @@ class Wholes:
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    with Nursery() as made:
+def nursery() -> Iterator[ChildServer]:
+    with ChildServer() as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def whole(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Wholes:
+def whole(nursery: ChildServer, tmp_path_factory: pytest.TempPathFactory) -> Wholes:
     return Wholes(nursery, tmp_path_factory.mktemp("whole"))
 
 
@@ -52,7 +52,11 @@ def rollout_of(case: str) -> int:
 
 
 def check_killed(
-    nursery: Nursery, run: Path, case: str, expected: dict[str, Any], kills: list[dict[str, int]]
+    nursery: ChildServer,
+    run: Path,
+    case: str,
+    expected: dict[str, Any],
+    kills: list[dict[str, int]],
 ) -> list[str]:
     """Kill a run as `kills` say, resuming in between; then let it end and compare."""
     for number, kill in enumerate(kills):
@@ -81,14 +85,14 @@ def saves(calls: list[str]) -> list[tuple[int, int]]:
      ("Native A2C, normalised", 0.44)],
 )  # fmt: skip
 def test_a_run_killed_in_mid_tick_resumes_to_the_same_bytes(
-    case: str, at: float, nursery: Nursery, whole: Wholes, tmp_path: Path
+    case: str, at: float, nursery: ChildServer, whole: Wholes, tmp_path: Path
 ) -> None:
     step = int(CASES[case]["total_steps"] * at)
     assert check_killed(nursery, tmp_path, case, whole(case)[0], [{"kill_step": step}])
 
 
 def test_a_run_killed_three_times_resumes_to_the_result_of_an_unkilled_run(
-    nursery: Nursery, whole: Wholes, tmp_path: Path
+    nursery: ChildServer, whole: Wholes, tmp_path: Path
 ) -> None:
     case = "8 CartPoles"
     rollout = rollout_of(case)
@@ -97,7 +101,7 @@ def test_a_run_killed_three_times_resumes_to_the_result_of_an_unkilled_run(
 
 
 def test_a_run_killed_before_its_first_checkpoint_starts_again(
-    nursery: Nursery, whole: Wholes, tmp_path: Path
+    nursery: ChildServer, whole: Wholes, tmp_path: Path
 ) -> None:
     case = "8 CartPoles"
     kills = [{"kill_step": rollout_of(case) + 40}]
@@ -106,7 +110,7 @@ def test_a_run_killed_before_its_first_checkpoint_starts_again(
 
 @pytest.mark.parametrize("place", ["first", "middle", "last", "before best is linked"])
 def test_a_run_killed_inside_a_save_resumes_to_the_same_bytes(
-    place: str, nursery: Nursery, whole: Wholes, tmp_path: Path
+    place: str, nursery: ChildServer, whole: Wholes, tmp_path: Path
 ) -> None:
     case = "8 CartPoles"
     expected, calls = whole(case)
@@ -121,7 +125,7 @@ def test_a_run_killed_inside_a_save_resumes_to_the_same_bytes(
 
 
 def test_a_run_killed_in_its_very_last_disk_calls_is_complete_once(
-    nursery: Nursery, whole: Wholes, tmp_path: Path
+    nursery: ChildServer, whole: Wholes, tmp_path: Path
 ) -> None:
     case = "8 CartPoles"
     expected, calls = whole(case)
@@ -133,7 +137,7 @@ def test_a_run_killed_in_its_very_last_disk_calls_is_complete_once(
 
 @pytest.mark.parametrize("case", ["8 CartPoles", *IN_ONE_CALL])
 def test_a_run_killed_by_another_process_resumes_to_the_same_bytes(
-    case: str, nursery: Nursery, whole: Wholes, tmp_path: Path
+    case: str, nursery: ChildServer, whole: Wholes, tmp_path: Path
 ) -> None:
     expected, _ = whole(case)
     chance = random.Random(5)
@@ -151,7 +155,7 @@ def test_a_run_killed_by_another_process_resumes_to_the_same_bytes(
 
 
 def test_the_comparison_of_run_folders_detects_another_seed_in_every_file(
-    nursery: Nursery, whole: Wholes, tmp_path: Path
+    nursery: ChildServer, whole: Wholes, tmp_path: Path
 ) -> None:
     case = "8 CartPoles"
     assert nursery.run(tmp_path, {**CASES[case], "seed": 4}) == 0
@@ -173,9 +177,7 @@ def in_steps(chance: random.Random, rollout: int, kills: int) -> list[dict[str, 
     return [{"kill_step": n * rollout + chance.randrange(rollout)} for n in begun]
 
 
-def points_of(
-    case: str, number: int, chance: random.Random, calls: list[str]
-) -> list[dict[str, int]]:
+def points_of(case: str, number: int, chance: random.Random, calls: list[str]) -> list[dict[str, int]]:
     """Where the campaign kills a run of the case: six runs together are killed ten times."""
     if number in (1, 2, 3):
         return [in_a_save(chance, saves(calls))]
@@ -188,7 +190,7 @@ def points_of(
 @pytest.mark.skipif(not FULL, reason="ten kills of each case, minutes; set RLOX_FULL=1")
 @pytest.mark.parametrize("case", CASES)
 def test_six_runs_of_a_case_killed_ten_times_resume_to_the_same_bytes(
-    case: str, nursery: Nursery, whole: Wholes, tmp_path: Path
+    case: str, nursery: ChildServer, whole: Wholes, tmp_path: Path
 ) -> None:
     chance = random.Random(f"2026 {case}")
     expected, calls = whole(case)

@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any
 
 import pytest
-from faults.deadlines import pass_for_the_hung
+from faults.deadlines import expire_for_hung
 from faults.envs import LIES, CrashingEnv, LyingEnv
-from helpers.small import SMALL_PPO
+from helpers.small_ppo import SMALL_PPO
 from helpers.waiting import PATIENCE
 
 from rlox.algorithms import PPO
@@ -34,9 +34,7 @@ def test_a_lying_environment_is_told_apart_from_a_bug_in_rlox(lie: str) -> None:
 
 
 def test_an_exception_in_an_environment_names_the_copy_and_the_call() -> None:
-    with pytest.raises(
-        EnvError, match=r"copy \d\) raised RuntimeError in step: a fault on purpose"
-    ):
+    with pytest.raises(EnvError, match=r"copy \d\) raised RuntimeError in step: a fault on purpose"):
         train(partial(CrashingEnv, p_raise=0.05), n_envs=2)
 
 
@@ -57,7 +55,7 @@ def test_a_slow_environment_is_only_slow() -> None:
 def test_a_worker_that_hangs_is_found_at_the_deadline_and_one_that_dies_long_before(
     fault: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    passed = pass_for_the_hung(monkeypatch)
+    passed = expire_for_hung(monkeypatch)
     broken = partial(CrashingEnv, **{fault: 0.05})
     with pytest.raises(EnvError, match=said):
         train(broken, 2, workers="subprocess", step_timeout=PATIENCE, max_restarts=0)

@@ -14,7 +14,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from helpers.inside import called_on, inside
+from helpers.mid_call import call_during, handle_signal
 from helpers.selection import FULL
 from helpers.waiting import PATIENCE, until
 
@@ -181,8 +181,8 @@ def test_a_fork_from_a_signal_handler_does_not_wait_for_the_call_it_interrupted(
         stats.batch_update(np.ones((50_000, 2)))
         return stats.count == 50_000
 
-    with called_on(signal.SIGALRM, lambda: outcomes.append(child(count))):
-        inside(lambda draws: partial(Stream(1, "long").normal, draws), 10_000_000, ring)
+    with handle_signal(signal.SIGALRM, lambda: outcomes.append(child(count))):
+        call_during(lambda draws: partial(Stream(1, "long").normal, draws), 10_000_000, ring)
     assert outcomes == ["fine"]
 
 
@@ -199,15 +199,13 @@ def test_a_fork_from_a_signal_handler_does_not_wait_for_threads_that_wait_for_th
             push_rows(buffer, 1)
 
     def fork() -> None:
-        outcomes.append(
-            child(lambda: RunningStatsVec(2).batch_update(np.ones((50_000, 2))) is None)
-        )
+        outcomes.append(child(lambda: RunningStatsVec(2).batch_update(np.ones((50_000, 2))) is None))
 
     thread = threading.Thread(target=push, daemon=True)
     thread.start()
     try:
-        with called_on(signal.SIGALRM, fork):
-            inside(windows(buffer), 50_000, ring)
+        with handle_signal(signal.SIGALRM, fork):
+            call_during(windows(buffer), 50_000, ring)
     finally:
         done.set()
         thread.join()
@@ -228,8 +226,8 @@ def test_a_fork_from_a_signal_handler_does_not_wait_for_a_thread_that_saves_the_
     thread = threading.Thread(target=save, daemon=True)
     thread.start()
     until((tmp_path / "parent").exists, "save under way")
-    with called_on(signal.SIGALRM, lambda: pids.append(os.fork())):
-        inside(windows(buffer), 50_000, ring)
+    with handle_signal(signal.SIGALRM, lambda: pids.append(os.fork())):
+        call_during(windows(buffer), 50_000, ring)
     if pids == [0]:
         # The thread was in the middle of a save, and is not here to end it.
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -265,9 +263,9 @@ def test_a_fork_of_a_thread_leaves_a_child_that_handles_signals():
             stream.position = 0  # a draw of before was too short
             return partial(stream.normal, draws)
 
-        with called_on(signal.SIGUSR1, stop):
+        with handle_signal(signal.SIGUSR1, stop):
             try:
-                inside(draw, 10_000_000, partial(signal.raise_signal, signal.SIGUSR1))
+                call_during(draw, 10_000_000, partial(signal.raise_signal, signal.SIGUSR1))
             except Stop:
                 return stream.position == 0
         return False

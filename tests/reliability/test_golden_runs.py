@@ -12,7 +12,7 @@ from golden import training
 from golden.cases import CASES, PINNED
 from golden.files import HERE, ROOT, load_index, read
 from golden.making import MADE
-from helpers import pinned
+from helpers import pinned_floats
 from safetensors.numpy import load_file
 
 import rlox.algorithms
@@ -25,7 +25,7 @@ ANYWHERE = platform.machine() in ("x86_64", "AMD64")
 
 def trace(place, names):
     """The folder below which a child with pinned kernels wrote the arrays of these cases."""
-    pinned.run("golden", "trace", str(place), *names)
+    pinned_floats.run("golden", "trace", str(place), *names)
     assert json.loads((place / MADE).read_text())["failed"] == {}
     return place
 

@@ -49,9 +49,7 @@ class Call:
 
 def digest(tree: Any) -> str:
     """Of a dict of arrays and numbers."""
-    parts = [
-        f"{k}{np.asarray(v).dtype}".encode() + np.asarray(v).tobytes() for k, v in tree.items()
-    ]
+    parts = [f"{k}{np.asarray(v).dtype}".encode() + np.asarray(v).tobytes() for k, v in tree.items()]
     return hashlib.blake2b(b"".join(parts)).hexdigest()
 
 
@@ -102,9 +100,7 @@ def pushing_stacks(n: int, path: Path) -> Any:
     frames = np.random.default_rng(0).integers(0, 256, (n + 4, 8, 8), np.uint8)
     stacks = np.lib.stride_tricks.sliding_window_view(frames, 4, axis=0)
     _, *middle, _ = rows(n, 1)
-    buffer = rlox.ReplayBuffer(
-        n, obs_shape=(8, 8, 4), obs_dtype="uint8", act_dim=1, frame_stack=(4, "last")
-    )
+    buffer = rlox.ReplayBuffer(n, obs_shape=(8, 8, 4), obs_dtype="uint8", act_dim=1, frame_stack=(4, "last"))
     return buffer, [
         np.ascontiguousarray(stacks[:n]),
         *middle,

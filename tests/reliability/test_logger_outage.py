@@ -8,9 +8,9 @@ import signal
 from pathlib import Path
 
 import pytest
-from faults.dead_server import MODES, dead_server, marked
+from faults.dead_server import MODES, dead_server, marked_processes
 from faults.mlflow_server import rows_in_store
-from faults.outage import LOGGERS, campaign, command, healthy, point, synced, with_loggers
+from faults.outage import LOGGERS, campaign, command, healthy, point, sync_and_count, with_loggers
 from faults.wandb_server import WandbServer
 from helpers.selection import FULL
 from helpers.waiting import PATIENCE, until
@@ -30,9 +30,9 @@ IN_CI = [("refuses", False), ("500", False), ("hangs", True)]
 def require_gone(mark: str) -> None:
     """Wait until every process with the mark has ended; end those that do not."""
     try:
-        until(lambda: not marked(mark), f"end of the processes marked {mark}")
+        until(lambda: not marked_processes(mark), f"end of the processes marked {mark}")
     finally:
-        for pid in marked(mark):
+        for pid in marked_processes(mark):
             os.kill(pid, signal.SIGKILL)
 
 
@@ -83,8 +83,8 @@ def test_a_server_that_is_down_takes_nothing_of_the_core_that_a_run_has(tmp_path
     pairs = campaign("refuses", 0.0, LOGGERS, 16384, tmp_path)
     assert [pair.by_cpu >= 0.98 for pair in pairs] == [True, True]
     with healthy(tmp_path) as (wandb, url, store):
-        sent = [synced(pair.folder, LOGGERS, wandb, url, store) for pair in pairs]
-    assert [(s.code, s.rows, s.missing, s.twice) for s in sent] == [(0, 9, 0, 0)] * 2
+        sent = [sync_and_count(pair.folder, LOGGERS, wandb, url, store) for pair in pairs]
+    assert [(s.code, s.rows, s.n_missing, s.n_duplicated) for s in sent] == [(0, 9, 0, 0)] * 2
 
 
 def test_a_run_that_is_killed_while_its_servers_hang_leaves_no_process(tmp_path: Path) -> None:
@@ -92,8 +92,8 @@ def test_a_run_that_is_killed_while_its_servers_hang_leaves_no_process(tmp_path:
     with dead_server("hangs", healthy=True) as url:
         run = command(tmp_path, ["train", "total_steps=10000000", *SMALL], url, url, mark)
         # it, two that send, W&B's service
-        until(lambda: len(marked(mark)) >= 4, "fourth process", 2 * PATIENCE)
+        until(lambda: len(marked_processes(mark)) >= 4, "fourth process", 2 * PATIENCE)
         run.send_signal(signal.SIGKILL)
         run.communicate()
         require_gone(mark)
-        assert marked(mark) == []
+        assert marked_processes(mark) == []

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faults.child import Nursery, reached
+from faults.child import ChildServer, reached
 from faults.report import record
 from helpers.selection import FULL
 from helpers.waiting import until
@@ -20,8 +20,8 @@ ROLLOUT = 128
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    with Nursery() as made:
+def nursery() -> Iterator[ChildServer]:
+    with ChildServer() as made:
         yield made
 
 
@@ -55,7 +55,7 @@ def require_every_row_once(run: Path) -> int:
 
 
 def test_loggers_of_a_run_that_is_killed_and_resumed_have_each_row_once(
-    nursery: Nursery, tmp_path: Path
+    nursery: ChildServer, tmp_path: Path
 ) -> None:
     chance, kills = random.Random(3), 100 if FULL else 6
     for _ in range(kills):
@@ -69,7 +69,7 @@ def test_loggers_of_a_run_that_is_killed_and_resumed_have_each_row_once(
     record("kills with loggers", {"kills": kills, "rows twice": 0, "rows lost": 0})
 
 
-def test_a_full_disk_costs_no_logger_a_row(nursery: Nursery, tmp_path: Path) -> None:
+def test_a_full_disk_costs_no_logger_a_row(nursery: ChildServer, tmp_path: Path) -> None:
     full = [10 * ROLLOUT, 20 * ROLLOUT]
     assert nursery.run(tmp_path, config(60), full_disk=full) == 0
     assert require_every_row_once(tmp_path) == 60 + 8

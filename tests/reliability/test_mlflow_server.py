@@ -96,6 +96,7 @@ def test_a_copied_folder_leaves_the_original_its_rows_and_every_sync_leaves_a_sc
         "first": rows,
         "copy": [*rows, (192, 0.125)],
     }
-    assert {
-        name: series(client, run.info.run_id, "result/score") for name, run in runs.items()
-    } == {"first": [(128, 3.5)], "copy": [(192, 4.5)]}
+    assert {name: series(client, run.info.run_id, "result/score") for name, run in runs.items()} == {
+        "first": [(128, 3.5)],
+        "copy": [(192, 4.5)],
+    }

@@ -246,13 +246,11 @@ def test_a_signal_ends_the_wait_for_a_full_disk(
         if len(sleeps) == 1:
             signal.raise_signal(signal.SIGTERM)
 
-    monkeypatch.setattr(stopping, "MOMENT", -1.0)
+    monkeypatch.setattr(stopping, "GRACE_SECONDS", -1.0)
     monkeypatch.setattr(saver, "time", SimpleNamespace(monotonic=time.monotonic, sleep=sleep))
     full = tmp_path / "run" / "checkpoints"
     with FaultyDisk(1, until=10**9, error=errno.ENOSPC, only="open", under=full):
-        ended = cli(
-            "train", *PPO, *RUN, PATIENT, "checkpoint.every=10000", f"hydra.run.dir={tmp_path}/run"
-        )
+        ended = cli("train", *PPO, *RUN, PATIENT, "checkpoint.every=10000", f"hydra.run.dir={tmp_path}/run")
     assert ended.code == 143
     assert len(sleeps) == 1
     assert "stopped while the disk took no checkpoint: there is no checkpoint yet" in ended.err

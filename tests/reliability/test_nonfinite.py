@@ -16,7 +16,7 @@ import torch
 from faults.envs import NonFiniteEnv
 from faults.report import record
 from helpers.selection import each_value_once
-from helpers.small import small_ppo
+from helpers.small_ppo import small_ppo
 from safetensors import SafetensorError
 
 from rlox.algorithms import A2C, DQN, PPO, RecurrentPPO
@@ -33,29 +33,29 @@ LAST_GOOD = 3 * ROLLOUT
 VALUES = (math.nan, math.inf, -math.inf)
 
 
-TRIED: dict[tuple[str, str], bool] = {}
+STOPPED_BY_CASE: dict[tuple[str, str], bool] = {}
 """Of each place and value that was put there, whether the run was stopped."""
 
 
 @pytest.fixture(autouse=True, scope="module")
-def recorded() -> Iterator[None]:
+def record_tries() -> Iterator[None]:
     """Publishes what this file has tried."""
     yield
-    places, values = ({entry[at] for entry in TRIED} for at in (0, 1))
-    counts = {"places": sorted(places), "values": sorted(values), "tried": len(TRIED)}
-    record("non-finite", counts | {"missed": sum(not stopped for stopped in TRIED.values())})
+    places, values = ({entry[index] for entry in STOPPED_BY_CASE} for index in (0, 1))
+    counts = {"places": sorted(places), "values": sorted(values), "tried": len(STOPPED_BY_CASE)}
+    record("non-finite", counts | {"missed": sum(not stopped for stopped in STOPPED_BY_CASE.values())})
 
 
 @contextmanager
-def tried(place: str, value: float) -> Iterator[None]:
+def try_case(place: str, value: float) -> Iterator[None]:
     """A case that counts as missed unless what is inside passes."""
-    TRIED[place, str(value)] = False
+    STOPPED_BY_CASE[place, str(value)] = False
     yield
-    TRIED[place, str(value)] = True
+    STOPPED_BY_CASE[place, str(value)] = True
 
 
 @pytest.fixture(autouse=True)
-def registered() -> Any:
+def register_envs() -> Any:
     gym.register("NonFinite-v0", "faults.envs:NonFiniteEnv")
     gym.register("Walk-v0", "faults.envs:Walk")
     yield
@@ -63,7 +63,7 @@ def registered() -> Any:
     gym.registry.pop("Walk-v0")
 
 
-def config(env: str, **kwargs: Any) -> dict[str, Any]:
+def make_config(env: str, **kwargs: Any) -> dict[str, Any]:
     return {
         "algo": small_ppo(backend="torch"),  # into whose parts the damage is put
         "env": {"id": env, "n_envs": 2, "kwargs": kwargs},
@@ -74,12 +74,12 @@ def config(env: str, **kwargs: Any) -> dict[str, Any]:
     }
 
 
-def check_stopped(algorithm: Any, folder: Path, named: str) -> None:
+def check_stopped(algorithm: Any, folder: Path, hint: str) -> None:
     """The run ends in its fourth update with an error that says what and where."""
     with pytest.raises(NonFiniteError) as caught:
         Session(algorithm, folder).run()
     message = str(caught.value)
-    assert named in message
+    assert hint in message
     assert f"env_steps {LAST_GOOD + ROLLOUT}" in message, message
     assert algorithm.clock.env_steps == LAST_GOOD
     check_last_good(folder)
@@ -88,10 +88,10 @@ def check_stopped(algorithm: Any, folder: Path, named: str) -> None:
 def check_last_good(folder: Path) -> None:
     newest = newest_checkpoint(folder)
     assert newest is not None
-    saved = read_checkpoint(newest)
-    assert saved.clock["env_steps"] == LAST_GOOD
-    tensors = [*saved.weights.values()]
-    tensors += [t for m in saved.optimizer["moments"].values() for t in m.values()]
+    checkpoint = read_checkpoint(newest)
+    assert checkpoint.clock["env_steps"] == LAST_GOOD
+    tensors = [*checkpoint.weights.values()]
+    tensors += [t for m in checkpoint.optimizer["moments"].values() for t in m.values()]
     assert all(np.isfinite(t).all() for t in tensors)
     rows = (folder / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(r)["env_steps"] for r in rows] == [ROLLOUT, 2 * ROLLOUT, LAST_GOOD]
@@ -104,44 +104,42 @@ def test_an_environment_that_gives_one_is_stopped_in_that_rollout(
     where: str, value: float, step: int, tmp_path: Path
 ) -> None:
     at = 3 * 16 + step
-    made = config("NonFinite-v0", where=where, value=value, at=at)
-    with tried(f"{where} of step {step}", value):
+    made = make_config("NonFinite-v0", where=where, value=value, at=at)
+    with try_case(f"{where} of step {step}", value):
         check_stopped(build(make_run(made)), tmp_path, "rewards" if where == "reward" else "obs")
 
 
 @pytest.mark.parametrize("where", ["obs", "reward"])
-def test_a_nan_stops_a_run_with_normalized_observations_and_rewards(
-    where: str, tmp_path: Path
-) -> None:
-    made = config("NonFinite-v0", where=where, value=math.nan, at=50)
+def test_a_nan_stops_a_run_with_normalized_observations_and_rewards(where: str, tmp_path: Path) -> None:
+    made = make_config("NonFinite-v0", where=where, value=math.nan, at=50)
     made["env"] |= {"normalize_obs": True, "normalize_reward": True}
-    with tried(f"{where}, normalised", math.nan):
+    with try_case(f"{where}, normalised", math.nan):
         check_stopped(build(make_run(made)), tmp_path, "rewards" if where == "reward" else "obs")
 
 
-def after_three(algorithm: Any, damage: Callable[[], None]) -> None:
+def damage_fourth_rollout(algorithm: Any, damage: Callable[[], None]) -> None:
     """Do the damage when the fourth rollout begins, or what `damage` arranges."""
     collect = algorithm.collector.collect
 
-    def damaged(*args: Any) -> Any:
+    def collect_damaged(*args: Any) -> Any:
         if algorithm.clock.env_steps == LAST_GOOD:
             damage()
         return collect(*args)
 
-    algorithm.collector.collect = damaged
+    algorithm.collector.collect = collect_damaged
 
 
 @pytest.mark.parametrize("value", VALUES)
 def test_a_critic_that_gives_one_is_stopped_as_values(value: float, tmp_path: Path) -> None:
-    algorithm = build(make_run(config("Walk-v0")))
+    algorithm = build(make_run(make_config("Walk-v0")))
     weight = next(p for p in algorithm.policy.parameters() if p.shape[:1] == (1,))  # the value head
 
     def damage() -> None:
         with torch.no_grad():
             weight.reshape(-1)[0] = value
 
-    after_three(algorithm, damage)
-    with tried("values", value):
+    damage_fourth_rollout(algorithm, damage)
+    with try_case("values", value):
         check_stopped(algorithm, tmp_path, "values")
 
 
@@ -150,7 +148,7 @@ def test_a_critic_that_gives_one_is_stopped_as_values(value: float, tmp_path: Pa
 def test_a_loss_or_gradient_that_becomes_one_is_stopped_by_name(
     where: str, value: float, tmp_path: Path
 ) -> None:
-    algorithm: Any = build(make_run(config("Walk-v0")))
+    algorithm: Any = build(make_run(make_config("Walk-v0")))
     learner = algorithm.learner
 
     def damage() -> None:
@@ -172,16 +170,14 @@ def test_a_loss_or_gradient_that_becomes_one_is_stopped_by_name(
 
         learner.optimizer.clip = clipped
 
-    after_three(algorithm, damage)
-    with tried(where, value):
+    damage_fourth_rollout(algorithm, damage)
+    with try_case(where, value):
         check_stopped(algorithm, tmp_path, "loss/value" if where == "loss" else "train/grad_norm")
 
 
 @pytest.mark.parametrize("value", VALUES)
-def test_a_parameter_that_becomes_one_in_the_update_is_stopped_by_name(
-    value: float, tmp_path: Path
-) -> None:
-    algorithm: Any = build(make_run(config("Walk-v0")))
+def test_a_parameter_that_becomes_one_in_the_update_is_stopped_by_name(value: float, tmp_path: Path) -> None:
+    algorithm: Any = build(make_run(make_config("Walk-v0")))
     name, parameter = list(algorithm.policy.named_parameters())[-1]
     step = algorithm.learner.optimizer.step
     steps = [0]
@@ -194,18 +190,18 @@ def test_a_parameter_that_becomes_one_in_the_update_is_stopped_by_name(
                 parameter.reshape(-1)[-1] = value
 
     algorithm.learner.optimizer.step = stepped
-    with tried("parameter", value):
+    with try_case("parameter", value):
         check_stopped(algorithm, tmp_path, name)
 
 
 def test_the_finite_guard_does_not_stop_a_run_with_finite_numbers(tmp_path: Path) -> None:
-    huge = config("NonFinite-v0", where="reward", value=1e30, at=50)
+    huge = make_config("NonFinite-v0", where="reward", value=1e30, at=50)
     algorithm = build(make_run(huge))
     try:
         Session(algorithm, tmp_path).run()
     except NonFiniteError as error:  # its square overflows float32, which must be said as such
         assert "loss/value" in str(error) or "not finite" in str(error)
-    other = build(make_run(config("Walk-v0")))
+    other = build(make_run(make_config("Walk-v0")))
     assert Session(other, tmp_path / ".." / tmp_path.name).run().clock.env_steps == 10 * ROLLOUT
 
 
@@ -234,7 +230,7 @@ def test_the_error_is_the_number_also_where_the_disk_refuses_the_batch(
         raise SafetensorError("I/O error: No space left on device")
 
     monkeypatch.setattr("rlox.runs.session.save_file", refused)
-    algorithm = build(make_run(config("NonFinite-v0", where="obs", value=math.nan, at=50)))
+    algorithm = build(make_run(make_config("NonFinite-v0", where="obs", value=math.nan, at=50)))
     check_stopped(algorithm, tmp_path, "obs")
 
 
@@ -250,33 +246,31 @@ def test_the_error_is_the_number_also_where_the_disk_refuses_the_rows(
             raise StorageError("no room for the rows")
 
     monkeypatch.setattr(JsonLines, "close", refused)
-    algorithm = build(make_run(config("NonFinite-v0", where="obs", value=math.nan, at=50)))
+    algorithm = build(make_run(make_config("NonFinite-v0", where="obs", value=math.nan, at=50)))
     check_stopped(algorithm, tmp_path, "obs")
     assert closed == ["metrics.jsonl", "episodes.jsonl"]
     with pytest.raises(StorageError, match="no room"):
-        Session(build(make_run(config("Walk-v0"))), tmp_path).run()
+        Session(build(make_run(make_config("Walk-v0"))), tmp_path).run()
 
 
 def test_a_nan_observation_stops_a_run_started_from_python() -> None:
-    algorithm: Any = PPO(
-        lambda: NonFiniteEnv("obs", math.nan, 19), n_envs=1, n_steps=16, batch_size=16
-    )
+    algorithm: Any = PPO(lambda: NonFiniteEnv("obs", math.nan, 19), n_envs=1, n_steps=16, batch_size=16)
     with pytest.raises(NonFiniteError, match=r"obs: nan at step 3 of rollout 1"):
         algorithm.train(160)
     assert np.isfinite(algorithm.learner.optimizer.vector).all()
 
 
-class Falls(NonFiniteEnv):
+class EndsAtNonFinite(NonFiniteEnv):
     """Ends each episode in the step that gives the number, for good or at a limit."""
 
     def __init__(self, value: float, terminated: bool) -> None:
         super().__init__("obs", value, 19)
-        self.ends = terminated
+        self.is_terminated = terminated
 
     def step(self, action: Any) -> Any:
-        seen, reward, _, _, info = super().step(action)
-        over = self.steps == self.when
-        return seen, reward, over and self.ends, over and not self.ends, info
+        obs, reward, _, _, info = super().step(action)
+        is_over = self.steps == self.when
+        return obs, reward, is_over and self.is_terminated, is_over and not self.is_terminated, info
 
 
 LEARNERS: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -286,24 +280,24 @@ LEARNERS: dict[str, tuple[Any, dict[str, Any]]] = {
     "recurrent": (RecurrentPPO, {"lstm_hidden_size": 4}),
     "replayed": (DQN, {"learning_starts": 8}),
 }
-ENDS = [(name, str(value), end) for name in LEARNERS for value in VALUES for end in (True, False)]
+END_CASES = [(name, str(value), end) for name in LEARNERS for value in VALUES for end in (True, False)]
 
 
-@pytest.mark.parametrize(("learner", "value", "terminated"), each_value_once(ENDS))
+@pytest.mark.parametrize(("learner", "value", "terminated"), each_value_once(END_CASES))
 def test_the_last_observation_of_an_episode_is_refused_as_any_other_one(
     learner: str, value: str, terminated: bool
 ) -> None:
     facade, options = LEARNERS[learner]
     rollouts = {} if facade is DQN else {"n_steps": 16}
     number = float(value)
-    algorithm = facade(lambda: Falls(number, terminated), n_envs=1, **rollouts, **options)
+    algorithm = facade(lambda: EndsAtNonFinite(number, terminated), n_envs=1, **rollouts, **options)
     told = (
         r"next_obs is not finite in environment 0 \(env_steps 19\)"
         if facade is DQN
         else rf"obs: {value} at step 2 of rollout 1, environment 0 \(env_steps 19\), the last one of its ep"
     )
     with (
-        tried(f"last obs, terminated={terminated}", number),
+        try_case(f"last obs, terminated={terminated}", number),
         pytest.raises(NonFiniteError, match=told),
     ):
         algorithm.train(160)
@@ -316,4 +310,4 @@ def test_the_last_observation_from_rust_is_refused_too() -> None:
     last = np.array([[0.0, 1.0, 2.0, 3.0], [0.0, math.nan, 0.0, 0.0]], np.float32)
     told = r"obs: nan at step 7 of rollout 0, environment 0 \(env_steps 0\), the last one of its episode"
     with pytest.raises(NonFiniteError, match=told):
-        algorithm.collector._told((steps, envs, last, np.zeros(2), np.ones(2, np.int64)), 0)
+        algorithm.collector._unpack_ended((steps, envs, last, np.zeros(2), np.ones(2, np.int64)), 0)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from helpers.terminal import RLOX, SHORT, done, environment, only, stands
+from helpers.terminal import RLOX, SHORT, environment, expected_summary, only_run, run_summary
 from helpers.tree import tree
 from helpers.waiting import PATIENCE
 
@@ -45,7 +45,7 @@ def as_nobody(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 def test_a_user_without_rights_trains_in_a_folder_of_their_own(mine: Path) -> None:
     ended = as_nobody(*SHORT, cwd=mine)
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert stands(only(mine)) == done()
+    assert run_summary(only_run(mine)) == expected_summary()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to somebody else")

@@ -13,10 +13,10 @@ from typing import Any
 import optuna
 import pytest
 import yaml
-from faults.command import Ended, command
+from faults.command import CommandResult, command
 from faults.report import record
 from helpers import waiting
-from helpers.gated import place
+from helpers.gate import write_gate_env
 from helpers.selection import FULL
 
 TRIALS, KILLS = (30, 3) if FULL else (5, 1)
@@ -37,7 +37,7 @@ SEARCH = (
 TOLD = re.compile(r"^trial \d+ of \d+: ", re.MULTILINE)
 
 
-def search(folder: Path, name: str, *more: str, **kill: Any) -> Ended:
+def search(folder: Path, name: str, *more: str, **kill: Any) -> CommandResult:
     return command([*SEARCH, f"hydra.sweep.dir={name}", *more], folder, patience=PATIENCE, **kill)
 
 
@@ -55,7 +55,7 @@ def told(trial: optuna.trial.FrozenTrial) -> tuple[Any, ...]:
 
 @pytest.mark.timeout(7200 if FULL else 480)
 def test_a_killed_search_ends_as_one_that_was_never_stopped(tmp_path: Path) -> None:
-    place(tmp_path)
+    write_gate_env(tmp_path)
     assert search(tmp_path, "whole").code == 0
     whole = trials(tmp_path / "whole")
     assert [t.user_attrs["position"] for t in whole] == list(range(TRIALS))

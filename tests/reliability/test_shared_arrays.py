@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.inside import inside
+from helpers.mid_call import call_during
 from helpers.waiting import PATIENCE
 
 from rlox._core import ReplayBuffer, Stream, VecEnv, compute_gae, pack_tokens
@@ -106,7 +106,7 @@ def refusal(pair: Callable[[int], tuple[Callable[[], object], Callable[[], objec
         calls.append(pair(size))
         return calls[-1][0]
 
-    inside(make, 200_000, meet)
+    call_during(make, 200_000, meet)
     assert len(told) == 1, "two calls had the same arrays at once"
     calls[-1][1]()  # which can be used again afterwards
     return told[0]

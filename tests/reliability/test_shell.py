@@ -15,12 +15,12 @@ from helpers.terminal import (
     RLOX,
     SHORT,
     background,
-    begun,
-    done,
+    expected_summary,
     go_on,
-    only,
+    only_run,
+    run_summary,
     shell,
-    stands,
+    wait_until_begun,
 )
 from helpers.waiting import PATIENCE
 
@@ -39,8 +39,8 @@ def test_a_reader_that_has_seen_enough_does_not_end_the_run(tmp_path: Path) -> N
     ended = shell(f"{TRAIN} | head -1; exit ${{PIPESTATUS[0]}}", tmp_path)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout == "ppo on CartPole-v1, seed 0, 512 steps\n"
-    assert stands(only(tmp_path)) == done()
-    assert json.loads((only(tmp_path) / "result.json").read_text())["status"] == "done"
+    assert run_summary(only_run(tmp_path)) == expected_summary()
+    assert json.loads((only_run(tmp_path) / "result.json").read_text())["status"] == "done"
 
 
 def test_an_evaluation_that_nobody_reads_is_written(tmp_path: Path) -> None:
@@ -57,8 +57,8 @@ def test_streams_that_are_full_or_missing_do_not_end_the_run(tmp_path: Path, str
     ended = shell(f"{TRAIN} {streams}", tmp_path)
     assert ended.returncode == 0
     assert quiet(ended.stdout + ended.stderr)
-    assert stands(only(tmp_path)) == done()
-    assert quiet((only(tmp_path) / "log.txt").read_text())
+    assert run_summary(only_run(tmp_path)) == expected_summary()
+    assert quiet((only_run(tmp_path) / "log.txt").read_text())
 
 
 def test_a_run_with_closed_standard_streams_writes_no_message_into_its_files(
@@ -66,10 +66,10 @@ def test_a_run_with_closed_standard_streams_writes_no_message_into_its_files(
 ) -> None:
     """The numbers of closed streams are free, for the next file that is opened."""
     with background([*ENDLESS, "<&- >&- 2>&-"], tmp_path) as child:
-        run = begun(tmp_path)
+        run = wait_until_begun(tmp_path)
         child.send_signal(signal.SIGINT)
         assert child.wait(PATIENCE) == 130
-    left = stands(run)
+    left = run_summary(run)
     assert (left["status"], left["saved"]) == ("killed", left["step"])
     told = [path for path in run.rglob("*") if path.is_file() and b"SIGINT" in path.read_bytes()]
     assert told == []
@@ -85,24 +85,22 @@ def test_without_a_terminal_there_are_lines_and_no_codes(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("locale", ["C.UTF-8", "C"])  # POSIX is another name of C
-def test_folders_of_any_name_hold_runs_that_go_on_as_it_is_said(
-    tmp_path: Path, locale: str
-) -> None:
+def test_folders_of_any_name_hold_runs_that_go_on_as_it_is_said(tmp_path: Path, locale: str) -> None:
     home = tmp_path / "日本 a=b"
     home.mkdir()
     given = shlex.join((*ENDLESS, "run_root=ünï cödé/x=[1]"))
     with background([given], home, LC_ALL=locale) as child:
-        run = begun(home)
+        run = wait_until_begun(home)
         child.send_signal(signal.SIGINT)
         out, err = child.communicate(timeout=PATIENCE)
     assert child.returncode == 130, err
     assert run.is_relative_to(home / "ünï cödé" / "x=[1]")
-    left = stands(run)
+    left = run_summary(run)
     assert left["saved"] == left["step"] > 0
     total = left["step"] + 256
     again = go_on(os.fsdecode(out).splitlines(), total, home, LC_ALL=locale)
     assert again.returncode == 0, again.stderr
-    assert stands(run) == done(total)
+    assert run_summary(run) == expected_summary(total)
 
 
 @pytest.mark.parametrize("start", [f'"{RLOX}"', f'"{Path(RLOX).with_name("python")}" -m rlox'])
@@ -110,16 +108,12 @@ def test_a_folder_that_is_gone_is_said_and_nothing_else(tmp_path: Path, start: s
     (tmp_path / "gone").mkdir()
     ended = shell(f"cd gone && rmdir ../gone && {start} train", tmp_path)
     assert (ended.returncode, ended.stdout) == (5, "")
-    assert ended.stderr == (
-        "rlox train: the current folder does not exist any more; cd to one that does\n"
-    )
+    assert ended.stderr == ("rlox train: the current folder does not exist any more; cd to one that does\n")
 
 
 @pytest.mark.parametrize("home", ["/proc", None])
-def test_a_home_that_is_read_only_or_missing_is_not_needed(
-    tmp_path: Path, home: str | None
-) -> None:
+def test_a_home_that_is_read_only_or_missing_is_not_needed(tmp_path: Path, home: str | None) -> None:
     ended = shell(TRAIN, tmp_path, HOME=home)
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert stands(only(tmp_path)) == done()
-    assert (only(tmp_path) / "plots" / "learning_curve.png").is_file()
+    assert run_summary(only_run(tmp_path)) == expected_summary()
+    assert (only_run(tmp_path) / "plots" / "learning_curve.png").is_file()

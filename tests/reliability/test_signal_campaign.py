@@ -10,7 +10,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 import pytest
-from faults.campaign import PHASES, SIGNALS, Hit, Shot, campaign, summary
+from faults.campaign import PHASES, SIGNALS, SignalPlan, SignalResult, campaign, summary
 from faults.report import record
 from helpers.selection import FULL
 
@@ -39,8 +39,8 @@ def made_with() -> str:
 
 
 def test_the_plan_sends_every_signal_in_every_phase_equally_often() -> None:
-    shots = [Shot.of(SEED, number) for number in range(21 * 5)]
-    assert shots == [Shot.of(SEED, number) for number in range(21 * 5)]
+    shots = [SignalPlan.of(SEED, number) for number in range(21 * 5)]
+    assert shots == [SignalPlan.of(SEED, number) for number in range(21 * 5)]
     planned = [(shot.phase, shot.sent) for shot in shots]
     assert all(planned.count((phase, sent)) == 5 for phase in PHASES for sent in SIGNALS)
     assert len({shot.after for shot in shots}) == len(shots)
@@ -51,14 +51,14 @@ def test_a_campaign_that_was_interrupted_goes_on_and_other_code_begins_anew(
 ) -> None:
     fired: list[int] = []
 
-    def fire(shot: Shot, *args: object) -> Hit:
+    def fire(shot: SignalPlan, *args: object) -> SignalResult:
         fired.append(shot.number)
         rest = ("", 130, "done", [], 0.1, "", 0.0, "", False)
-        return Hit(shot.number, shot.phase, *rest)  # type: ignore[arg-type]
+        return SignalResult(shot.number, shot.phase, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("faults.campaign.fire", fire)
-    monkeypatch.setattr("faults.campaign._wholes", lambda folder: None)
-    monkeypatch.setattr("faults.campaign.Nursery", nullcontext)
+    monkeypatch.setattr("faults.campaign.run_plan", fire)
+    monkeypatch.setattr("faults.campaign._references", lambda folder: None)
+    monkeypatch.setattr("faults.campaign.ChildServer", nullcontext)
     for turn, (count, code) in enumerate([(2, "a"), (4, "a"), (4, "a"), (2, "b")]):
         place = tmp_path / str(turn)
         place.mkdir()

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faults.child import Nursery
-from faults.command import PHASES, Ended, command, start
+from faults.child import ChildServer
+from faults.command import PHASES, CommandResult, command, start
 from faults.fingerprint import difference, fingerprint
 from faults.report import record
 from helpers.selection import FULL
@@ -40,8 +40,8 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    with Nursery() as made:
+def nursery() -> Iterator[ChildServer]:
+    with ChildServer() as made:
         yield made
 
 
@@ -55,7 +55,11 @@ def status_of(run: Path) -> dict[str, Any]:
 
 
 def check_stopped(
-    ended: Ended, code: int, folder: Path, expected: dict[str, Any], nursery: Nursery | None
+    ended: CommandResult,
+    code: int,
+    folder: Path,
+    expected: dict[str, Any],
+    nursery: ChildServer | None,
 ) -> str:
     """After a signal: nothing was started, or all is saved; what it came to.
 
@@ -108,7 +112,7 @@ def test_a_signal_in_any_phase_saves_or_nothing_was_started(
     count: int,
     sent: signal.Signals,
     expected: dict[str, Any],
-    nursery: Nursery,
+    nursery: ChildServer,
     tmp_path: Path,
 ) -> None:
     ended = command(ARGS, tmp_path, sent, phase, count)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.inside import called_on, inside, interrupted, when_asked
+from helpers.mid_call import call_during, call_interrupted, handle_signal, on_interrupt_check
 from helpers.waiting import PATIENCE
 
 from rlox._core import MmapReplayBuffer, ReplayBuffer, RunningStatsVec, Stream
@@ -58,8 +58,8 @@ def stopped_draw(draws: int) -> float:
         return partial(stream.normal, draws)
 
     begun = time.thread_time()
-    with called_on(signal.SIGALRM, stop), pytest.raises(Alarm) as raised:
-        inside(draw, draws, partial(signal.setitimer, signal.ITIMER_REAL, 0.001))
+    with handle_signal(signal.SIGALRM, stop), pytest.raises(Alarm) as raised:
+        call_during(draw, draws, partial(signal.setitimer, signal.ITIMER_REAL, 0.001))
     taken = time.thread_time() - begun
     assert raised.value.args == ("enough", 7)
     assert stream.position == 6, "the draw was made"
@@ -100,7 +100,7 @@ def test_a_handler_that_does_not_raise_changes_nothing_of_a_draw():
         rung.clear()
         return partial(Stream(1, "long").normal, draws)
 
-    got = interrupted(draw, DRAWS, lambda: rung.append(1))
+    got = call_interrupted(draw, DRAWS, lambda: rung.append(1))
     assert rung == [1]
     parts = Stream(1, "long")
     for start in range(0, len(got), 1_000_000):
@@ -123,14 +123,14 @@ def test_ctrl_c_from_another_thread_is_a_keyboard_interrupt_that_undoes_the_draw
     code = """
         import os, signal, threading
         from functools import partial
-        from helpers.inside import inside
+        from helpers.mid_call import call_during
         from rlox._core import Stream
         # A shell may have told its background jobs to ignore it.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         stream = Stream(1, "long")
         interrupt = threading.Thread(target=os.kill, args=(os.getpid(), signal.SIGINT))
         try:
-            inside(lambda draws: partial(stream.normal, draws), 100_000_000, interrupt.start)
+            call_during(lambda draws: partial(stream.normal, draws), 100_000_000, interrupt.start)
         except KeyboardInterrupt:
             print("interrupted", stream.position)
     """
@@ -141,7 +141,7 @@ def test_an_exception_of_a_handler_before_a_call_is_raised_and_later_signals_are
     code = """
         import signal, threading
         from functools import partial
-        from helpers.inside import inside
+        from helpers.mid_call import call_during
         from rlox._core import Stream
         known = threading.main_thread
         def interrupted():
@@ -156,7 +156,7 @@ def test_an_exception_of_a_handler_before_a_call_is_raised_and_later_signals_are
         signal.signal(signal.SIGALRM, signal.default_int_handler)
         alarm = partial(signal.setitimer, signal.ITIMER_REAL, 0.001)
         try:
-            inside(lambda draws: partial(stream.normal, draws), 100_000_000, alarm)
+            call_during(lambda draws: partial(stream.normal, draws), 100_000_000, alarm)
         except KeyboardInterrupt:
             print("second", stream.position)
     """
@@ -176,7 +176,7 @@ def ended_wait(draws: int) -> bool:
             numbers += 1
 
     thread.start()
-    with called_on(signal.SIGALRM, stop), when_asked(ring):
+    with handle_signal(signal.SIGALRM, stop), on_interrupt_check(ring):
         try:
             ask()
         except Alarm:
@@ -203,7 +203,7 @@ def test_a_handler_that_uses_the_object_of_the_call_it_interrupted_is_refused():
         streams.append(Stream(1, "long"))
         return partial(streams[-1].normal, draws)
 
-    got = interrupted(draw, DRAWS, tried(lambda: streams[-1].next_u64(), refused))
+    got = call_interrupted(draw, DRAWS, tried(lambda: streams[-1].next_u64(), refused))
     assert len(refused) == 1
     assert REFUSED in refused[0]
     assert streams[-1].position == 4 * len(got)
@@ -239,8 +239,8 @@ def test_a_handler_that_saves_in_the_middle_of_a_save_is_refused_and_the_outer_s
         return partial(buffers[-1].save, tmp_path / "outer")
 
     again = tried(lambda: buffers[-1].save(tmp_path / "inner"), refused)
-    with called_on(signal.SIGALRM, again):
-        inside(save, 100_000, ring)
+    with handle_signal(signal.SIGALRM, again):
+        call_during(save, 100_000, ring)
     assert len(refused) == 1
     assert REFUSED in refused[0]
     read = ReplayBuffer(len(buffers[-1]), 64, 1)
@@ -263,8 +263,8 @@ def test_a_handler_in_the_middle_of_sealing_never_waits_for_it(inner, tmp_path):
         rung.append(1)
         return made[-1][0].flush() if inner == "flush" else made[-1][0].save("inner")
 
-    with called_on(signal.SIGALRM, tried(use, refused)):
-        inside(push, 100_000, ring, most=20)
+    with handle_signal(signal.SIGALRM, tried(use, refused)):
+        call_during(push, 100_000, ring, max_calls=20)
     assert len(refused) == len(rung) > 0
     assert all(REFUSED in message for message in refused)
     buffer, rows, folder = made[-1]
@@ -275,8 +275,8 @@ def test_a_handler_in_the_middle_of_sealing_never_waits_for_it(inner, tmp_path):
 def test_a_handler_may_use_other_objects_than_that_of_the_call_it_interrupted():
     other = RunningStatsVec(2)
     numbers = np.ones((50_000, 2))
-    with called_on(signal.SIGALRM, lambda: other.batch_update(numbers)):
-        inside(lambda draws: partial(Stream(1, "long").normal, draws), DRAWS, ring)
+    with handle_signal(signal.SIGALRM, lambda: other.batch_update(numbers)):
+        call_during(lambda draws: partial(Stream(1, "long").normal, draws), DRAWS, ring)
     assert other.count == 50_000
 
 
@@ -289,7 +289,7 @@ def test_a_call_that_is_over_before_it_is_asked_still_raises_what_came_meanwhile
             rung.append(1)
             stop()
 
-        with pytest.raises(Alarm), called_on(signal.SIGALRM, raises):
+        with pytest.raises(Alarm), handle_signal(signal.SIGALRM, raises):
             signal.setitimer(signal.ITIMER_REAL, 0.002)
             while not rung:
                 Stream(1, "short").normal(20_000)
@@ -350,9 +350,7 @@ def test_an_exception_of_a_handler_while_arguments_are_read_is_raised_as_it_is(n
     """
     code = "import numpy as np, rlox\nDICT = " + repr(DICT) + "\n"
     code += textwrap.dedent(NOISY[name]) + textwrap.dedent(loop)
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=2 * PATIENCE
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=2 * PATIENCE)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -360,7 +358,7 @@ def test_signals_at_any_moment_of_a_draw_by_another_thread_leave_it_whole():
     stream = Stream(1, "busy")
     thread = threading.Thread(target=stream.normal, args=(DRAWS,))
     thread.start()
-    with called_on(signal.SIGALRM, stop):
+    with handle_signal(signal.SIGALRM, stop):
         while thread.is_alive():
             with pytest.raises(Alarm):
                 ring()

@@ -7,8 +7,16 @@ import re
 from pathlib import Path
 
 import pytest
-from helpers.gated import let_go, place, waiting
-from helpers.terminal import ENDLESS, SHORT, Terminal, done, go_on, only, stands
+from helpers.gate import open_gate, waiting_processes, write_gate_env
+from helpers.terminal import (
+    ENDLESS,
+    SHORT,
+    Terminal,
+    expected_summary,
+    go_on,
+    only_run,
+    run_summary,
+)
 from helpers.waiting import until
 
 ESCAPE = "\x1b"
@@ -23,14 +31,14 @@ def test_ctrl_c_in_a_terminal_saves_and_says_how_to_go_on(tmp_path: Path) -> Non
         assert "Traceback" not in terminal.text
         assert "Ctrl-C: stopping, and saving if the step under way ends within 2 s" in terminal.text
         assert "killed (stopped by Ctrl-C)" in terminal.text
-    left = stands(only(tmp_path))
+    left = run_summary(only_run(tmp_path))
     assert (left["status"], left["saved"]) == ("killed", left["step"])
     assert left["step"] > 0
     total = left["step"] + 256
     again = go_on(terminal.visible, total, tmp_path)
     assert again.returncode == 0, again.stderr
     assert f"resumed at step {left['step']:,} of {total:,} (exact)" in again.stdout
-    assert stands(only(tmp_path)) == done(total)
+    assert run_summary(only_run(tmp_path)) == expected_summary(total)
 
 
 def test_a_terminal_that_is_closed_stops_the_run_and_loses_nothing(tmp_path: Path) -> None:
@@ -38,31 +46,31 @@ def test_a_terminal_that_is_closed_stops_the_run_and_loses_nothing(tmp_path: Pat
         terminal.until(UNDER_WAY)
         terminal.close()
         assert terminal.end() == 129
-    left = stands(only(tmp_path))
+    left = run_summary(only_run(tmp_path))
     assert (left["status"], left["saved"]) == ("killed", left["step"])
     assert left["step"] > 0
-    assert "Traceback" not in (only(tmp_path) / "log.txt").read_text()
+    assert "Traceback" not in (only_run(tmp_path) / "log.txt").read_text()
 
 
 def test_a_run_that_ignores_the_closed_terminal_comes_to_its_end(tmp_path: Path) -> None:
-    place(tmp_path)
+    write_gate_env(tmp_path)
     gated = (*SHORT, "env=gated:Gated-v0", "env.kwargs.at=64")
     with Terminal(gated, tmp_path, nohup=True) as terminal:
-        until(lambda: waiting(tmp_path, 1), "run at its gate")
+        until(lambda: waiting_processes(tmp_path, 1), "run at its gate")
         terminal.close()
-        assert stands(only(tmp_path))["status"] == "running"
-        let_go(tmp_path)
+        assert run_summary(only_run(tmp_path))["status"] == "running"
+        open_gate(tmp_path)
         assert terminal.end() == 0
-    assert stands(only(tmp_path)) == done()
-    assert json.loads((only(tmp_path) / "result.json").read_text())["status"] == "done"
-    assert "Traceback" not in (only(tmp_path) / "log.txt").read_text()
+    assert run_summary(only_run(tmp_path)) == expected_summary()
+    assert json.loads((only_run(tmp_path) / "result.json").read_text())["status"] == "done"
+    assert "Traceback" not in (only_run(tmp_path) / "log.txt").read_text()
 
 
 @pytest.mark.parametrize("columns", [50, 20])
 def test_a_narrow_terminal_shows_how_far_it_is(tmp_path: Path, columns: int) -> None:
     with Terminal(SHORT, tmp_path, columns=columns) as terminal:
         assert terminal.end() == 0
-    assert stands(only(tmp_path)) == done()
+    assert run_summary(only_run(tmp_path)) == expected_summary()
     drawn = [line for line in terminal.visible if line.startswith("512/512")]
     assert drawn
     assert all(len(line) <= columns for line in drawn)

@@ -138,7 +138,5 @@ def test_a_buffer_that_readers_never_leave_can_be_written():
 
 
 def test_short_calls_beside_long_ones_of_one_explorer_never_wait_for_each_other():
-    done = subprocess.run(
-        [sys.executable, "-c", EXPLORERS], capture_output=True, text=True, timeout=PATIENCE
-    )
+    done = subprocess.run([sys.executable, "-c", EXPLORERS], capture_output=True, text=True, timeout=PATIENCE)
     assert done.stdout == "both ended\n", done.stderr

@@ -22,9 +22,7 @@ pytest.importorskip("wandb")
 
 
 @pytest.fixture
-def server(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[WandbServer]:
+def server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[WandbServer]:
     with WandbServer(getattr(request, "param", True)).serving() as made:
         monkeypatch.setenv("WANDB_BASE_URL", made.url)
         monkeypatch.setenv("WANDB_API_KEY", KEY)

@@ -64,9 +64,7 @@ def write(root: Path, program: Program, plan: Plan, record: Path) -> None:
         for path, edits in sorted(plan.edits.items())
         if edits
     }
-    record.write_text(
-        json.dumps({"moves": moves, "edits": places}, indent=0) + "\n", encoding="utf-8"
-    )
+    record.write_text(json.dumps({"moves": moves, "edits": places}, indent=0) + "\n", encoding="utf-8")
 
 
 def places_in_text(root: Path, plan: Plan) -> list[str]:
@@ -95,7 +93,5 @@ def _modules_in_text(root: Path, plan: Plan) -> list[str]:
     found = []
     for path in (name for suffix in TEXT for name in tracked_files(root, suffix)):
         for number, line in enumerate((root / path).read_text(encoding="utf-8").splitlines(), 1):
-            found += [
-                f"{path}:{number}: {word} is now {moves[word]}" for word in pattern.findall(line)
-            ]
+            found += [f"{path}:{number}: {word} is now {moves[word]}" for word in pattern.findall(line)]
     return found

@@ -63,9 +63,7 @@ class _Binder(ast.NodeVisitor):
     def _end(self, node: ast.AST) -> int:
         return self.source.offset(node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]
 
-    def _bind(
-        self, name: str, place: int, kind: str, node: ast.AST, scope: Scope | None = None
-    ) -> Binding:
+    def _bind(self, name: str, place: int, kind: str, node: ast.AST, scope: Scope | None = None) -> Binding:
         scope = scope or self.scope
         binding = scope.bind(name)
         binding.kinds.add(kind)
@@ -260,16 +258,12 @@ class _Binder(ast.NodeVisitor):
 
     def visit_MatchStar(self, node: ast.MatchStar) -> None:
         if node.name is not None:
-            self._bind(
-                node.name, self.source.find_word(node.name, self._offset(node)), "variable", node
-            )
+            self._bind(node.name, self.source.find_word(node.name, self._offset(node)), "variable", node)
 
     def visit_MatchMapping(self, node: ast.MatchMapping) -> None:
         self.generic_visit(node)
         if node.rest is not None:
-            start = max(
-                [self._end(pattern) for pattern in node.patterns], default=self._offset(node)
-            )
+            start = max([self._end(pattern) for pattern in node.patterns], default=self._offset(node))
             self._bind(node.rest, self.source.find_word(node.rest, start), "variable", node)
 
 

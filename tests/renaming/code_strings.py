@@ -18,9 +18,7 @@ def programs(sources: Mapping[str, Source]) -> dict[str, tuple[Source, str, list
     found = {}
     for path, source in sources.items():
         for start, end in string_places(source):
-            names = {
-                (match[1] or match[2]).decode() for match in IMPORT.finditer(source.data[start:end])
-            }
+            names = {(match[1] or match[2]).decode() for match in IMPORT.finditer(source.data[start:end])}
             read = _read(source.data, start, end) if names & modules else None
             if read is not None:
                 text, places = read

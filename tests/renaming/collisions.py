@@ -45,9 +45,7 @@ def _same_scope(scope: Scope, names: Mapping[Thing, str]) -> Iterator[Clash]:
         other = seen.setdefault(name, binding)
         if other is not binding:
             first, second = (binding, other) if binding in names else (other, binding)
-            yield Clash(
-                (first, second), f"there is a {name} in {scope.qualname or 'the module'} already"
-            )
+            yield Clash((first, second), f"there is a {name} in {scope.qualname or 'the module'} already")
 
 
 def _captured(reference: Reference, names: Mapping[Thing, str]) -> Iterator[Clash]:

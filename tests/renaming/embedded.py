@@ -23,9 +23,7 @@ def repair_fstrings(source: Source, tree: ast.AST) -> None:
         places = list(_expressions(source, node))
         if len(fields) != len(places):
             line = getattr(node, "lineno", 0)
-            raise ValueError(
-                f"{source.path}:{line}: {len(fields)} expressions, {len(places)} found"
-            )
+            raise ValueError(f"{source.path}:{line}: {len(fields)} expressions, {len(places)} found")
         for field, (start, end) in zip(fields, places, strict=True):
             field.value = parse_at(source, start, end)
 
@@ -88,9 +86,7 @@ def _expressions(source: Source, node: ast.JoinedStr) -> Iterator[tuple[int, int
         yield from _scan(data, matched.end(), last - len(matched["quote"]), is_raw, 0)[1]
 
 
-def _scan(
-    data: bytes, at: int, end: int, is_raw: bool, depth: int
-) -> tuple[int, list[tuple[int, int]]]:
+def _scan(data: bytes, at: int, end: int, is_raw: bool, depth: int) -> tuple[int, list[tuple[int, int]]]:
     """Literal text with fields, to `end` or to the brace that ends the format: where, and the expressions."""
     found: list[tuple[int, int]] = []
     while at < end:

@@ -64,9 +64,7 @@ class Inference:
         elif isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
             scope = scopes.of_node[target].enclosing_class()
             if scope is not None and any(
-                target is attribute
-                for child in scope.children
-                for attribute in own_attributes(child)
+                target is attribute for child in scope.children for attribute in own_attributes(child)
             ):
                 self.members[self.program.class_name[scope], target.attr].append(value)
 
@@ -140,8 +138,7 @@ class Inference:
         if name is not None:
             return {("class", name)}
         found = {
-            ("function", f"{program.module_of(s)}.{s.qualname}")
-            for s in program.function_scopes(binding)
+            ("function", f"{program.module_of(s)}.{s.qualname}") for s in program.function_scopes(binding)
         }
         if "parameter" in binding.kinds:
             found |= self._of_parameter(path, binding, depth)
@@ -209,14 +206,8 @@ class Inference:
                 continue
             binding = self.program.classes[owner].bindings.get(node.attr)
             if binding is not None:
-                is_property = any(
-                    "property" in ast.unparse(d) for n in binding.nodes for d in _decorators(n)
-                )
-                found |= (
-                    self._results(binding, depth)
-                    if is_property
-                    else self._of_binding(binding, depth)
-                )
+                is_property = any("property" in ast.unparse(d) for n in binding.nodes for d in _decorators(n))
+                found |= self._results(binding, depth) if is_property else self._of_binding(binding, depth)
             # a base may declare it as Any, and the class or those below assign it
             related = [
                 *self.program.types.classes[name].lookup,

@@ -19,9 +19,7 @@ class Links:
         self.program, self.inference, self.names = program, inference, names
         self.groups = Groups()
         self.outside: set[object] = set()
-        self.imported_as: dict[Binding, list[tuple[str, int]]] = defaultdict(
-            list
-        )  # places before an `as`
+        self.imported_as: dict[Binding, list[tuple[str, int]]] = defaultdict(list)  # places before an `as`
         self.is_import_target: set[object] = set()
         self._imports()
         self._members()
@@ -62,9 +60,7 @@ class Links:
 
     def _aliases(self, path: str, binding: Binding) -> list[ast.alias]:
         references = self.program.scopes[path].references
-        return [
-            r.node for r in references if r.binding is binding and isinstance(r.node, ast.alias)
-        ]
+        return [r.node for r in references if r.binding is binding and isinstance(r.node, ast.alias)]
 
     def _members(self) -> None:
         program = self.program
@@ -75,15 +71,11 @@ class Links:
             scope.qualname.rpartition(".")[2]
             for scopes in program.functions.values()
             for scope in scopes
-            if any(
-                "parameter" in scope.bindings[n].kinds for n in scope.bindings.keys() & self.names
-            )
+            if any("parameter" in scope.bindings[n].kinds for n in scope.bindings.keys() & self.names)
         }
         for name in program.classes:
             lookup = [
-                program.types.classes[b]
-                for b in program.facts(name).lookup
-                if b in program.types.classes
+                program.types.classes[b] for b in program.facts(name).lookup if b in program.types.classes
             ]
             for attribute in {a for facts in lookup for a in facts.names if a in watched}:
                 owners = [facts.name for facts in lookup if attribute in facts.names]
@@ -135,9 +127,7 @@ class Links:
                 for binding in scope.bindings.values():
                     if "parameter" in binding.kinds and binding.name in self.names:
                         yield by_name.setdefault(binding.name, binding), binding
-                        if root in outside and not scope.qualname.endswith(
-                            ".forward"
-                        ):  # torch has any
+                        if root in outside and not scope.qualname.endswith(".forward"):  # torch has any
                             self.outside.add(binding)
 
 

@@ -17,8 +17,7 @@ class Meetings:
     def __init__(self, program: Program) -> None:
         self._program = program
         self._direct = {
-            source.module: set(_imported_modules(program, path))
-            for path, source in program.sources.items()
+            source.module: set(_imported_modules(program, path)) for path, source in program.sources.items()
         }
         self._closures: dict[str, set[str]] = {}
 

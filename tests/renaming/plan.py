@@ -47,12 +47,8 @@ class Planner:
         self.choice = choose(program, rows, root)
         self.plan = Plan(self.choice, hosts=program.hosts)
         self.frozen = Frozen(program, root)
-        names = {
-            thing.name if isinstance(thing, Binding) else thing[-1] for thing in self.choice.wanted
-        }
-        self.moved = {
-            module_name(p): module_name(row.new_path) for p, row in self.choice.moves.items()
-        }
+        names = {thing.name if isinstance(thing, Binding) else thing[-1] for thing in self.choice.wanted}
+        self.moved = {module_name(p): module_name(row.new_path) for p, row in self.choice.moves.items()}
         names |= {name.rpartition(".")[2] for name in self.moved}
         self.inference = Inference(program)
         self.links = Links(program, self.inference, names)
@@ -73,9 +69,7 @@ class Planner:
             for scope in scopes.module.walk():
                 things += [binding for binding in scope.bindings.values() if binding.name in names]
         for name in program.classes:
-            things += [
-                ("member", name, attribute) for attribute in program.facts(name).names & names
-            ]
+            things += [("member", name, attribute) for attribute in program.facts(name).names & names]
         return things
 
     # -- what is wanted
@@ -85,9 +79,7 @@ class Planner:
         found: dict[object, dict[str, list[Row]]] = {}
         for thing, rows in self.choice.wanted.items():
             for row in rows:
-                found.setdefault(self.links.groups.root(thing), {}).setdefault(row.new, []).append(
-                    row
-                )
+                found.setdefault(self.links.groups.root(thing), {}).setdefault(row.new, []).append(row)
         for old, new in self.moved.items():
             row = self.choice.moves[self.program.modules[old]]
             root = self.links.groups.root(("module", old))
@@ -111,9 +103,7 @@ class Planner:
             elif root in outside:
                 self.refused[root] = "another package names it too"
             else:
-                reasons = [
-                    self.frozen.reason(thing) or self._saved(thing) for thing in members[root]
-                ]
+                reasons = [self.frozen.reason(thing) or self._saved(thing) for thing in members[root]]
                 if reason := next((reason for reason in reasons if reason), ""):
                     self.refused[root] = reason
         names = self._settle(wanted, members)
@@ -125,11 +115,7 @@ class Planner:
 
     def _saved(self, thing: Thing) -> str:
         """Why a field may not be renamed, or a note on where it is read by its name."""
-        if (
-            not isinstance(thing, tuple)
-            or thing[0] != "member"
-            or thing[1] not in self.program.classes
-        ):
+        if not isinstance(thing, tuple) or thing[0] != "member" or thing[1] not in self.program.classes:
             return ""
         scope = self.program.classes[thing[1]]
         if is_parameter(self.program, self.inference, thing[1], thing[-1]):

@@ -55,9 +55,7 @@ class Program:
     class_name: dict[Scope, str] = field(default_factory=dict)
     subclasses: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     functions: dict[str, list[Scope]] = field(default_factory=lambda: defaultdict(list))
-    hosts: dict[str, tuple[str, list[int]]] = field(
-        default_factory=dict
-    )  # files of programs in strings
+    hosts: dict[str, tuple[str, list[int]]] = field(default_factory=dict)  # files of programs in strings
 
     def __post_init__(self) -> None:
         for path, source in self.sources.items():
@@ -83,9 +81,7 @@ class Program:
                 node = scope.node
                 assert isinstance(node, ast.ClassDef)
                 local = f"{source.module}.{node.name}@{node.lineno}"
-                in_function = (
-                    scope.parent is not None and scope.parent.function().kind == "function"
-                )
+                in_function = scope.parent is not None and scope.parent.function().kind == "function"
                 name = local if in_function else full
                 self.classes[name], self.class_name[scope] = scope, name
             elif scope.kind == "function":

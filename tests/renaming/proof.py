@@ -50,9 +50,7 @@ class Allowed:
                     allowed.parameters.add((row.old, row.new))
         return allowed
 
-    def binding(
-        self, path: str, binding: Binding, new: str, functions: set[tuple[str, str]]
-    ) -> bool:
+    def binding(self, path: str, binding: Binding, new: str, functions: set[tuple[str, str]]) -> bool:
         """Whether a binding may have the new name."""
         pair = (binding.name, new)
         scope = binding.scope.function()
@@ -95,9 +93,7 @@ def without_docstring(tree: ast.Module) -> list[ast.stmt]:
     return tree.body
 
 
-def _same_bindings(
-    walk: Walk, before: Scopes, after: Scopes, source: Source, allowed: Allowed
-) -> int:
+def _same_bindings(walk: Walk, before: Scopes, after: Scopes, source: Source, allowed: Allowed) -> int:
     """Check that paired names mean paired bindings; the number of those that were renamed."""
     functions = {(row[2], row[3]) for row in allowed.by_place if not row[1]}
     partner: dict[Binding | None, Binding | None] = {}
@@ -119,17 +115,10 @@ def _same_bindings(
         mine, theirs = reference.binding, others[index].binding
         if mine is None or theirs is None:
             if mine is not theirs or reference.name != others[index].name:
-                raise Difference(
-                    f"{source.path}:{line}: {reference.name} is another {others[index].name}"
-                )
+                raise Difference(f"{source.path}:{line}: {reference.name} is another {others[index].name}")
             continue
-        if (
-            partner.setdefault(mine, theirs) is not theirs
-            or back.setdefault(theirs, mine) is not mine
-        ):
-            raise Difference(
-                f"{source.path}:{line}: {reference.name} means another {others[index].name}"
-            )
+        if partner.setdefault(mine, theirs) is not theirs or back.setdefault(theirs, mine) is not mine:
+            raise Difference(f"{source.path}:{line}: {reference.name} means another {others[index].name}")
     renamed = 0
     for mine, theirs in partner.items():
         if mine is not None and theirs is not None and mine.name != theirs.name:
@@ -144,17 +133,11 @@ def _same_bindings(
 
 def read_commit(root: Path, commit: str) -> dict[str, Source]:
     """Python files of a commit."""
-    packed = subprocess.run(
-        ["git", "archive", commit], cwd=root, check=True, capture_output=True
-    ).stdout
+    packed = subprocess.run(["git", "archive", commit], cwd=root, check=True, capture_output=True).stdout
     sources = {}
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
         for entry in archive:
-            file = (
-                archive.extractfile(entry)
-                if entry.isfile() and entry.name.endswith(".py")
-                else None
-            )
+            file = archive.extractfile(entry) if entry.isfile() and entry.name.endswith(".py") else None
             if file is not None and not entry.name.startswith(EXAMPLES_AS_PRINTED):
                 sources[entry.name] = Source.parse(entry.name, file.read().decode())
     return sources
@@ -168,11 +151,7 @@ def compare_all(
     differences, results, met = [], {}, set()
     for path, source in before.items():
         moved = allowed.paths.get(path, path)
-        target = (
-            moved
-            if moved in after and (path not in after or path in allowed.paths.values())
-            else path
-        )
+        target = moved if moved in after and (path not in after or path in allowed.paths.values()) else path
         if target not in after:
             differences.append(f"{path}: is not there any more")
             continue
@@ -198,7 +177,5 @@ def prove(root: Path, commit: str, rows: Sequence[Row], record: Path) -> int:
                     print(f"by hand: {path}: {old} -> {new} at byte {start}")
     equal = sum(not result.difference for result in results.values())
     names = sum(result.names for result in results.values())
-    print(
-        f"{equal} of {len(results)} files are equal; {names} names and places of names were renamed"
-    )
+    print(f"{equal} of {len(results)} files are equal; {names} names and places of names were renamed")
     return 1 if differences else 0

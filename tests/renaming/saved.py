@@ -23,11 +23,7 @@ def read_by_name(program: Program, inference: Inference) -> Iterator[tuple[str, 
             called = ast.unparse(node.func).rpartition(".")[2]
             if called not in SAVED + READ:
                 continue
-            base = (
-                node.func.value
-                if called == "_asdict" and isinstance(node.func, ast.Attribute)
-                else None
-            )
+            base = node.func.value if called == "_asdict" and isinstance(node.func, ast.Attribute) else None
             value = base or (node.args[0] if node.args else None)
             for kind, name in inference.facts(path, value) if value is not None else ():
                 if kind in ("instance", "class") and name in program.classes:

@@ -17,9 +17,7 @@ class Binding:
     name: str
     places: list[int] = field(default_factory=list)  # byte offsets
     kinds: set[str] = field(default_factory=set)  # parameter, import, function, class, variable
-    imports: list[tuple[str, str | None, bool]] = field(
-        default_factory=list
-    )  # module, name, has an `as`
+    imports: list[tuple[str, str | None, bool]] = field(default_factory=list)  # module, name, has an `as`
     nodes: list[ast.AST] = field(default_factory=list)  # functions and classes that it is
 
 
@@ -117,8 +115,4 @@ class Scopes:
     def named(self, qualname: str) -> list[Scope]:
         """Functions and classes of a qualified name, the module for an empty one."""
         kinds = ("function", "class", "module")
-        return [
-            scope
-            for scope in self.module.walk()
-            if scope.qualname == qualname and scope.kind in kinds
-        ]
+        return [scope for scope in self.module.walk() if scope.qualname == qualname and scope.kind in kinds]

@@ -23,9 +23,7 @@ class Strings:
 
     def __init__(self, program: Program, plan: Plan) -> None:
         self.program, self.plan = program, plan
-        self.moved = {
-            module_name(path): module_name(row.new_path) for path, row in plan.choice.moves.items()
-        }
+        self.moved = {module_name(path): module_name(row.new_path) for path, row in plan.choice.moves.items()}
         self.paths = {path: row.new_path for path, row in plan.choice.moves.items()}
         self.globals = self._globals(plan.names)
         for path, source in program.sources.items():
@@ -52,9 +50,7 @@ class Strings:
                 new = self._new_module(module)
                 if new != module and node.module:
                     old_text = node.module
-                    new_text = (
-                        new if not node.level else new.split(".")[-len(node.module.split(".")) :]
-                    )
+                    new_text = new if not node.level else new.split(".")[-len(node.module.split(".")) :]
                     text = new_text if isinstance(new_text, str) else ".".join(new_text)
                     start = source.offset(node.lineno, node.col_offset) + len("from")
                     place = source.data.find(old_text.encode(), start)
@@ -73,14 +69,8 @@ class Strings:
 
     def _module_attribute(self, path: str, source: Source, node: ast.Attribute) -> None:
         found = self.program.resolve(node)
-        if (
-            isinstance(found, tuple)
-            and found[1] in self.moved
-            and found[1].endswith("." + node.attr)
-        ):
-            place = source.offset(node.end_lineno or 0, node.end_col_offset or 0) - len(
-                node.attr.encode()
-            )
+        if isinstance(found, tuple) and found[1] in self.moved and found[1].endswith("." + node.attr):
+            place = source.offset(node.end_lineno or 0, node.end_col_offset or 0) - len(node.attr.encode())
             self.plan.edit(path, place, node.attr, self.moved[found[1]].rpartition(".")[2])
 
     # -- strings that are names of this module
@@ -93,12 +83,8 @@ class Strings:
             if isinstance(statement, ast.Assign):
                 self._named_type(path, source, statement)
             if isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign):
-                targets = (
-                    statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-                )
-                is_all = any(
-                    isinstance(target, ast.Name) and target.id == "__all__" for target in targets
-                )
+                targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+                is_all = any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets)
                 if statement.value is not None and (is_all or is_late):
                     self._names(path, source, statement.value, is_late and not is_all)
 
@@ -111,12 +97,7 @@ class Strings:
         binding = self.program.scopes[path].module.bindings.get(target.id)
         new = self.plan.names.get(binding) if binding is not None else None
         is_type = ast.unparse(call.func).rpartition(".")[2] in NAMED_TYPES
-        if (
-            new is not None
-            and is_type
-            and isinstance(first, ast.Constant)
-            and first.value == target.id
-        ):
+        if new is not None and is_type and isinstance(first, ast.Constant) and first.value == target.id:
             start = source.offset(first.lineno, first.col_offset)
             self.plan.edit(path, source.find_word(target.id, start), target.id, new)
 
@@ -164,23 +145,15 @@ class Strings:
                 self.plan.edit(path, place + len(module) + 1, rest, self.globals[module, rest])
             return
 
-    def _import_in_string(
-        self, path: str, source: Source, start: int, matched: re.Match[bytes]
-    ) -> None:
+    def _import_in_string(self, path: str, source: Source, start: int, matched: re.Match[bytes]) -> None:
         module = matched[1].decode()
-        if (
-            module not in self.program.modules
-            or "#" in path
-            or f"{path}#{start}" in self.program.sources
-        ):
+        if module not in self.program.modules or "#" in path or f"{path}#{start}" in self.program.sources:
             return
         for word in re.finditer(rb"\w+", matched[2]):
             name = word[0].decode()
             if (module, name) in self.globals or f"{module}.{name}" in self.moved:
                 line = source.line_of(start + matched.start())
-                self.plan.unresolved.append(
-                    f"{path}:{line}: code in a string imports {module}.{name}"
-                )
+                self.plan.unresolved.append(f"{path}:{line}: code in a string imports {module}.{name}")
 
 
 def mentions(text: str, names: Mapping[str, str]) -> Iterator[tuple[int, str]]:

@@ -52,15 +52,10 @@ def read_table(path: Path, packages: Sequence[str] = ()) -> list[Row]:
     """The rows about Python files of these folders, or of all."""
     with path.open(encoding="utf-8", newline="") as file:
         lines = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
-    rows = [
-        Row(line["kind"], line["path"], line["scope"] or "", line["old"], line["new"])
-        for line in lines
-    ]
+    rows = [Row(line["kind"], line["path"], line["scope"] or "", line["old"], line["new"]) for line in lines]
     rows = [row for row in rows if row.path.endswith(".py") and not row.kind.startswith("rust")]
     inside = tuple(package.rstrip("/") + "/" for package in packages)
-    return [
-        row for row in rows if not inside or row.path.startswith(inside) or row.path in packages
-    ]
+    return [row for row in rows if not inside or row.path.startswith(inside) or row.path in packages]
 
 
 def choose(program: Program, rows: Iterable[Row], root: Path) -> Choice:
@@ -102,11 +97,7 @@ def _choose_name(program: Program, row: Row, choice: Choice, frozen: Frozen) -> 
         choice.refused.append((row, reason))
         return
     for thing in things:
-        if (
-            isinstance(thing, Binding)
-            and thing.imports
-            and not any(alias for *_, alias in thing.imports)
-        ):
+        if isinstance(thing, Binding) and thing.imports and not any(alias for *_, alias in thing.imports):
             choice.skipped.append((row, "imported: the row of its definition decides"))
             return
     for thing in things:
@@ -122,11 +113,7 @@ def _things(program: Program, row: Row) -> Iterable[Thing]:
                 yield ("member", name, row.old)
             continue
         for inner in scope.walk():  # comprehensions too
-            if (
-                inner.function() is scope
-                and row.old in inner.bindings
-                and row.old not in inner.outer
-            ):
+            if inner.function() is scope and row.old in inner.bindings and row.old not in inner.outer:
                 yield inner.bindings[row.old]
 
 
@@ -135,9 +122,7 @@ class Frozen:
 
     def __init__(self, program: Program, root: Path) -> None:
         self.program = program
-        self.public: set[tuple[str, str]] = (
-            set()
-        )  # module and name that examples of the seeds import
+        self.public: set[tuple[str, str]] = set()  # module and name that examples of the seeds import
         self.used: set[str] = set()  # attributes and keywords in them
         for path in sorted((root / EXAMPLES_AS_PRINTED).glob("*.py")):
             self._read_example(ast.parse(path.read_text(encoding="utf-8")))
@@ -158,11 +143,7 @@ class Frozen:
 
     def module(self, name: str) -> str:
         """Why a module may not be renamed; empty if it may."""
-        return (
-            "examples of the seeds import it"
-            if name in {module for module, _ in self.public}
-            else ""
-        )
+        return "examples of the seeds import it" if name in {module for module, _ in self.public} else ""
 
     def reason(self, thing: Thing) -> str:
         """Why a name may not be renamed; empty if it may."""
@@ -220,16 +201,9 @@ def is_field(scope: Scope, name: str) -> bool:
 def _is_param(scope: Scope, name: str) -> bool:
     assert isinstance(scope.node, ast.ClassDef)
     for node in scope.node.body:
-        if (
-            isinstance(node, ast.AnnAssign)
-            and isinstance(node.target, ast.Name)
-            and node.target.id == name
-        ):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == name:
             value = node.value
-            if (
-                isinstance(value, ast.Call)
-                and ast.unparse(value.func).rpartition(".")[2] == "param"
-            ):
+            if isinstance(value, ast.Call) and ast.unparse(value.func).rpartition(".")[2] == "param":
                 return True
     return False
 

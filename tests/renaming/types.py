@@ -147,9 +147,7 @@ def _facts_of(result: BuildResult, paths: Mapping[str, str]) -> Types:
             name, info.module_name, info.defn.line, [base.fullname for base in info.mro],
             set(info.names), info.is_protocol,
         )  # fmt: skip
-    types.implements = _implementations(
-        [info for info in infos.values() if info.module_name in paths]
-    )
+    types.implements = _implementations([info for info in infos.values() if info.module_name in paths])
     return types
 
 

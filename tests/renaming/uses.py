@@ -51,9 +51,7 @@ class Uses:
                     self.definers[attribute].append(("member", name, attribute))
             else:
                 self.foreign |= facts.names
-        self.parameters: dict[tuple[str, str], list[Thing]] = defaultdict(
-            list
-        )  # by function and name
+        self.parameters: dict[tuple[str, str], list[Thing]] = defaultdict(list)  # by function and name
         for scopes in program.functions.values():
             for scope in scopes:
                 self._index_parameters(scope)
@@ -80,9 +78,7 @@ class Uses:
     def _visit(self, path: str, node: ast.AST) -> None:
         if isinstance(node, ast.Attribute) and node.attr in self.names:
             source = self.program.sources[path]
-            place = source.offset(node.end_lineno or 0, node.end_col_offset or 0) - len(
-                node.attr.encode()
-            )
+            place = source.offset(node.end_lineno or 0, node.end_col_offset or 0) - len(node.attr.encode())
             self._attribute(path, node.value, node.attr, place, node)
         elif isinstance(node, ast.Call):
             self._call(path, node)
@@ -105,9 +101,7 @@ class Uses:
                 return  # a module without this name
         if resolved is not None:
             target = self.program.resolve(base)
-            direct = (
-                self.program.global_binding(target[1], name) if isinstance(target, tuple) else None
-            )
+            direct = self.program.global_binding(target[1], name) if isinstance(target, tuple) else None
             self.found.append(Use(path, place, name, (direct or resolved,)))
             return
         if self._is_foreign_module(base):
@@ -117,9 +111,7 @@ class Uses:
         if things:
             self.found.append(Use(path, place, name, tuple(sorted(things, key=str))))
             return
-        if (
-            node is None or ("module", "") in facts
-        ):  # a name in a string, or of a module that is not known
+        if node is None or ("module", "") in facts:  # a name in a string, or of a module that is not known
             modules = tuple(self.globals.get(name, ()))
             if modules and not any(kind == "instance" for kind, _ in facts):
                 self.found.append(Use(path, place, name, (), modules, "perhaps a name of a module"))
@@ -154,10 +146,7 @@ class Uses:
     def _member(self, fact: Fact, name: str) -> Iterator[Thing]:
         kind, full = fact
         if kind == "super":
-            if (
-                full in self.program.types.classes
-                and name in self.program.types.classes[full].names
-            ):
+            if full in self.program.types.classes and name in self.program.types.classes[full].names:
                 yield ("member", full, name)
         elif kind in ("instance", "class"):
             owner = self.program.owner(full, name)
@@ -211,16 +200,12 @@ class Uses:
         if things:
             self.found.append(Use(path, place, name, tuple(sorted(things, key=str))))
         elif candidates and not known:
-            self.found.append(
-                Use(path, place, name, (), candidates, "keyword of an unknown function")
-            )
+            self.found.append(Use(path, place, name, (), candidates, "keyword of an unknown function"))
 
     def _callee(self, path: str, function: ast.expr, keyword: str) -> tuple[set[Thing], bool]:
         """The parameters that a keyword of a call names, and whether it is known what is called."""
         binding = self.program.binding_of(function)
-        if binding is not None and (
-            binding.nodes or any(name is None for _, name, _ in binding.imports)
-        ):
+        if binding is not None and (binding.nodes or any(name is None for _, name, _ in binding.imports)):
             return set(self._of_definition(binding, keyword)), True
         found: set[Thing] = set()
         known = False
@@ -273,9 +258,7 @@ class Uses:
         self._passing.discard(scope)
 
     def _of_class(self, name: str, keyword: str) -> Iterator[Thing]:
-        for base in (
-            self.program.types.classes[name].lookup if name in self.program.types.classes else ()
-        ):
+        for base in self.program.types.classes[name].lookup if name in self.program.types.classes else ():
             if base not in self.program.classes:
                 continue
             scope = self.program.classes[base]
@@ -296,14 +279,8 @@ class Uses:
         called = ast.unparse(node.func).rpartition(".")[2]
         if called in BY_NAME and len(node.args) >= 2:
             name = node.args[1]
-            if (
-                isinstance(name, ast.Constant)
-                and isinstance(name.value, str)
-                and name.value in self.names
-            ):
-                self._attribute(
-                    path, node.args[0], name.value, self._inside(path, name, name.value)
-                )
+            if isinstance(name, ast.Constant) and isinstance(name.value, str) and name.value in self.names:
+                self._attribute(path, node.args[0], name.value, self._inside(path, name, name.value))
 
     def _inside(self, path: str, node: ast.Constant, word: str) -> int:
         source = self.program.sources[path]
@@ -339,9 +316,7 @@ class Uses:
                     for inner in ast.walk(argument):
                         self._words(path, inner, names, own)
 
-    def _words(
-        self, path: str, node: ast.AST, names: Collection[str], own: dict[str, Binding]
-    ) -> None:
+    def _words(self, path: str, node: ast.AST, names: Collection[str], own: dict[str, Binding]) -> None:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             for name in {word.strip() for word in node.value.split(",")} & set(names):
                 self.found.append(Use(path, self._inside(path, node, name), name, (own[name],)))

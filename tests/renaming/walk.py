@@ -35,9 +35,7 @@ class Walk:
     ) -> None:
         self.before, self.after, self.allowed, self.modules = before, after, pairs, modules
         self.pairs: dict[ast.AST, ast.AST] = {}
-        self.changed: list[
-            tuple[int, int, str, str]
-        ] = []  # range of bytes before, old and new name
+        self.changed: list[tuple[int, int, str, str]] = []  # range of bytes before, old and new name
 
     def fail(self, node: ast.AST, why: str) -> Difference:
         """The error at a node of before."""
@@ -104,9 +102,7 @@ class Walk:
     def _change(self, node: ast.AST, mine: str, theirs: str) -> None:
         source = self.before
         if isinstance(node, ast.Attribute):
-            place = source.offset(node.end_lineno or 0, node.end_col_offset or 0) - len(
-                mine.encode()
-            )
+            place = source.offset(node.end_lineno or 0, node.end_col_offset or 0) - len(mine.encode())
         else:
             place = source.offset(node.lineno, node.col_offset)  # type: ignore[attr-defined]
             place = max(place, source.find_word(mine, place))
@@ -130,9 +126,7 @@ class Walk:
         mine, theirs = (sorted(_strings(node)) for node in (old, new))
         left = list(theirs)
         for name in mine:
-            match = next(
-                (other for other in left if other == name or (name, other) in self.allowed), None
-            )
+            match = next((other for other in left if other == name or (name, other) in self.allowed), None)
             if match is None:
                 raise self.fail(old, f"{name} of __all__ is gone")
             left.remove(match)
@@ -146,9 +140,7 @@ class Walk:
     def _imports(self, old: list[Import], new: list[Import]) -> None:
         mine = [(node, alias) for node in old for alias in node.names]
         left = [(node, alias) for node in new for alias in node.names]
-        exact = sorted(
-            mine, key=lambda item: not any(self._fit(item, o, exactly=True) for o in left)
-        )
+        exact = sorted(mine, key=lambda item: not any(self._fit(item, o, exactly=True) for o in left))
         for item in exact:
             fits = [other for other in left if self._fit(item, other, exactly=True)]
             fits = fits or [other for other in left if self._fit(item, other)]
@@ -160,9 +152,7 @@ class Walk:
             left.remove(fits[0])
             self.pairs[item[1]] = fits[0][1]
         if left:
-            raise self.fail(
-                old[0], f"`{ast.unparse(left[0][0])[:80]}`: {left[0][1].name} is imported too"
-            )
+            raise self.fail(old[0], f"`{ast.unparse(left[0][0])[:80]}`: {left[0][1].name} is imported too")
 
     def _fit(
         self,
@@ -185,9 +175,7 @@ class Walk:
             return is_same and alias.asname == other.asname
         is_renamed = is_same or (alias.name, other.name) in self.allowed
         is_kept = other.asname == (alias.asname or alias.name)
-        is_bound = (
-            alias.asname == other.asname or is_kept or (alias.asname, other.asname) in self.allowed
-        )
+        is_bound = alias.asname == other.asname or is_kept or (alias.asname, other.asname) in self.allowed
         return is_renamed and is_bound
 
     def _module(self, mine: str, theirs: str, level: int) -> bool:
@@ -216,14 +204,8 @@ def _is_all(node: ast.AST) -> bool:
 
 
 def _strings(node: ast.AST) -> list[str]:
-    return [
-        n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)
-    ]
+    return [n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
 
 
 def _shown(node: ast.AST) -> str:
-    return (
-        f"`{ast.unparse(node).splitlines()[0][:60]}`"
-        if hasattr(node, "lineno")
-        else type(node).__name__
-    )
+    return f"`{ast.unparse(node).splitlines()[0][:60]}`" if hasattr(node, "lineno") else type(node).__name__

@@ -146,10 +146,10 @@ def test_the_rust_code_has_no_network():
 def test_each_file_that_can_open_a_connection_is_of_a_feature_that_the_page_names():
     """A new import of a network library has to be told in SECURITY.md."""
     told = {
-        "rlox/loggers/reach.py": "`logger=wandb`",
+        "rlox/loggers/server_check.py": "`logger=wandb`",
         "rlox/llm/serving/channel.py": "`GenerationServer`",
         "rlox/distributed/group.py": "`torchrun -m rlox`",
-        "rlox_cli/engines.py": "`hydra/launcher=ray`",
+        "rlox_cli/executors.py": "`hydra/launcher=ray`",
         "rlox_cli/search/optimizer.py": "`search.storage`",
         "rlox/loggers/mlflow.py": "`logger=mlflow`",
         "rlox/loggers/mlflow_rows.py": "`logger=mlflow`",

@@ -3,7 +3,7 @@ state, and never a row that is not in the folder.
 
 The folders of a kind are read by one process with 2 GiB of addresses more than it began with, so that a
 signal or a memory bomb is a failed test. What a folder means is worked out in Python from its bytes
-(helpers/decoded.py) and given to `restore`; that has to agree before anything is compared with it.
+(helpers/replay_decoder.py) and given to `restore`; that has to agree before anything is compared with it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from faults.forge import CHANGES, Folder, forged, put
+from faults.forged_replay import CHANGES, Folder, forge, put
 from faults.report import record
-from helpers.decoded import Missing, Stream, decoded, state_of, tiered
 from helpers.memory_disk import memory_disk
+from helpers.replay_decoder import Missing, Stream, as_ring, decode, state_of
 from helpers.selection import FULL
-from helpers.tagged import FLAT, RINGS, TIERED, Kind, dataset, numbers
+from helpers.tagged_buffers import FLAT, RINGS, TIERED, Kind, dataset, numbers
 
 import rlox
 from rlox.errors import CheckpointError, InternalError, RloxError
@@ -69,9 +69,7 @@ def check_rows(case: Kind, batch: Any, streams: list[Stream]) -> None:
         for column, arrays in enumerate(zip(obs, after, strict=True)):
             for ahead, array in enumerate(arrays):
                 row = np.moveaxis(array[at], -1, 0) if turn else array[at]
-                require(
-                    row.tobytes() == stream.obs(column, t, ahead), f"observation of row {index}"
-                )
+                require(row.tobytes() == stream.obs(column, t, ahead), f"observation of row {index}")
         written = stream.record(t)[4 * len(obs) :]
         flags = int(batch["terminated"][at]) + 2 * int(batch["truncated"][at])
         require(flags == written[0] & 3, f"flags of row {index}")
@@ -96,7 +94,7 @@ def make(name: str, path: Path) -> Folder:
     for begin, end in ((0.0, 0.4), (0.4, 0.7), (0.7, 1.0)):
         case.fill(buffer, begin, end)
         if name == "prioritized":
-            there = [index for index in case.held()[::3] if index < buffer.n_pushed]
+            there = [index for index in case.held_indices()[::3] if index < buffer.n_pushed]
             buffer.update_priorities(there, np.arange(len(there)) / 7)
         buffer.save(path)
     return Folder.open(path)
@@ -120,7 +118,7 @@ def restored(name: str, folder: Folder, streams: list[Stream]) -> Any:
     if case.tiered:
         each = case.sizes[-1] // case.n_envs
         case = Kind(rlox.ReplayBuffer, case.encode, case.settings, case.sizes[-1:], case.pushed)
-        streams = tiered(streams, each)
+        streams = as_ring(streams, each)
     buffer = case.make(Path())
     state = state_of(folder, streams, buffer.state())
     if name == "prioritized":
@@ -143,9 +141,7 @@ def batches(name: str, buffer: Any) -> list[Any]:
 
 def all_rows(buffer: Any, streams: list[Stream]) -> np.ndarray:
     """Indices of the rows that a ring holds."""
-    rows = [
-        t * len(streams) + env for env, s in enumerate(streams) for t in range(s.start, s.pushed)
-    ]
+    rows = [t * len(streams) + env for env, s in enumerate(streams) for t in range(s.start, s.pushed)]
     return np.array(rows, np.uint64)[-len(buffer) :]
 
 
@@ -165,7 +161,7 @@ def compare(name: str, buffer: Any, folder: Folder, streams: list[Stream], twin:
         expected = (np.arange(3.0) - moments[:3]) / scale
         require(np.array_equal(buffer.normalize(np.arange(3.0)), expected), "moments")
         return len(buffer)
-    indices = all_rows(twin, tiered(streams, 60 // case.n_envs) if case.tiered else streams)
+    indices = all_rows(twin, as_ring(streams, 60 // case.n_envs) if case.tiered else streams)
     rows = twin.gather(indices)
     check_rows(case, rows, streams)
     equal(buffer.gather(indices), rows, "gather")
@@ -194,7 +190,7 @@ def check_survivors(case: Kind, buffer: Any, streams: list[Stream]) -> None:
 def twin_of(name: str, folder: Folder, first: bool) -> Any:
     """Streams and restored buffer; a reason where there is none."""
     try:
-        streams = decoded(folder, first)
+        streams = decode(folder, first)
         return streams, restored(name, folder, streams)
     except (Missing, RloxError, IndexError, OverflowError) as error:
         assert not isinstance(error, InternalError), error
@@ -204,7 +200,7 @@ def twin_of(name: str, folder: Folder, first: bool) -> Any:
 def some_rows(name: str, buffer: Any, folder: Folder) -> int:
     """Rows of a buffer on disk that lacks some: each is an error, or what the folder says."""
     case, equal_rows = CASES[name], 0
-    streams = decoded(folder)
+    streams = decode(folder)
     for index in range(3 * sum(case.pushed)):
         try:
             row = buffer.gather(np.array([index], np.uint64))
@@ -252,14 +248,14 @@ def results(name: str, mutants: int) -> dict[str, Any]:
         good = make(name, Path(place) / "good")
         for seed in range(-1, mutants):
             rng = random.Random(f"{name} {seed}")
-            folder, what = forged(good, rng) if seed >= 0 else (good, "nothing")
+            folder, what = forge(good, rng) if seed >= 0 else (good, "nothing")
             path = Path(place) / "bad"
             try:
                 how, rows = outcome(name, folder, path)
                 found[how] += 1
                 found["rows"] += rows
                 if seed < 0:
-                    assert (how, rows) == ("equal", len(CASES[name].held())), (how, rows)
+                    assert (how, rows) == ("equal", len(CASES[name].held_indices())), (how, rows)
                 changes.update(what.split(", "))
             except Wrong as error:
                 wrong.append(f"seed {seed} ({what}): {error}")
@@ -293,9 +289,7 @@ def test_a_record_that_names_an_observation_which_is_not_there_is_refused(name, 
 
 
 @pytest.mark.parametrize("name", ["mmap", "mmap_stack"])
-def test_a_record_on_disk_that_names_an_observation_which_is_not_there_is_never_read(
-    name, tmp_path
-):
+def test_a_record_on_disk_that_names_an_observation_which_is_not_there_is_never_read(name, tmp_path):
     folder = make(name, tmp_path / "good")
     record = next(c for c in folder.segments[-1].columns if c.name == "records/0")
     put(record, 0, 1_000_000, 4)

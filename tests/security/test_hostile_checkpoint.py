@@ -146,9 +146,7 @@ def filled(data: bytes, chance: random.Random) -> bytes:
 DAMAGES = (flipped, cut, swapped, filled)
 
 
-def test_random_damage_is_refused_or_changes_nothing(
-    good: Path, watch: Watch, tmp_path: Path
-) -> None:
+def test_random_damage_is_refused_or_changes_nothing(good: Path, watch: Watch, tmp_path: Path) -> None:
     chance = random.Random(11)
     counts = {"refused": 0, "equal": 0}
     folder = tmp_path / "mutant"
@@ -176,9 +174,7 @@ def test_random_damage_with_right_checksums_is_refused_or_loads_as_data(
         shutil.copytree(good, folder)
         path = folder / chance.choice(PARTS)
         data = path.read_bytes()
-        head = (
-            int.from_bytes(data[:8], "little") + 8 if path.suffix == ".safetensors" else len(data)
-        )
+        head = int.from_bytes(data[:8], "little") + 8 if path.suffix == ".safetensors" else len(data)
         path.write_bytes(chance.choice(DAMAGES)(data[:head], chance) + data[head:])
         sign(folder)
         counts[check_refused_or_equal(folder, None, watch)] += 1
@@ -280,9 +276,7 @@ def test_a_path_in_the_manifest_is_never_followed(
     (tmp_path / "outside").write_bytes((good / "weights.safetensors").read_bytes())
     opened: list[str] = []
     on = [True]
-    sys.addaudithook(
-        lambda event, args: opened.append(str(args[0])) if on and event == "open" else None
-    )
+    sys.addaudithook(lambda event, args: opened.append(str(args[0])) if on and event == "open" else None)
 
     def move(manifest: dict[str, Any]) -> None:
         manifest["files"][name] = manifest["files"].pop("weights.safetensors")
@@ -321,9 +315,7 @@ def test_a_folder_or_pipe_in_place_of_a_file_is_refused(
         assert check_refused_or_equal(folder, good, watch) == "refused"
 
 
-def test_an_array_that_the_state_names_twice_or_not_at_all_is_refused(
-    good: Path, tmp_path: Path
-) -> None:
+def test_an_array_that_the_state_names_twice_or_not_at_all_is_refused(good: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(good, tmp_path / "names")
     state = json.loads((folder / "state.json").read_bytes())
     state["weights"] = {"x": {"$tensor": "../../etc/passwd"}}
@@ -333,9 +325,7 @@ def test_an_array_that_the_state_names_twice_or_not_at_all_is_refused(
         read_checkpoint(folder)
 
 
-def test_a_huge_manifest_is_refused_before_it_is_read(
-    good: Path, watch: Watch, tmp_path: Path
-) -> None:
+def test_a_huge_manifest_is_refused_before_it_is_read(good: Path, watch: Watch, tmp_path: Path) -> None:
     folder = shutil.copytree(good, tmp_path / "huge")
     with (folder / "manifest.json").open("r+b") as file:
         file.truncate(1 << 40)  # sparse: takes no room on the disk

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.foreign import dataset
-from helpers.hostile import HOSTILE, Runs
-from helpers.many_reads import many
+from helpers.foreign_datasets import dataset
+from helpers.hostile_datasets import HOSTILE, RunsCommand
+from helpers.many_reads import read_many
 
 from rlox.errors import CheckpointError, ConfigError, ShapeError
-from rlox.offline import converted
-from rlox.offline.foreign.kinds import format_of
-from rlox.sources.dataset_file import DATA, read_dataset
+from rlox.offline import convert_dataset
+from rlox.offline.foreign.formats import detect_format
+from rlox.sources.dataset_file import DATA_FILE, read_dataset
 
 ROOM = 256 << 20  # bytes by which reading may grow; a lie that is believed takes a gigabyte
 
@@ -30,7 +30,7 @@ def test_hostile_files_are_refused_with_the_reason(tmp_path: Path) -> None:
         make(folder)
         given.append((kind, folder / name))
     wrong = {}
-    for (name, (_, _, said, _)), found in zip(HOSTILE.items(), many(given), strict=True):
+    for (name, (_, _, said, _)), found in zip(HOSTILE.items(), read_many(given), strict=True):
         if not re.search(said, found.get("error", "")) or found["grown"] > ROOM:
             wrong[name] = found
     assert not wrong
@@ -38,29 +38,23 @@ def test_hostile_files_are_refused_with_the_reason(tmp_path: Path) -> None:
     assert not Path("/tmp/rlox-was-here").exists()
 
 
-@pytest.mark.parametrize(
-    "name", ["hdf5 an_external_link", "npz pickled_objects", "minari an_unknown_space"]
-)
-def test_converting_a_hostile_dataset_file_is_refused_and_leaves_no_folder(
-    name: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("name", ["hdf5 an_external_link", "npz pickled_objects", "minari an_unknown_space"])
+def test_converting_a_hostile_dataset_file_is_refused_and_leaves_no_folder(name: str, tmp_path: Path) -> None:
     kind, file, said, make = HOSTILE[name]
     make(tmp_path)
-    assert format_of(tmp_path / file) == kind
+    assert detect_format(tmp_path / file) == kind
     with pytest.raises((CheckpointError, ConfigError), match=said):
-        converted(tmp_path / file, tmp_path / "out")
+        convert_dataset(tmp_path / file, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
 def test_files_of_no_known_format_are_not_opened(tmp_path: Path) -> None:
-    (tmp_path / "a.pkl").write_bytes(pickle.dumps(Runs()))
+    (tmp_path / "a.pkl").write_bytes(pickle.dumps(RunsCommand()))
     np.save(tmp_path / "b.npy", np.zeros(3))
     (tmp_path / "c.json").write_text("{}")
     for name in ("a.pkl", "b.npy", "c.json"):
-        with pytest.raises(
-            ConfigError, match="none of HDF5, npz and Parquet; pickled data is not read"
-        ):
-            format_of(tmp_path / name)
+        with pytest.raises(ConfigError, match="none of HDF5, npz and Parquet; pickled data is not read"):
+            detect_format(tmp_path / name)
 
 
 def header(**entries: Any) -> bytes:
@@ -81,7 +75,7 @@ OWN = {
         "columns of BF16",
     ),
     "other columns": (header(evil=F32) + b"\0" * 4, "is odd"),
-    "a pickle": (pickle.dumps(Runs()), "is not a dataset"),
+    "a pickle": (pickle.dumps(RunsCommand()), "is not a dataset"),
 }
 
 
@@ -89,7 +83,7 @@ OWN = {
 def test_safetensors_that_lie_are_refused(name: str, tmp_path: Path) -> None:
     dataset(tmp_path)
     data, said = OWN[name]
-    (tmp_path / DATA).write_bytes(data)
+    (tmp_path / DATA_FILE).write_bytes(data)
     for most in (0, 1e9):
         with pytest.raises((CheckpointError, ShapeError), match=said):
             read_dataset(tmp_path, most)

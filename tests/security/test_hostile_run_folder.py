@@ -114,7 +114,7 @@ def listening() -> Any:
 
 def audited(folder: Path, commands: list[list[str]], loaded: list[str]) -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, "-m", "faults.audited", json.dumps(commands), json.dumps(loaded), "evil"],
+        [sys.executable, "-m", "faults.audit", json.dumps(commands), json.dumps(loaded), "evil"],
         cwd=folder, text=True, capture_output=True, check=False,
         env={**os.environ, "PROCESS_SECRET": SECRET, "PYTHONPATH": str(TESTS)},
     )  # fmt: skip
@@ -141,8 +141,7 @@ def test_commands_on_a_hostile_run_folder_import_and_contact_nothing(
     found = audited(tmp_path, commands, loaded)
     ends = found["ends"]
     told = {
-        name: [ends[2 * i][0], ends[2 * i + 1][0], ends[len(commands) + i][0]]
-        for i, name in enumerate(names)
+        name: [ends[2 * i][0], ends[2 * i + 1][0], ends[len(commands) + i][0]] for i, name in enumerate(names)
     }
     record("hostile_run_folder", {"codes": told, "events": found["events"]})
     assert found["events"] == []
@@ -190,12 +189,10 @@ def test_a_folder_whose_configuration_is_harmless_and_whose_checkpoint_is_not_ge
     assert [end[0] for end in found["ends"]] == [2, 2, "ConfigError"], found["ends"]
 
 
-def test_code_that_is_given_again_in_python_is_not_asked_for(
-    template: Path, tmp_path: Path
-) -> None:
+def test_code_that_is_given_again_in_python_is_not_asked_for(template: Path, tmp_path: Path) -> None:
     """Given by the user, objects and paths replace what the folder names."""
     run = hostile(template, tmp_path / "job", HOSTILE["policy"], 0)
-    algorithm = PPO.from_checkpoint(run, policy="helpers.own_code:wide_net")
+    algorithm = PPO.from_checkpoint(run, policy="helpers.user_code:wide_net")
     assert algorithm.predict([0.0, 0.0, 0.0, 0.0]) in (0, 1)
 
 

@@ -39,12 +39,8 @@ def test_project_atoms_equals_projections_computed_by_hand() -> None:
     torch.testing.assert_close(shifted, torch.tensor([[0.5, 0.4, 0.1]]))
 
 
-@pytest.mark.parametrize(
-    ("v_min", "v_max", "atoms"), [(-10.0, 10.0, 51), (0.0, 100.0, 11), (-3.0, -1.0, 2)]
-)
-def test_a_projection_keeps_the_mass_whatever_falls_where(
-    v_min: float, v_max: float, atoms: int
-) -> None:
+@pytest.mark.parametrize(("v_min", "v_max", "atoms"), [(-10.0, 10.0, 51), (0.0, 100.0, 11), (-3.0, -1.0, 2)])
+def test_a_projection_keeps_the_mass_whatever_falls_where(v_min: float, v_max: float, atoms: int) -> None:
     rows = 500
     rewards, discounts = 30 * drawn(rows), torch.sigmoid(drawn(rows, seed=1))
     discounts[::7] = 0.0
@@ -69,7 +65,8 @@ def test_a_projection_on_a_gpu_is_that_on_a_cpu() -> None:
     drawn_at = torch.rand(50, 21, generator=torch.Generator().manual_seed(0))
     at, masses = (20 * drawn_at).round(decimals=1), probabilities(50, 21)
     torch.testing.assert_close(
-        distributional._scattered(at.clone(), masses), distributional._gathered(at, masses)
+        distributional._project_sparse(at.clone(), masses),
+        distributional._project_dense(at, masses),
     )
 
 
@@ -101,9 +98,7 @@ def test_mass_that_falls_on_an_atom_stays_whole_there() -> None:
         (4.0, {4: 1.0}),
     ],
 )
-def test_a_terminal_step_puts_all_mass_at_its_reward(
-    reward: float, expected: dict[int, float]
-) -> None:
+def test_a_terminal_step_puts_all_mass_at_its_reward(reward: float, expected: dict[int, float]) -> None:
     found = project_atoms(torch.tensor([reward]), torch.zeros(1), probabilities(1, 5), 0.0, 4.0)
     want = torch.zeros(5)
     for index, mass in expected.items():
@@ -118,9 +113,7 @@ def test_the_divergence_is_the_cross_entropy_less_the_targets_entropy() -> None:
     for row in range(6):
         p = torch.softmax(logits[row], 0)
         by_hand = sum(
-            float(m) * math.log(float(m) / float(q))
-            for m, q in zip(target[row], p, strict=True)
-            if m > 0
+            float(m) * math.log(float(m) / float(q)) for m, q in zip(target[row], p, strict=True) if m > 0
         )
         assert float(found[row]) == pytest.approx(by_hand, abs=1e-5)
     assert float(categorical_kl(target[1:].log(), target[1:]).abs().max()) < 1e-6

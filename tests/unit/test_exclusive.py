@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.scored import Dice
+from helpers.hard_evaluations import Dice
 from helpers.waiting import PATIENCE
 
 from rlox import GymVecEnv
@@ -22,40 +22,40 @@ from rlox.policies import DiscretePolicy
 SMALL: dict[str, Any] = {"n_envs": 1, "seed": 1, "n_steps": 8, "batch_size": 8, "net_arch": [4]}
 
 
-class Gate(Dice):
+class GatedDice(Dice):
     """Stands still in its first step until it is opened."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.entered, self.opened = threading.Event(), threading.Event()
+        self.entered_event, self.open_event = threading.Event(), threading.Event()
 
     def step(self, action: Any) -> Any:
-        self.entered.set()
-        assert self.opened.wait(PATIENCE)
+        self.entered_event.set()
+        assert self.open_event.wait(PATIENCE)
         return super().step(action)
 
 
-def meanwhile(gate: Gate, first: Callable[[], Any], *seconds: Callable[[], Any]) -> list[str]:
-    """What the `seconds` raise while another thread stands within `first`, which then ends well."""
-    done: list[Any] = []
-    thread = threading.Thread(target=lambda: done.append(first()), name="the first")
+def call_during(gate: GatedDice, first_call: Callable[[], Any], *calls: Callable[[], Any]) -> list[str]:
+    """What the `calls` raise while another thread stands within `first_call`, which then ends well."""
+    results: list[Any] = []
+    thread = threading.Thread(target=lambda: results.append(first_call()), name="the first")
     thread.start()
-    assert gate.entered.wait(PATIENCE)
-    told = []
-    for second in seconds:
-        with pytest.raises(RloxError) as refused:
-            second()
-        told.append(str(refused.value))
-    gate.opened.set()
+    assert gate.entered_event.wait(PATIENCE)
+    messages = []
+    for call in calls:
+        with pytest.raises(RloxError) as error_info:
+            call()
+        messages.append(str(error_info.value))
+    gate.open_event.set()
     thread.join(PATIENCE)
-    assert len(done) == 1
-    return told
+    assert len(results) == 1
+    return messages
 
 
 def test_training_refuses_a_second_thread_that_trains_or_saves(tmp_path: Path) -> None:
-    gate = Gate()
+    gate = GatedDice()
     ppo, twin = PPO(lambda: gate, **SMALL), PPO(Dice, **SMALL)
-    told = meanwhile(
+    told = call_during(
         gate,
         lambda: ppo.train(16),
         lambda: ppo.train(64),
@@ -82,10 +82,10 @@ def test_a_callback_of_training_may_save_and_not_train(tmp_path: Path) -> None:
 
 
 def test_a_gym_vector_env_refuses_a_second_thread() -> None:
-    gate = Gate()
+    gate = GatedDice()
     vec = GymVecEnv(lambda: gate, 1)
     vec.reset_all()
-    told = meanwhile(gate, lambda: vec.step_all([0]), lambda: vec.step_all([0]), vec.reset_all)
+    told = call_during(gate, lambda: vec.step_all([0]), lambda: vec.step_all([0]), vec.reset_all)
     assert [text.partition(",")[0] for text in told] == [
         "the GymVecEnv is being stepped in thread the first"
     ] * 2
@@ -93,12 +93,10 @@ def test_a_gym_vector_env_refuses_a_second_thread() -> None:
 
 
 def test_a_collector_refuses_a_second_thread() -> None:
-    gate = Gate()
+    gate = GatedDice()
     collector = RolloutCollector(lambda: gate, seed=3)
     policy = DiscretePolicy(2, 2)
-    (told,) = meanwhile(
-        gate, lambda: collector.collect(policy, 4), lambda: collector.collect(policy, 4)
-    )
+    (told,) = call_during(gate, lambda: collector.collect(policy, 4), lambda: collector.collect(policy, 4))
     assert told.startswith("a RolloutCollector is collecting in thread the first")
     assert collector.env_steps == 4
     twin = RolloutCollector(Dice, seed=3)

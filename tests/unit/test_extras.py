@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import rlox
-from rlox.extras import DISTRIBUTION, install
+from rlox.extras import DISTRIBUTION, install_command
 
 PROJECT = tomllib.loads((Path(__file__).resolve().parents[2] / "pyproject.toml").read_text("utf-8"))
 EXTRAS = PROJECT["project"]["optional-dependencies"]
@@ -24,7 +24,7 @@ def test_the_distribution_is_not_that_of_the_other_project() -> None:
 
 @pytest.mark.parametrize("extra", sorted(EXTRAS.keys() - {"dev", "peers"}))
 def test_a_hint_names_each_requirement_of_the_extra(extra: str) -> None:
-    words = install(extra).split()
+    words = install_command(extra).split()
     assert words[:2] == ["pip", "install"]
     assert sorted(word.strip("'").replace(",", "") for word in words[2:]) == sorted(
         asked.replace(",", "").replace(" ", "") for asked in EXTRAS[extra]
@@ -35,16 +35,14 @@ def test_the_files_of_another_rlox_in_the_same_folder_are_refused_on_import(tmp_
     (tmp_path / "rlox_runner-0.1.0.dist-info").mkdir()
     rlox._require_own_folder(tmp_path)
     (tmp_path / "rlox-1.2.0.dist-info").mkdir()
-    with pytest.raises(
-        ImportError, match=r"rlox-1\.2\.0, another .*: pip uninstall rlox rlox-runner"
-    ):
+    with pytest.raises(ImportError, match=r"rlox-1\.2\.0, another .*: pip uninstall rlox rlox-runner"):
         rlox._require_own_folder(tmp_path)
 
 
-def started(site: Path) -> subprocess.CompletedProcess[str]:
+def run_script(site_packages: Path) -> subprocess.CompletedProcess[str]:
     """The script `rlox` of a folder of packages."""
     script = (
-        f"import sys; sys.path.insert(0, {str(site)!r})\n"
+        f"import sys; sys.path.insert(0, {str(site_packages)!r})\n"
         "from rlox_cli.start import main; sys.exit(main())"
     )
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
@@ -60,7 +58,7 @@ def test_the_command_names_another_rlox_that_was_installed_later_before_it_impor
         shutil.copy(Path(rlox.__file__).parents[1] / "rlox_cli" / name, tmp_path / "rlox_cli")
     (tmp_path / "rlox" / "__init__.py").write_text("print('theirs')\n__version__ = '1.2.0'\n")
     (tmp_path / "rlox-1.2.0.dist-info").mkdir()
-    done = started(tmp_path)
+    done = run_script(tmp_path)
     with pytest.raises(ImportError) as ours:
         rlox._require_own_folder(tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (1, "", f"rlox: {ours.value}\n")
@@ -71,4 +69,4 @@ def test_a_checkout_that_is_not_installed_names_its_extra(monkeypatch: pytest.Mo
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "requires", missing)
-    assert install("atari") == "pip install '.[atari]' in a checkout of rlox"
+    assert install_command("atari") == "pip install '.[atari]' in a checkout of rlox"

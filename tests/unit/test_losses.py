@@ -29,15 +29,15 @@ from rlox.policies import DiscretePolicy
 Terms = Callable[..., PPOTerms]
 
 
-def composed(loss: PPOLoss) -> Terms:
+def get_terms(loss: PPOLoss) -> Terms:
     return loss.terms
 
 
-def written_out(loss: PPOLoss) -> Terms:
+def get_gradient_terms(loss: PPOLoss) -> Terms:
     return lambda *row, **named: loss.gradient(*row, **named)[0]
 
 
-either = pytest.mark.parametrize("of", [composed, written_out])
+each_terms = pytest.mark.parametrize("of", [get_terms, get_gradient_terms])
 
 
 def test_the_surrogate_takes_the_worse_of_the_plain_and_the_clipped_objective() -> None:
@@ -75,9 +75,7 @@ def test_the_clipped_value_loss_takes_the_larger_square_of_each_row() -> None:
 
 
 def test_the_kl_estimate_is_schulmans_k3() -> None:
-    assert float(kl_estimate(tensor([0.0, math.log(2)]))) == pytest.approx(
-        (2 - 1 - math.log(2)) / 2
-    )
+    assert float(kl_estimate(tensor([0.0, math.log(2)]))) == pytest.approx((2 - 1 - math.log(2)) / 2)
 
 
 def test_the_clipped_part_is_that_of_rows_outside_the_range_on_either_side() -> None:
@@ -94,7 +92,7 @@ def test_a_single_advantage_is_left_as_it_is() -> None:
     assert standardize(tensor([5.0])).tolist() == [5.0]
 
 
-@either
+@each_terms
 def test_the_total_is_policy_minus_entropy_plus_value_with_their_weights(
     of: Callable[[PPOLoss], Terms],
 ) -> None:
@@ -115,9 +113,7 @@ def test_the_total_is_policy_minus_entropy_plus_value_with_their_weights(
 
 @pytest.mark.parametrize("clip_vloss", [False, True])
 @pytest.mark.parametrize("ent_coef", [0.0, 0.03])
-def test_the_gradient_written_out_is_that_of_the_composed_loss(
-    clip_vloss: bool, ent_coef: float
-) -> None:
+def test_the_gradient_written_out_is_that_of_the_composed_loss(clip_vloss: bool, ent_coef: float) -> None:
     generator = torch.Generator().manual_seed(0)
     for clip_eps in (0.05, 0.3, 1e9):
         log_probs, entropy, values, old, advantages, returns, old_values = (
@@ -145,7 +141,7 @@ def test_only_the_total_carries_a_gradient() -> None:
     assert [t.requires_grad for t in terms] == [True] + [False] * 5
 
 
-@either
+@each_terms
 def test_value_clipping_is_chosen_by_the_constructor(of: Callable[[PPOLoss], Terms]) -> None:
     row = [tensor([x]) for x in (0.0, 0.0, 3.0, 0.0, 1.0, 4.0, 1.0)]
     assert float(of(PPOLoss(clip_vloss=False))(*row).value) == 1.0
@@ -173,9 +169,7 @@ COLUMNS = ("old_log_probs", "advantages", "returns", "old_values")
 
 @pytest.mark.parametrize("name", COLUMNS)
 @pytest.mark.parametrize("shape", [(3,), (1,), (2, 1), (1, 2), ()])
-def test_a_column_that_would_be_broadcast_is_refused_by_name(
-    name: str, shape: tuple[int, ...]
-) -> None:
+def test_a_column_that_would_be_broadcast_is_refused_by_name(name: str, shape: tuple[int, ...]) -> None:
     columns = {each: torch.zeros(2) for each in COLUMNS} | {name: torch.zeros(shape)}
     with pytest.raises(ShapeError, match=rf"{name} of shape .*, expected \[2\]"):
         PPOLoss()(DiscretePolicy(3, 2), torch.zeros(2, 3), torch.zeros(2), *columns.values())

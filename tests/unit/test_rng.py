@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from rlox.rng import Streams, keyed
+from rlox.rng import Streams, seeded_default_generators
 
 
 def test_a_stream_is_a_function_of_seed_name_and_counter() -> None:
@@ -25,7 +25,7 @@ def test_a_block_on_the_default_generator_leaves_it_as_it_was() -> None:
     for seed in (1, 2):
         torch.manual_seed(seed)
         outside = torch.get_rng_state()
-        with Streams(7).default("init"):
+        with Streams(7).seeded_generators("init"):
             drawn.append(torch.rand(3))
         assert torch.equal(torch.get_rng_state(), outside)
     assert torch.equal(*drawn)
@@ -35,7 +35,7 @@ def test_a_block_on_the_default_generator_leaves_it_as_it_was() -> None:
 def test_an_error_inside_the_block_restores_the_generator_too() -> None:
     before = torch.get_rng_state()
     try:
-        with Streams(7).default("init"):
+        with Streams(7).seeded_generators("init"):
             torch.rand(3)
             raise KeyError
     except KeyError:
@@ -68,7 +68,7 @@ def test_a_devices_generator_is_keyed_with_the_cpus_and_put_back(
     for seed in (1, 2):
         fake.generators[1].manual_seed(seed)
         before = [torch.get_rng_state(), *(g.get_state() for g in fake.generators)]
-        with keyed(7, devices):
+        with seeded_default_generators(7, devices):
             drawn.append(torch.cat([torch.rand(3), torch.rand(3, generator=fake.generators[1])]))
         after = [torch.get_rng_state(), *(g.get_state() for g in fake.generators)]
         assert all(map(torch.equal, before, after))
@@ -79,7 +79,7 @@ def test_a_devices_generator_is_keyed_with_the_cpus_and_put_back(
 def test_a_named_block_keys_its_device_too(monkeypatch: pytest.MonkeyPatch) -> None:
     fake, drawn = Accelerators(monkeypatch), []
     for counter in (0, 0, 1):
-        with Streams(7).default("init", counter, torch.device("cuda:0")):
+        with Streams(7).seeded_generators("init", counter, torch.device("cuda:0")):
             drawn.append(torch.rand(3, generator=fake.generators[0]).tolist())
     assert drawn[0] == drawn[1] != drawn[2]
 
@@ -93,7 +93,7 @@ def test_a_real_accelerators_generator_is_keyed_and_put_back(kind: str) -> None:
     for seed in (1, 2):
         torch.manual_seed(seed)
         before = module.get_rng_state(device)
-        with keyed(7, [device]):
+        with seeded_default_generators(7, [device]):
             drawn.append(torch.rand(3, device=device).cpu())
         assert torch.equal(module.get_rng_state(device), before)
     assert torch.equal(*drawn)

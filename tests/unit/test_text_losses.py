@@ -13,7 +13,7 @@ from torch import Tensor
 from rlox.errors import ConfigError, ShapeError
 from rlox.llm import group_advantages, leave_one_out_advantages
 from rlox.losses import (
-    Completions,
+    CompletionLogProbs,
     DPOLoss,
     GRPOLoss,
     importance_weights,
@@ -55,9 +55,7 @@ def test_a_ratio_outside_the_range_on_the_good_side_has_no_gradient(loss_type: s
     old = log_probs()
     moved = torch.tensor([[0.5, -0.5, 0.1, 9.0], [-0.5, 9.0, 9.0, 9.0], [0.1, 0.0, 0.3, -0.3]])
     now = (old + moved).requires_grad_()
-    terms = GRPOLoss(loss_type, clip_eps=0.2, clip_eps_high=0.4)(
-        now, old, GAINS, MASK, max_length=4
-    )
+    terms = GRPOLoss(loss_type, clip_eps=0.2, clip_eps_high=0.4)(now, old, GAINS, MASK, max_length=4)
     found = slope(terms.total, now) != 0
     assert found.tolist() == [
         [False, True, True, False],  # e^0.5 > 1.4 with A > 0
@@ -90,9 +88,7 @@ def test_a_batch_in_parts_is_learned_from_as_a_whole_by_the_number_of_its_tokens
 
 
 @pytest.mark.parametrize(("estimator", "corrected"), [("k1", True), ("k2", False), ("k3", True)])
-def test_the_mean_gradient_of_the_penalty_is_that_of_the_divergence(
-    estimator: str, corrected: bool
-) -> None:
+def test_the_mean_gradient_of_the_penalty_is_that_of_the_divergence(estimator: str, corrected: bool) -> None:
     """Over all tokens of a vocabulary, each as often as the policy draws it."""
     generator = torch.Generator().manual_seed(3)
     logits, ref = torch.randn(2, 7, dtype=torch.float64, generator=generator)
@@ -109,9 +105,7 @@ def test_the_mean_gradient_of_the_penalty_is_that_of_the_divergence(
 
 
 def test_a_penalty_whose_mean_gradient_is_nothing_is_refused() -> None:
-    with pytest.raises(
-        ConfigError, match=r"kl_estimator=k1 with kl_correction=false.* 0 in the mean"
-    ):
+    with pytest.raises(ConfigError, match=r"kl_estimator=k1 with kl_correction=false.* 0 in the mean"):
         GRPOLoss(kl_coef=0.1, kl_estimator="k1", kl_correction=False)
     GRPOLoss(kl_estimator="k1", kl_correction=False)  # where there is no penalty
 
@@ -199,9 +193,7 @@ def test_grpo_losses_refuse_coefficients_out_of_range(given: dict[str, Any], tol
 
 @pytest.mark.parametrize("most", [None, 3])
 def test_dr_grpo_divides_by_what_completions_may_have(most: int | None) -> None:
-    with pytest.raises(
-        ConfigError, match=rf"max_length={most}: dr_grpo .* at least the 4 that are here"
-    ):
+    with pytest.raises(ConfigError, match=rf"max_length={most}: dr_grpo .* at least the 4 that are here"):
         GRPOLoss("dr_grpo")(log_probs(), None, GAINS, MASK, max_length=most)
 
 
@@ -227,28 +219,28 @@ def test_weights_against_a_mismatch_are_ratios_that_are_cut_or_left_out() -> Non
         return [[round(number, 6) for number in row] for row in rows]
 
     assert found("token_truncate") == [[3, 1, 0.5], [1, 1, 1]]
-    assert found("token_truncate", least=0.8) == [[3, 1, 0.8], [1, 1, 1]]
-    assert found("token_mask", least=0.8) == [[0, 1, 0], [1, 1, 1]]
-    assert found("sequence_truncate", most=1.5) == [[1.5], [1]]
-    assert found("sequence_mask", most=1.5) == [[0], [1]]
+    assert found("token_truncate", min_weight=0.8) == [[3, 1, 0.8], [1, 1, 1]]
+    assert found("token_mask", min_weight=0.8) == [[0, 1, 0], [1, 1, 1]]
+    assert found("sequence_truncate", max_weight=1.5) == [[1.5], [1]]
+    assert found("sequence_mask", max_weight=1.5) == [[0], [1]]
     zero[0, 0] = torch.nan  # what is not known counts as equal
-    assert found("sequence_mask", most=1.5) == [[0.5], [1]]
+    assert found("sequence_mask", max_weight=1.5) == [[0.5], [1]]
     assert (
-        found("token_truncate", most=None)
-        == found("token_mask", most=None)
+        found("token_truncate", max_weight=None)
+        == found("token_mask", max_weight=None)
         == [[1, 1, 0.5], [1, 1, 1]]
     )
     with pytest.raises(ConfigError, match=r"least=2.0 and most=1.0: expected least <= most"):
-        found("token_mask", least=2.0, most=1.0)
+        found("token_mask", min_weight=2.0, max_weight=1.0)
 
 
-def pairs(seed: int = 0) -> tuple[Completions, Completions, Tensor]:
+def pairs(seed: int = 0) -> tuple[CompletionLogProbs, CompletionLogProbs, Tensor]:
     """Pairs of completions whose log-probabilities are those of the reference."""
     generator = torch.Generator().manual_seed(seed)
     both = -10 * torch.rand(2, 5, dtype=torch.float64, generator=generator)
     ref, lengths = both.clone(), torch.randint(1, 9, (2, 5), generator=generator)
     both.requires_grad_()
-    chosen, rejected = (Completions(both[i], ref[i], lengths[i]) for i in (0, 1))
+    chosen, rejected = (CompletionLogProbs(both[i], ref[i], lengths[i]) for i in (0, 1))
     return chosen, rejected, both
 
 
@@ -278,7 +270,7 @@ def test_a_part_of_the_pairs_may_be_the_wrong_way_round() -> None:
     apart = torch.tensor([margin], dtype=torch.float64, requires_grad=True)
     zero, one = torch.zeros(1, dtype=torch.float64), torch.ones(1)
     terms = DPOLoss("sigmoid", 1.0, 0.2)(
-        Completions(apart, zero, one), Completions(zero, zero, one)
+        CompletionLogProbs(apart, zero, one), CompletionLogProbs(zero, zero, one)
     )
     assert float(slope(terms.total, apart)) == pytest.approx(0.0, abs=1e-12)
     assert (float(terms.accuracy), float(terms.margin)) == (1.0, pytest.approx(margin))
@@ -289,7 +281,7 @@ def test_robust_dpo_is_in_the_mean_what_pairs_without_noise_give() -> None:
     e, apart = 0.2, torch.tensor([1.3], dtype=torch.float64)
     zero, one = torch.zeros(1, dtype=torch.float64), torch.ones(1)
     robust, plain = DPOLoss("robust", 1.0, e), DPOLoss("sigmoid", 1.0)
-    a, b = Completions(apart, zero, one), Completions(zero, zero, one)
+    a, b = CompletionLogProbs(apart, zero, one), CompletionLogProbs(zero, zero, one)
     mean = (1 - e) * robust(a, b).total + e * robust(b, a).total
     torch.testing.assert_close(mean, plain(a, b).total)
 

@@ -30,7 +30,7 @@ def plain(logits: Tensor, ids: Tensor, start: int, temperature: float) -> Tensor
 def test_token_log_probs_and_gradients_equal_log_softmax_for_any_chunk_size(
     chunk: int, temperature: float, overwrite: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tokens, "CHUNK", chunk)
+    monkeypatch.setattr(tokens, "MAX_BLOCK_LOGITS", chunk)
     logits, ids, slope = given()
     expected = plain(logits, ids, 2, temperature)
     (gradient,) = torch.autograd.grad(expected, logits, slope)

@@ -42,4 +42,4 @@ class SqliteSink(Sink):
         self.store.close()
 
 
-SQLITE_PLUGIN = LoggerPlugin(SqliteConfig, lambda own, folder, run: SqliteSink(folder / own.file))
+SQLITE_PLUGIN = LoggerPlugin(SqliteConfig, lambda config, folder, run: SqliteSink(folder / config.file))

@@ -2,7 +2,7 @@
 
 import torch
 
-from rlox.algorithms.on_policy import on_policy_parts
+from rlox.algorithms.on_policy import build_on_policy
 from rlox.losses import policy_gradient, standardize, value_loss
 from rlox.optim import Adam
 from rlox.runs.algorithm import Algorithm
@@ -11,7 +11,7 @@ from rlox.training.learner import PolicyLearner
 from rlox.training.setup import config_from_arguments
 from rlox.types import Update
 
-NAMES = ("loss/policy", "loss/value", "train/grad_norm")
+METRIC_NAMES = ("loss/policy", "loss/value", "train/grad_norm")
 
 
 class VPGLearner(PolicyLearner):
@@ -31,19 +31,17 @@ class VPGLearner(PolicyLearner):
         policy = policy_gradient(scored.log_probs, advantages)
         value = value_loss(scored.values, rows.returns)
         # the derivatives of the loss by log-probabilities, entropies and values
-        scored.learn(
-            -advantages / n, None, (scored.values - rows.returns) * (2 * config.vf_coef / n)
-        )
+        scored.learn(-advantages / n, None, (scored.values - rows.returns) * (2 * config.vf_coef / n))
         norm = self.optimizer.clip(config.max_grad_norm)
         self.optimizer.step()
         row = torch.stack([policy, value, norm])
-        require_finite(row[None], NAMES, f"step {clock.now}")
-        return Update(dict(zip(NAMES, row.tolist(), strict=True)), count=1, samples=n)
+        require_finite(row[None], METRIC_NAMES, f"step {clock.now}")
+        return Update(dict(zip(METRIC_NAMES, row.tolist(), strict=True)), count=1, samples=n)
 
 
 def make(config, tools):
     """What the algorithm is made of."""
-    return on_policy_parts(config, tools, lambda policy: VPGLearner(policy, config.algo))
+    return build_on_policy(config, tools, lambda policy: VPGLearner(policy, config.algo))
 
 
 class VPG(Algorithm):

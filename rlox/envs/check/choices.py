@@ -9,63 +9,63 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from rlox.envs.check.player import Player
+from rlox.envs.check.driver import EnvDriver
 from rlox.envs.check.subject import Subject
-from rlox.envs.check.values import brief, same
-from rlox.importing import failure
+from rlox.envs.check.values import is_equal, short_repr
+from rlox.importing import describe_error
 
-__all__ = ["try_choices"]
+__all__ = ["check_choices"]
 
-MANY = 24  # of more choices than this some are tried
+MAX_CHOICES = 24  # of more choices than this some are tried
 
 
-def try_choices(subject: Subject, player: Player) -> None:
+def check_choices(subject: Subject, driver: EnvDriver) -> None:
     """One step with each, from a start of its own."""
-    _find_mask(subject, player)
-    if not isinstance(subject.action_space, spaces.Discrete) and subject.mask.source == "none":
-        player.step(subject.actions(1)[0])
+    _locate_mask(subject, driver)
+    if not isinstance(subject.action_space, spaces.Discrete) and subject.mask_location.source == "none":
+        driver.step(subject.actions(1)[0])
     refused: list[tuple[Any, BaseException]] = []
-    taken: list[Any] = []
-    begun = time.monotonic()
-    for action in _extremes(subject):
-        if time.monotonic() - begun > subject.limits.stage_seconds:
+    accepted_actions: list[Any] = []
+    start_time = time.monotonic()
+    for action in _extreme_actions(subject):
+        if time.monotonic() - start_time > subject.limits.stage_seconds:
             break
-        seen, info = player.reset(subject.seeds(1)[0])
-        if not _allowed(subject, player, action, seen, info):
+        observation, info = driver.reset(subject.seeds(1)[0])
+        if not _is_allowed(subject, driver, action, observation, info):
             continue
-        said = f"a first step with action {brief(action)}"
-        subject.doing(said)
+        label = f"a first step with action {short_repr(action)}"
+        subject.on_call(label)
         try:
-            with player.around(said):
-                player.env.step(action)
-            taken.append(action)
-        except subject.raises as error:
+            with driver.watch(label):
+                driver.env.step(action)
+            accepted_actions.append(action)
+        except subject.env_exceptions as error:
             refused.append((action, error))
-        player.t = 1
+        driver.t = 1
     if refused:
-        _tell(subject, *refused[0], bool(taken))
+        _report_refusal(subject, *refused[0], bool(accepted_actions))
 
 
-def _find_mask(subject: Subject, player: Player) -> None:
-    seen, info = player.reset(subject.seeds(1)[0])
-    asked = subject.mask.source != "none"
-    subject.mask = subject.mask.found(player.env, seen, info)
-    if subject.mask.source != "none":
-        subject.mask.require_choices(subject.action_space)
-        mask = player.mask(seen, info)
+def _locate_mask(subject: Subject, driver: EnvDriver) -> None:
+    observation, info = driver.reset(subject.seeds(1)[0])
+    is_configured = subject.mask_location.source != "none"
+    subject.mask_location = subject.mask_location.locate(driver.env, observation, info)
+    if subject.mask_location.source != "none":
+        subject.mask_location.require_choices(subject.action_space)
+        mask = driver.mask(observation, info)
         if mask is None:
-            subject.report.stop("mask-missing", subject.mask.absent(asked))
-        wrong = subject.mask.misfit(mask, subject.action_space)
-        if wrong:
-            subject.report.stop(wrong[0], f"after {player.where} {wrong[1]}")
+            subject.report.stop("mask-missing", subject.mask_location.missing_message(is_configured))
+        problem = subject.mask_location.find_problem(mask, subject.action_space)
+        if problem:
+            subject.report.stop(problem[0], f"after {driver.last_call} {problem[1]}")
 
 
-def _extremes(subject: Subject) -> Iterator[Any]:
+def _extreme_actions(subject: Subject) -> Iterator[Any]:
     space = subject.action_space
     if isinstance(space, spaces.Discrete):
         n, start = int(space.n), int(space.start)
-        few = {0, n - 1, *(n * i // MANY for i in range(MANY))}
-        yield from (start + np.int64(i) for i in sorted(few))
+        indices = {0, n - 1, *(n * i // MAX_CHOICES for i in range(MAX_CHOICES))}
+        yield from (start + np.int64(i) for i in sorted(indices))
     elif isinstance(space, spaces.Box):
         yield from (end.copy() for end in (space.low, space.high) if np.isfinite(end).all())
     elif isinstance(space, spaces.MultiDiscrete):
@@ -73,33 +73,35 @@ def _extremes(subject: Subject) -> Iterator[Any]:
         yield (space.start + space.nvec - 1).astype(space.dtype)
 
 
-def _allowed(subject: Subject, player: Player, action: Any, seen: Any, info: Any) -> bool:
-    mask = player.mask(seen, info)
-    return mask is None or same(subject.mask.kept(mask, subject.action_space, action), action)
+def _is_allowed(subject: Subject, driver: EnvDriver, action: Any, observation: Any, info: Any) -> bool:
+    mask = driver.mask(observation, info)
+    return mask is None or is_equal(
+        subject.mask_location.allowed_action(mask, subject.action_space, action), action
+    )
 
 
-def _tell(subject: Subject, action: Any, error: BaseException, others: bool) -> None:
-    said, raised = f"a first step with action {brief(action)}", failure(error)
-    if subject.mask.source != "none":
+def _report_refusal(subject: Subject, action: Any, error: BaseException, has_accepted: bool) -> None:
+    label, error_text = f"a first step with action {short_repr(action)}", describe_error(error)
+    if subject.mask_location.source != "none":
         subject.report.stop(
             "allowed-refused",
-            f"{said}, which its mask allows, raises {raised}, expected an observation; let the mask forbid "
-            "the action there",
+            f"{label}, which its mask allows, raises {error_text}, expected an observation; let the mask "
+            "forbid the action there",
         )
     if isinstance(subject.action_space, spaces.Box):
         subject.report.stop(
             "bounds-refused",
-            f"{said}, at the end of its action_space, raises {raised}, expected an observation: policies are "
-            "clipped to the bounds, which belong to a Box; take them, or make the Box smaller",
+            f"{label}, at the end of its action_space, raises {error_text}, expected an observation: "
+            "policies are clipped to the bounds, which belong to a Box; take them, or make the Box smaller",
         )
-    if not others:
+    if not has_accepted:
         subject.report.stop(
             "step-fails",
-            f"{said} raises {raised}, and so does every other choice, expected an observation; call step by "
-            "hand",
+            f"{label} raises {error_text}, and so does every other choice, expected an observation; call "
+            "step by hand",
         )
     subject.report.stop(
         "choice-refused",
-        f"{said} raises {raised}, and other choices do not, expected an observation for every choice of "
-        f"{brief(subject.action_space)}; make the space smaller, or tell what is allowed by a mask",
+        f"{label} raises {error_text}, and other choices do not, expected an observation for every choice of "
+        f"{short_repr(subject.action_space)}; make the space smaller, or tell what is allowed by a mask",
     )

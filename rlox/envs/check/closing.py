@@ -11,91 +11,91 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from rlox.envs.check.player import Player
-from rlox.envs.check.subject import Subject, closed
-from rlox.importing import failure
+from rlox.envs.check.driver import EnvDriver
+from rlox.envs.check.subject import Subject, close_quietly
+from rlox.importing import describe_error
 
-__all__ = ["look_at_closing"]
+__all__ = ["check_closing"]
 
 ROUNDS = 3
 
 
-def look_at_closing(subject: Subject, env: Any) -> None:
+def check_closing(subject: Subject, env: Any) -> None:
     """Close it, close it again, and look whether each one that is made and closed leaves something."""
-    if subject.alone:
+    if subject.is_uncopyable:
         return
-    subject.doing("close()")
+    subject.on_call("close()")
     try:
         env.close()
-    except subject.raises as error:
+    except subject.env_exceptions as error:
         subject.report.error(
             "close-fails",
-            f"close() raises {failure(error)}, expected nothing, also where nothing is open; release only "
-            "what is there",
+            f"close() raises {describe_error(error)}, expected nothing, also where nothing is open; release "
+            "only what is there",
         )
         return
     try:
         env.close()
-    except subject.raises as error:
+    except subject.env_exceptions as error:
         subject.report.error(
             "close-once",
-            f"a second close() raises {failure(error)}, expected that it does nothing: several parts of a "
-            "run close what they hold; keep in mind that it is closed",
+            f"a second close() raises {describe_error(error)}, expected that it does nothing: several parts "
+            "of a run close what they hold; keep in mind that it is closed",
         )
         return
-    _look_for_leaks(subject)
+    _check_leaks(subject)
 
 
-def _look_for_leaks(subject: Subject) -> None:
-    before = _counts()
+def _check_leaks(subject: Subject) -> None:
+    before = _resource_counts()
     for _ in range(ROUNDS):
-        _used_once(subject)
-    if _grown(before, _counts()):
+        _use_once(subject)
+    if _increases(before, _resource_counts()):
         gc.collect()  # late, as it takes long: what only a circle holds is not left behind
-    grown = _grown(before, _counts())
-    for what, code, remedy in (
+    increases = _increases(before, _resource_counts())
+    for resource, code, remedy in (
         ("processes", "leaves-processes", "terminate and join them in close()"),
         ("threads", "leaves-threads", "tell them to end and join them in close()"),
         ("open files", "leaves-files", "close them in close(), or read them within `with`"),
     ):
-        if grown.get(what, 0) >= ROUNDS:
+        if increases.get(resource, 0) >= ROUNDS:
             subject.report.warning(
                 code,
-                f"{ROUNDS} that were made and closed left {grown[what]} {what} behind, expected none: "
-                f"evaluations and sweeps make many; {remedy}",
+                f"{ROUNDS} that were made and closed left {increases[resource]} {resource} behind, expected "
+                f"none: evaluations and sweeps make many; {remedy}",
             )
             return  # a process has files of its own
 
 
-def _used_once(subject: Subject) -> None:
-    player = Player(subject, subject.make())
-    player.reset(subject.seeds(1)[0])
-    closed(player.env)
+def _use_once(subject: Subject) -> None:
+    driver = EnvDriver(subject, subject.make())
+    driver.reset(subject.seeds(1)[0])
+    close_quietly(driver.env)
 
 
-def _counts() -> dict[str, int]:
+def _resource_counts() -> dict[str, int]:
     counters: dict[str, Callable[[], int]] = {
-        "processes": _children,
+        "processes": _child_count,
         "threads": threading.active_count,
-        "open files": _open_files,
+        "open files": _open_file_count,
     }
-    return {what: count() for what, count in counters.items()}
+    return {resource: count() for resource, count in counters.items()}
 
 
-def _children() -> int:
+def _child_count() -> int:
     """Processes that this one has started, by whichever means, and that still run."""
-    known = len(multiprocessing.active_children())  # which also reaps those that have ended
+    python_children = len(multiprocessing.active_children())  # which also reaps those that have ended
     lists = [*Path("/proc/self/task").glob("*/children")]
     if not lists:  # elsewhere than on Linux nobody says
-        return known
-    found = 0
+        return python_children
+    count = 0
     for each in lists:
         with suppress(OSError):  # of a thread that has ended since
-            found += sum(map(_runs, each.read_text().split()))
-    return found
+            count += sum(map(_is_running, each.read_text().split()))
+    return count
 
 
-def _runs(process: str) -> bool:
+def _is_running(process: str) -> bool:
     """Whether it has not ended: one that has is there until somebody asks how."""
     try:
         stat = Path("/proc", process, "stat").read_text()
@@ -104,11 +104,11 @@ def _runs(process: str) -> bool:
     return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
-def _open_files() -> int:
+def _open_file_count() -> int:
     with suppress(OSError):  # elsewhere than on Linux nobody says
         return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
     return 0
 
 
-def _grown(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
-    return {what: n - before[what] for what, n in after.items() if n > before[what]}
+def _increases(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
+    return {resource: n - before[resource] for resource, n in after.items() if n > before[resource]}

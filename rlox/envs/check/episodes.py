@@ -11,216 +11,221 @@ from typing import Any
 
 import numpy as np
 
-from rlox.envs.base import WrongKindError, reward_of
-from rlox.envs.check.digits import Digits
-from rlox.envs.check.ends import Ends
-from rlox.envs.check.player import Player, Step, flag_text
+from rlox.envs.base import WrongTypeError, to_reward
+from rlox.envs.check.driver import EnvDriver, StepResult, flag_message
+from rlox.envs.check.episode_ends import EpisodeEndCheck
+from rlox.envs.check.precision import PrecisionCheck
 from rlox.envs.check.subject import Subject
-from rlox.envs.check.values import brief, misfit, same
+from rlox.envs.check.values import find_mismatch, is_equal, short_repr
 
-__all__ = ["play_episodes"]
+__all__ = ["check_episodes"]
 
 SPACES = ("observation_space", "action_space")
 
 
-def play_episodes(subject: Subject, player: Player) -> Ends:
+def check_episodes(subject: Subject, driver: EnvDriver) -> EpisodeEndCheck:
     """Random actions for as many steps as were asked for; how the episodes ended."""
-    watched = _Watched(subject, player)
+    checked_driver = _CheckedDriver(subject, driver)
     try:
-        _play(subject, watched)
+        _play(subject, checked_driver)
     finally:  # also where a call of it raised
-        subject.done_steps, subject.done_episodes = watched.steps, len(watched.ends.ended)
-    watched.look_at_digits()
-    watched.ends.look()
-    return watched.ends
+        subject.steps_done, subject.episodes_done = (
+            checked_driver.steps,
+            len(checked_driver.end_check.episodes),
+        )
+    checked_driver.check_precision()
+    checked_driver.end_check.report()
+    return checked_driver.end_check
 
 
-def _play(subject: Subject, watched: _Watched) -> None:
-    begun = time.monotonic()
+def _play(subject: Subject, checked_driver: _CheckedDriver) -> None:
+    start_time = time.monotonic()
     seed: int | None = subject.seeds(1)[0]
-    while watched.steps < subject.length(subject.steps):
-        seen, info = watched.reset(seed)
+    while checked_driver.steps < subject.length(subject.steps):
+        observation, info = checked_driver.reset(seed)
         seed = None
-        while watched.player.running and watched.steps < subject.length(subject.steps):
-            action = watched.action(seen, info)
+        while checked_driver.driver.is_running and checked_driver.steps < subject.length(subject.steps):
+            action = checked_driver.sample_action(observation, info)
             if action is None:
                 break
-            seen, info = watched.step(action)
-            if time.monotonic() - begun > subject.limits.stage_seconds:
-                subject.brief = True
+            observation, info = checked_driver.step(action)
+            if time.monotonic() - start_time > subject.limits.stage_seconds:
+                subject.is_shortened = True
 
 
-class _Watched:
+class _CheckedDriver:
     """A player whose every value is looked at."""
 
-    def __init__(self, subject: Subject, player: Player) -> None:
-        self.subject, self.player, self.report = subject, player, subject.report
-        self.ends = Ends(subject, player.env)
+    def __init__(self, subject: Subject, driver: EnvDriver) -> None:
+        self.subject, self.driver, self.report = subject, driver, subject.report
+        self.end_check = EpisodeEndCheck(subject, driver.env)
         self.steps = 0
-        self._spaces = {name: copy.deepcopy(getattr(player.env, name)) for name in SPACES}
-        self._space = self._spaces["action_space"]
-        self._space.seed(subject.seed)
-        self._held: tuple[Any, Any] | None = None  # the last observation, and a copy of it
+        self._spaces = {name: copy.deepcopy(getattr(driver.env, name)) for name in SPACES}
+        self._action_space = self._spaces["action_space"]
+        self._action_space.seed(subject.seed)
+        self._last_observation: tuple[Any, Any] | None = None  # the last observation, and a copy of it
         self._seconds: list[float] = []
-        self._pickled = 0
-        self._digits = Digits()
+        self._n_pickled = 0
+        self._precision_check = PrecisionCheck()
 
     def reset(self, seed: int | None) -> tuple[Any, Any]:
         """Begin an episode."""
-        seen, info = self.player.reset(seed)
-        self._look_at_observation(seen)
-        self._look_at_spaces()
-        self._look_at_info(info)
-        self._look_at_mask(seen, info)
-        self.ends.begin(seen)
-        return seen, info
+        observation, info = self.driver.reset(seed)
+        self._check_observation(observation)
+        self._check_spaces()
+        self._check_info(info)
+        self._check_mask(observation, info)
+        self.end_check.reset(observation)
+        return observation, info
 
-    def action(self, seen: Any, info: Any) -> Any:
+    def sample_action(self, observation: Any, info: Any) -> Any:
         """A random action that is allowed; `None` where none is."""
-        mask = self.player.mask(seen, info)
+        mask = self.driver.mask(observation, info)
         if mask is None:
-            return self._space.sample()
-        return self.subject.mask.kept(mask, self._space, self._space.sample())
+            return self._action_space.sample()
+        return self.subject.mask_location.allowed_action(
+            mask, self._action_space, self._action_space.sample()
+        )
 
     def step(self, action: Any) -> tuple[Any, Any]:
         """Take one step and look at all of it."""
-        given, since = copy.deepcopy(action), time.monotonic()
-        step = self.player.step(action, given)
-        self._seconds.append(time.monotonic() - since)
+        handed_action, start_time = copy.deepcopy(action), time.monotonic()
+        step = self.driver.step(action, handed_action)
+        self._seconds.append(time.monotonic() - start_time)
         self.steps += 1
-        self._look_at_action(action, given)
-        self._look_at_observation(step.seen)
-        self._look_at_reward(step.reward)
-        self._look_at_flags(step)
-        self._look_at_info(step.info, ended=not self.player.running)
-        if self.player.running:
-            self._look_at_mask(step.seen, step.info)
+        self._check_action(action, handed_action)
+        self._check_observation(step.observation)
+        self._check_reward(step.reward)
+        self._check_flags(step)
+        self._check_info(step.info, is_done=not self.driver.is_running)
+        if self.driver.is_running:
+            self._check_mask(step.observation, step.info)
         if self.steps <= 5:
-            self._look_at_spaces()
-        self._look_at_time()
-        self.ends.step(step, self.player.t)
-        return step.seen, step.info
+            self._check_spaces()
+        self._check_time()
+        self.end_check.step(step, self.driver.t)
+        return step.observation, step.info
 
-    def look_at_digits(self) -> None:
+    def check_precision(self) -> None:
         """Whether networks can tell apart the numbers that all observations had."""
-        for lost in self._digits.lost():
-            self.report.warning(lost.code, f"the observation{lost.part} {lost.text}")
+        for mismatch in self._precision_check.find_losses():
+            self.report.warning(mismatch.code, f"the observation{mismatch.part} {mismatch.text}")
 
-    def _look_at_observation(self, seen: Any) -> None:
-        where = self.player.where
-        wrong = misfit(self.subject.observation_space, seen)
-        if wrong is not None:
-            self.report.error(wrong.code, f"the observation{wrong.part} of {where} {wrong.text}")
+    def _check_observation(self, observation: Any) -> None:
+        label = self.driver.last_call
+        problem = find_mismatch(self.subject.observation_space, observation)
+        if problem is not None:
+            self.report.error(problem.code, f"the observation{problem.part} of {label} {problem.text}")
         else:
-            self._digits.see(self.subject.observation_space, seen)
-        if self._held is not None and not same(*self._held):
+            self._precision_check.observe(self.subject.observation_space, observation)
+        if self._last_observation is not None and not is_equal(*self._last_observation):
             self.report.error(
                 "observation-aliased",
-                f"{where} changed the observation that was returned before it, expected a new one each time: "
+                f"{label} changed the observation that was returned before it, expected a new one each time: "
                 "what is kept of the old one is lost; return a copy: self.state.copy()",
             )
-        self._held = (seen, copy.deepcopy(seen))
+        self._last_observation = (observation, copy.deepcopy(observation))
 
-    def _look_at_spaces(self) -> None:
+    def _check_spaces(self) -> None:
         for name, first in self._spaces.items():
-            now = getattr(self.player.env, name)
-            if first != now:
+            current = getattr(self.driver.env, name)
+            if first != current:
                 self.report.error(
                     f"{name.replace('_', '-')}-changed",
-                    f"{self.player.where} changed its {name} from {brief(first)} to {brief(now)}, expected "
-                    "the same as long as it lives: networks are made for it once; set it in __init__, at its "
-                    "widest",
+                    f"{self.driver.last_call} changed its {name} from {short_repr(first)} to "
+                    f"{short_repr(current)}, expected the same as long as it lives: networks are made for it "
+                    "once; set it in __init__, at its widest",
                 )
 
-    def _look_at_info(self, info: Any, ended: bool = False) -> None:
-        where = self.player.where
+    def _check_info(self, info: Any, is_done: bool = False) -> None:
+        label = self.driver.last_call
         if not isinstance(info, dict):
-            if self.player.t:
+            if self.driver.t:
                 self.report.error(
                     "step-info",
-                    f"the info of {where} is a {type(info).__name__}, expected a dict; return {{}} as the "
+                    f"the info of {label} is a {type(info).__name__}, expected a dict; return {{}} as the "
                     "fifth value where there is nothing to tell",
                 )
             return
-        self._pickled += 1
-        if self._pickled > 4 and not ended:
+        self._n_pickled += 1
+        if self._n_pickled > 4 and not is_done:
             return
         try:
             ForkingPickler.dumps(info)
         except Exception as error:
             self.report.warning(
                 "info-pickle",
-                f"the info of {where} cannot be sent to another process ({error}), expected numbers, text "
+                f"the info of {label} cannot be sent to another process ({error}), expected numbers, text "
                 "and arrays: env.workers=subprocess fails on it; leave such objects out of the info",
             )
 
-    def _look_at_mask(self, seen: Any, info: Any) -> None:
-        place = self.subject.mask
-        if place.source == "none":
+    def _check_mask(self, observation: Any, info: Any) -> None:
+        mask_location = self.subject.mask_location
+        if mask_location.source == "none":
             return
-        mask = self.player.mask(seen, info)
-        wrong = place.misfit(mask, self.subject.action_space)
-        if wrong is not None:
-            self.report.error(wrong[0], f"after {self.player.where} {wrong[1]}")
-            if wrong[0] in ("mask-length", "mask-values"):
-                self.report.stop(wrong[0], wrong[1])
+        mask = self.driver.mask(observation, info)
+        problem = mask_location.find_problem(mask, self.subject.action_space)
+        if problem is not None:
+            self.report.error(problem[0], f"after {self.driver.last_call} {problem[1]}")
+            if problem[0] in ("mask-length", "mask-values"):
+                self.report.stop(problem[0], problem[1])
 
-    def _look_at_action(self, action: Any, given: Any) -> None:
-        if not same(action, given):
+    def _check_action(self, action: Any, handed_action: Any) -> None:
+        if not is_equal(action, handed_action):
             self.report.error(
                 "action-changed",
-                f"{self.player.where} changed the action that it was given from {brief(action)} to "
-                f"{brief(given)}, expected it untouched: rlox hands over a copy, other libraries learn from "
-                "it afterwards; work on a copy (np.clip without out=, action = action * 2 rather than "
-                "action *= 2)",
+                f"{self.driver.last_call} changed the action that it was given from {short_repr(action)} to "
+                f"{short_repr(handed_action)}, expected it untouched: rlox hands over a copy, other "
+                "libraries learn from it afterwards; work on a copy (np.clip without out=, action = action * "
+                "2 rather than action *= 2)",
             )
 
-    def _look_at_reward(self, reward: Any) -> None:
-        where = self.player.where
+    def _check_reward(self, reward: Any) -> None:
+        label = self.driver.last_call
         if isinstance(reward, np.ndarray) and reward.ndim:
             self.report.error(
                 "reward-shape",
-                f"the reward of {where} is an array of shape {reward.shape}, expected one number; return "
+                f"the reward of {label} is an array of shape {reward.shape}, expected one number; return "
                 "float(reward.sum()), or float(reward[0])",
             )
             return
         number = reward.item() if isinstance(reward, np.ndarray | np.generic) else reward
-        if not isinstance(number, numbers.Real) or not _is_taken(reward):
+        if not isinstance(number, numbers.Real) or not _is_valid_reward(reward):
             self.report.error(
                 "reward-kind",
-                f"the reward of {where} is {brief(reward)} ({type(reward).__name__}), expected a number; "
-                "return a float in every branch of step",
+                f"the reward of {label} is {short_repr(reward)} ({type(reward).__name__}), expected a "
+                "number; return a float in every branch of step",
             )
         elif number != number:
             self.report.error(
                 "reward-nan",
-                f"the reward of {where} is NaN, expected a number: it would make all weights NaN; look for "
+                f"the reward of {label} is NaN, expected a number: it would make all weights NaN; look for "
                 "0/0 or a logarithm of a negative number in it",
             )
         elif abs(float(number)) == float("inf"):
             self.report.error(
                 "reward-infinite",
-                f"the reward of {where} is {number}, expected a finite number: returns and values become "
+                f"the reward of {label} is {number}, expected a finite number: returns and values become "
                 "infinite; give a large one, such as -100",
             )
         elif abs(float(number)) > self.subject.limits.huge_reward:
             self.report.warning(
                 "reward-huge",
-                f"the reward of {where} is {float(number):.3g}, expected less than "
+                f"the reward of {label} is {float(number):.3g}, expected less than "
                 f"{self.subject.limits.huge_reward:g}: losses of values grow with its square; scale it, or "
                 "set env.normalize_reward=true",
             )
 
-    def _look_at_flags(self, step: Step) -> None:
+    def _check_flags(self, step: StepResult) -> None:
         for name in ("terminated", "truncated"):
             flag = getattr(step, name)
             if not isinstance(flag, bool | np.bool_):
-                self.report.error(f"{name}-kind", flag_text(self.player.where, name, flag))
+                self.report.error(f"{name}-kind", flag_message(self.driver.last_call, name, flag))
 
-    def _look_at_time(self) -> None:
+    def _check_time(self) -> None:
         limit = self.subject.limits.slow_step
         if len(self._seconds) == 3 and statistics.median(self._seconds) > limit:
-            self.subject.brief = True
+            self.subject.is_shortened = True
             self.report.warning(
                 "slow-step",
                 f"a step takes {statistics.median(self._seconds):.2g} s, expected less than {limit:g}: a run "
@@ -228,10 +233,10 @@ class _Watched:
             )
 
 
-def _is_taken(reward: Any) -> bool:
+def _is_valid_reward(reward: Any) -> bool:
     """Whether a run takes it for a number."""
     try:
-        reward_of(reward)
-    except WrongKindError:
+        to_reward(reward)
+    except WrongTypeError:
         return False
     return True

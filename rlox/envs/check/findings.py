@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NoReturn
 
-__all__ = ["Finding", "Report", "Stop"]
+__all__ = ["Finding", "Report", "StopCheck"]
 
 
 @dataclass(frozen=True)
@@ -18,16 +18,16 @@ class Finding:
     message: str  # what came, what was expected, what to do
 
 
-class Stop(Exception):
+class StopCheck(Exception):
     """After what was found no further call would tell anything."""
 
 
 class Report:
     """The findings so far; of each code the first."""
 
-    def __init__(self, told: Callable[[Finding], None] = lambda finding: None) -> None:
+    def __init__(self, on_finding: Callable[[Finding], None] = lambda finding: None) -> None:
         self.findings: list[Finding] = []
-        self._told = told
+        self._on_finding = on_finding
 
     def error(self, code: str, message: str) -> None:
         """What breaks training, results or a resume."""
@@ -40,7 +40,7 @@ class Report:
     def stop(self, code: str, message: str) -> NoReturn:
         """An error after which nothing more can be tried."""
         self.error(code, message)
-        raise Stop
+        raise StopCheck
 
     def has(self, *codes: str) -> bool:
         """Whether one of these was found."""
@@ -49,4 +49,4 @@ class Report:
     def _add(self, finding: Finding) -> None:
         if not self.has(finding.code):
             self.findings.append(finding)
-            self._told(finding)
+            self._on_finding(finding)

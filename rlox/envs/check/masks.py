@@ -9,109 +9,109 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from rlox.envs.action_parts import nested, taken_apart
+from rlox.envs.action_parts import leaf_values, to_nested
 from rlox.envs.actions import ActionCodec
 from rlox.envs.mask_forms import MaskForm
-from rlox.envs.spaces import short
+from rlox.envs.spaces import format_space
 from rlox.errors import UnsupportedSpaceError
 
-__all__ = ["MaskPlace"]
+__all__ = ["MaskLocation"]
 
 
 @dataclass(frozen=True)
-class MaskPlace:
+class MaskLocation:
     """`env.action_mask` and its key; with `none` the mask is looked for where others have theirs."""
 
     source: str = "none"
     key: str = "action_mask"
 
-    def found(self, env: Any, seen: Any, info: Any) -> MaskPlace:
+    def locate(self, env: Any, observation: Any, info: Any) -> MaskLocation:
         """Where the mask is, after a reset; the source stays `none` where there is no mask."""
-        if self.source != "none" or form_of(env.action_space) is None:
+        if self.source != "none" or mask_form(env.action_space) is None:
             return self
         if isinstance(info, Mapping) and self.key in info:
-            return MaskPlace("info", self.key)
-        if isinstance(seen, Mapping) and self.key in seen:
-            return MaskPlace("observation", self.key)
-        return MaskPlace("method") if _method(env) else self
+            return MaskLocation("info", self.key)
+        if isinstance(observation, Mapping) and self.key in observation:
+            return MaskLocation("observation", self.key)
+        return MaskLocation("method") if _mask_method(env) else self
 
     def require_choices(self, space: Any) -> None:
         """`UnsupportedSpaceError`, as of a run, where no mask could be of these actions."""
-        if form_of(space) is None:
+        if mask_form(space) is None:
             raise UnsupportedSpaceError(
-                f"env.action_mask={self.source}: masks are of choices, it has {short(space)}; set "
+                f"env.action_mask={self.source}: masks are of choices, it has {format_space(space)}; set "
                 "env.action_mask=none"
             )
 
-    def mask(self, env: Any, seen: Any, info: Any) -> Any:
+    def mask(self, env: Any, observation: Any, info: Any) -> Any:
         """The mask, `None` where there is none."""
         if self.source == "method":
-            tells = _method(env)
-            return tells() if tells else None
-        there = {"info": info, "observation": seen}.get(self.source)
-        return there.get(self.key) if isinstance(there, Mapping) else None
+            method = _mask_method(env)
+            return method() if method else None
+        container = {"info": info, "observation": observation}.get(self.source)
+        return container.get(self.key) if isinstance(container, Mapping) else None
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         """The mask, in words."""
         return {"method": "action_masks()"}.get(self.source, f"the mask {self.key!r}")
 
-    def absent(self, asked: bool) -> str:
-        """What is said where there is none after the first reset; `asked`: the run is to keep to one."""
-        where = {"info": " in the info", "observation": " in the observation"}.get(self.source, "")
-        why = f"as env.action_mask={self.source} says" if asked else "as its name promises"
+    def missing_message(self, is_configured: bool) -> str:
+        """What is said where there is none after the first reset; `is_configured`: the run needs one."""
+        location = {"info": " in the info", "observation": " in the observation"}.get(self.source, "")
+        reason = f"as env.action_mask={self.source} says" if is_configured else "as its name promises"
         return (
-            f"{self.told} is not there{where} after a reset, expected one, {why}; tell it after each reset "
-            "and step" + (", or leave env.action_mask out" if asked else "")
+            f"{self.label} is not there{location} after a reset, expected one, {reason}; tell it after each "
+            "reset and step" + (", or leave env.action_mask out" if is_configured else "")
         )
 
-    def misfit(self, mask: Any, space: Any) -> tuple[str, str] | None:
+    def find_problem(self, mask: Any, space: Any) -> tuple[str, str] | None:
         """Code and text of what is wrong with a mask of the choices of an action space."""
-        told = self.told
+        label = self.label
         if mask is None:
             return "mask-missing", (
-                f"{told} is not told, but was before, expected one after each reset and step that an action "
+                f"{label} is not told, but was before, expected one after each reset and step that an action "
                 "follows; tell it there too"
             )
         if not isinstance(space, spaces.Discrete):
-            return _misfit_of_parts(mask, space, told)
-        n, given = int(space.n), np.asarray(mask)
-        if given.shape != (n,):
+            return _find_parts_problem(mask, space, label)
+        n, array = int(space.n), np.asarray(mask)
+        if array.shape != (n,):
             return "mask-length", (
-                f"{told} has shape {given.shape}, expected ({n},): a number for each choice; count the "
+                f"{label} has shape {array.shape}, expected ({n},): a number for each choice; count the "
                 "choices of the action_space"
             )
-        if given.dtype.kind not in "biuf" or not np.isin(given, (0, 1)).all():
+        if array.dtype.kind not in "biuf" or not np.isin(array, (0, 1)).all():
             return "mask-values", (
-                f"{told} is {given.tolist()}, expected 0 and 1, or bool; 1 is what is allowed"
+                f"{label} is {array.tolist()}, expected 0 and 1, or bool; 1 is what is allowed"
             )
-        if not given.any():
+        if not array.any():
             return "mask-empty", (
-                f"{told} allows no action, expected one at least where an action can follow; end the episode "
-                "(terminated) where there is none"
+                f"{label} allows no action, expected one at least where an action can follow; end the "
+                "episode (terminated) where there is none"
             )
         return None
 
-    def kept(self, mask: Any, space: Any, action: Any) -> Any:
+    def allowed_action(self, mask: Any, space: Any, action: Any) -> Any:
         """An action that `mask` allows, in place of one that it may forbid; `None` where there is none."""
-        form = form_of(space)
+        form = mask_form(space)
         assert form is not None
         row = form.row(mask)
-        if form.empty(row):
+        if form.empty_message(row):
             return None
         codec, begin = form.actions, 0
-        parts = taken_apart(space, action, "the action")
-        alone = nested(space, (np.asarray(value)[None] for _, _, value in parts))
-        chosen = codec.of_env(alone, 1).reshape(1, -1)
+        parts = leaf_values(space, action, "the action")
+        batched_action = to_nested(space, (np.asarray(value)[None] for _, _, value in parts))
+        choices = codec.from_env(batched_action, 1).reshape(1, -1)
         for k, n in enumerate(codec.choices):
-            allowed, choice = np.flatnonzero(row[begin : begin + n]), int(chosen[0, k])
+            allowed_choices, choice = np.flatnonzero(row[begin : begin + n]), int(choices[0, k])
             if not row[begin + choice]:
-                chosen[0, k] = allowed[choice % len(allowed)]
+                choices[0, k] = allowed_choices[choice % len(allowed_choices)]
             begin += n
-        return codec.each(codec.to_env(chosen.reshape(1, *codec.shape)))[0]
+        return codec.unbatch(codec.to_env(choices.reshape(1, *codec.shape)))[0]
 
 
-def form_of(space: Any) -> MaskForm | None:
+def mask_form(space: Any) -> MaskForm | None:
     """The form of masks of an action space; `None` where it has no choices."""
     try:
         form = MaskForm(ActionCodec.of(space))
@@ -120,22 +120,22 @@ def form_of(space: Any) -> MaskForm | None:
     return form if form.size else None
 
 
-def _misfit_of_parts(mask: Any, space: Any, told: str) -> tuple[str, str] | None:
-    form = form_of(space)
+def _find_parts_problem(mask: Any, space: Any, label: str) -> tuple[str, str] | None:
+    form = mask_form(space)
     assert form is not None
     try:
         row = form.row(mask)
     except ValueError as error:
-        return "mask-length", f"{told} {error}; count the values of each choice of the action_space"
-    if empty := form.empty(row):
+        return "mask-length", f"{label} {error}; count the values of each choice of the action_space"
+    if empty := form.empty_message(row):
         return "mask-empty", (
-            f"{told} {empty}, expected one choice at least where an action can follow; end the episode "
+            f"{label} {empty}, expected one choice at least where an action can follow; end the episode "
             "(terminated) where there is none"
         )
     return None
 
 
-def _method(env: Any) -> Callable[[], Any] | None:
+def _mask_method(env: Any) -> Callable[[], Any] | None:
     try:
         method = env.get_wrapper_attr("action_masks")
     except AttributeError:

@@ -10,17 +10,17 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from rlox.envs.check.subject import Subject, closed
-from rlox.envs.check.values import brief
+from rlox.envs.check.subject import Subject, close_quietly
+from rlox.envs.check.values import short_repr
 from rlox.errors import MissingExtraError
-from rlox.importing import failure
+from rlox.importing import describe_error
 
-__all__ = ["look_at_rendering"]
+__all__ = ["check_rendering"]
 
-FRAMES = "rgb_array"
+RGB_MODE = "rgb_array"
 
 
-def look_at_rendering(subject: Subject, env: Any) -> None:
+def check_rendering(subject: Subject, env: Any) -> None:
     """The mode that it was made in, and a frame if it has frames to give."""
     modes = [*(env.metadata or {}).get("render_modes", ())]
     if env.render_mode is not None and env.render_mode not in modes:
@@ -29,58 +29,59 @@ def look_at_rendering(subject: Subject, env: Any) -> None:
             f"it was made with render_mode={env.render_mode!r}, which its metadata does not list, expected "
             f"one of {modes}; add it to metadata['render_modes']",
         )
-    elif FRAMES in modes and subject.renders and not subject.alone:
-        with _no_window():
-            _look_at_frame(subject)
+    elif RGB_MODE in modes and subject.accepts_render_mode and not subject.is_uncopyable:
+        with _hidden_windows():
+            _check_frame(subject)
 
 
-def _look_at_frame(subject: Subject) -> None:
+def _check_frame(subject: Subject) -> None:
     try:
-        subject.doing(f"being made with render_mode={FRAMES}")
-        env = subject.maker(FRAMES)
-        subject.doing("render()")
-        if env.render_mode != FRAMES:
+        subject.on_call(f"being made with render_mode={RGB_MODE}")
+        env = subject.maker(RGB_MODE)
+        subject.on_call("render()")
+        if env.render_mode != RGB_MODE:
             subject.report.warning(
                 "render-mode-lost",
-                f"made with render_mode={FRAMES!r} it says render_mode={env.render_mode!r}, expected the one "
-                "that was asked for, without which wrappers do not film; set self.render_mode = render_mode",
+                f"made with render_mode={RGB_MODE!r} it says render_mode={env.render_mode!r}, expected the "
+                "one that was asked for, without which wrappers do not film; set self.render_mode = "
+                "render_mode",
             )
             return
         env.reset(seed=subject.seeds(1)[0])
         frame = env.render()
     except (ImportError, gym.error.DependencyNotInstalled, MissingExtraError):
         return  # what draws is not installed, and nothing else needs it
-    except subject.raises as error:
+    except subject.env_exceptions as error:
         subject.report.warning(
             "render-fails",
-            f"render() in the mode {FRAMES!r}, which its metadata lists, raises {failure(error)}, expected a "
-            "frame; call it by hand, or take the mode out of metadata['render_modes']",
+            f"render() in the mode {RGB_MODE!r}, which its metadata lists, raises {describe_error(error)}, "
+            "expected a frame; call it by hand, or take the mode out of metadata['render_modes']",
         )
         return
-    closed(env)
-    _look_at_array(subject, frame)
+    close_quietly(env)
+    _check_array(subject, frame)
 
 
-def _look_at_array(subject: Subject, frame: Any) -> None:
+def _check_array(subject: Subject, frame: Any) -> None:
     if frame is None:
         subject.report.warning(
             "render-nothing",
-            f"render() in the mode {FRAMES!r} gives None, expected a frame [height, width, 3] of uint8; "
+            f"render() in the mode {RGB_MODE!r} gives None, expected a frame [height, width, 3] of uint8; "
             "return the array, also where a window is shown besides",
         )
         return
     is_array = isinstance(frame, np.ndarray)
     if not (is_array and frame.dtype == np.uint8 and frame.ndim == 3 and frame.shape[-1] == 3):
-        came = f"{frame.dtype} of shape {frame.shape}" if is_array else brief(frame)
+        actual = f"{frame.dtype} of shape {frame.shape}" if is_array else short_repr(frame)
         subject.report.warning(
             "render-frame",
-            f"render() in the mode {FRAMES!r} gives {came}, expected uint8 of [height, width, 3] from 0 to "
-            "255; videos are made of that",
+            f"render() in the mode {RGB_MODE!r} gives {actual}, expected uint8 of [height, width, 3] from 0 "
+            "to 255; videos are made of that",
         )
 
 
 @contextmanager
-def _no_window() -> Iterator[None]:
+def _hidden_windows() -> Iterator[None]:
     before = os.environ.get("SDL_VIDEODRIVER")
     os.environ["SDL_VIDEODRIVER"] = "dummy"
     try:

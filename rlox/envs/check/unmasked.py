@@ -5,48 +5,48 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from rlox.envs.check.player import Masked, Player
-from rlox.envs.check.subject import Subject, closed
-from rlox.envs.check.values import brief, same
-from rlox.importing import failure
+from rlox.envs.check.driver import EnvDriver, MaskFilter
+from rlox.envs.check.subject import Subject, close_quietly
+from rlox.envs.check.values import is_equal, short_repr
+from rlox.importing import describe_error
 
-__all__ = ["play_unmasked"]
+__all__ = ["check_unmasked"]
 
 
-def play_unmasked(subject: Subject) -> None:
+def check_unmasked(subject: Subject) -> None:
     """Any actions, as the run that is configured would take them, until one of them is refused."""
-    if not subject.unmasked or subject.mask.source == "none":
+    if not subject.ignores_masks or subject.mask_location.source == "none":
         return
-    player = Player(subject, subject.make())
-    masked, begun = Masked(player), time.monotonic()
-    seen, info = player.reset(subject.seeds(1)[0])
+    driver = EnvDriver(subject, subject.make())
+    mask_filter, start_time = MaskFilter(driver), time.monotonic()
+    observation, info = driver.reset(subject.seeds(1)[0])
     for action in subject.actions(subject.length(subject.steps), salt=3):
-        forbidden = not same(masked.allowed(action, seen, info), action)
-        if forbidden and _refused(subject, player, action):
+        is_forbidden = not is_equal(mask_filter.allowed_action(action, observation, info), action)
+        if is_forbidden and _is_refused(subject, driver, action):
             break
-        if not forbidden:
-            step = player.step(action)
-            seen, info = step.seen, step.info
-        if forbidden or not player.running:
-            seen, info = player.reset()
-        if time.monotonic() - begun > subject.limits.stage_seconds:
+        if not is_forbidden:
+            step = driver.step(action)
+            observation, info = step.observation, step.info
+        if is_forbidden or not driver.is_running:
+            observation, info = driver.reset()
+        if time.monotonic() - start_time > subject.limits.stage_seconds:
             break
-    closed(player.env)
+    close_quietly(driver.env)
 
 
-def _refused(subject: Subject, player: Player, action: Any) -> bool:
+def _is_refused(subject: Subject, driver: EnvDriver, action: Any) -> bool:
     """Whether a step with an action that the mask forbids raises, which is told."""
-    player.t += 1
-    subject.doing(player.where)
+    driver.t += 1
+    subject.on_call(driver.last_call)
     try:
-        with player.around(player.where):
-            player.env.step(action)
-    except subject.raises as error:
-        mask = subject.mask
+        with driver.watch(driver.last_call):
+            driver.env.step(action)
+    except subject.env_exceptions as error:
+        mask = subject.mask_location
         subject.report.error(
             "mask-unused",
-            f"it tells masks, by {mask.told}: {player.where}, with action {brief(action)}, which is "
-            f"forbidden, raises {failure(error)}, expected that a run keeps to them; set "
+            f"it tells masks, by {mask.label}: {driver.last_call}, with action {short_repr(action)}, which "
+            f"is forbidden, raises {describe_error(error)}, expected that a run keeps to them; set "
             f"env.action_mask={mask.source}, or take such an action as one that does nothing",
         )
         return True

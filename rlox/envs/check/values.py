@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from rlox.envs.spaces import ADDRESS
+from rlox.envs.spaces import ADDRESS_PATTERN
 
-__all__ = ["Misfit", "brief", "misfit", "same"]
+__all__ = ["Mismatch", "find_mismatch", "is_equal", "short_repr"]
 
 
 @dataclass(frozen=True)
-class Misfit:
+class Mismatch:
     """How a value differs from what its space promises."""
 
     code: str
@@ -23,29 +23,29 @@ class Misfit:
     text: str  # what came, what was expected, what to do
 
 
-def misfit(space: Any, value: Any, part: str = "") -> Misfit | None:
+def find_mismatch(space: Any, value: Any, part: str = "") -> Mismatch | None:
     """The first thing in which the value does not fit; `None` where it does."""
     if value is None:
-        return Misfit(
+        return Mismatch(
             "observation-none",
             part,
-            f"is None, expected {brief(space)}; look for a return statement that is missing",
+            f"is None, expected {short_repr(space)}; look for a return statement that is missing",
         )
-    for kind, look in _LOOKS.items():
+    for kind, check in _CHECKS.items():
         if isinstance(space, kind):
-            found: Misfit | None = look(space, value, part)
-            return found
+            problem: Mismatch | None = check(space, value, part)
+            return problem
     if space.contains(value):
         return None
-    return Misfit(
+    return Mismatch(
         "observation-outside",
         part,
-        f"is {brief(value)}, which {brief(space)} does not contain, expected the like of what "
+        f"is {short_repr(value)}, which {short_repr(space)} does not contain, expected the like of what "
         "observation_space.sample() gives; compare the two",
     )
 
 
-def same(a: Any, b: Any) -> bool:
+def is_equal(a: Any, b: Any) -> bool:
     """Whether two values are equal, of arrays each number and the dtype; NaN equals NaN."""
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         a, b = np.asarray(a), np.asarray(b)
@@ -53,26 +53,26 @@ def same(a: Any, b: Any) -> bool:
             return False
         return bool(np.array_equal(a, b, equal_nan=a.dtype.kind in "fc"))
     if isinstance(a, Mapping) and isinstance(b, Mapping):
-        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+        return a.keys() == b.keys() and all(is_equal(a[key], b[key]) for key in a)
     if isinstance(a, tuple | list) and isinstance(b, tuple | list):
-        return len(a) == len(b) and all(map(same, a, b))
+        return len(a) == len(b) and all(map(is_equal, a, b))
     return bool(a == b or (a != a and b != b))
 
 
-def brief(value: Any) -> str:
+def short_repr(value: Any) -> str:
     """A value or a space in one line of 80 letters at most."""
     try:
-        text = ADDRESS.sub("", " ".join(repr(value).split()))
+        text = ADDRESS_PATTERN.sub("", " ".join(repr(value).split()))
     except Exception:  # not everything has one: an int of more than 4,300 digits
         return f"a {type(value).__name__}"
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _of_box(space: spaces.Box, value: Any, part: str) -> Misfit | None:
-    if wrong := _of_array(space, value, part):
-        return wrong
+def _check_box(space: spaces.Box, value: Any, part: str) -> Mismatch | None:
+    if problem := _check_array(space, value, part):
+        return problem
     if not np.can_cast(value.dtype, space.dtype):
-        return Misfit(
+        return Mismatch(
             "observation-dtype",
             part,
             f"is of {value.dtype}, expected {space.dtype} as its space says; return it with "
@@ -80,10 +80,10 @@ def _of_box(space: spaces.Box, value: Any, part: str) -> Misfit | None:
         )
     if value.dtype.kind == "f" and not np.isfinite(value).all():
         return _not_finite(value, part)
-    outside = (value < space.low) | (value > space.high)
-    if outside.any():
-        at = tuple(int(i) for i in np.argwhere(outside)[0])
-        return Misfit(
+    is_outside = (value < space.low) | (value > space.high)
+    if is_outside.any():
+        at = tuple(int(i) for i in np.argwhere(is_outside)[0])
+        return Mismatch(
             "observation-bounds",
             part,
             f"has {value[at]} at {list(at)}, expected {space.low[at]} to {space.high[at]} as its space says; "
@@ -92,18 +92,18 @@ def _of_box(space: spaces.Box, value: Any, part: str) -> Misfit | None:
     return None
 
 
-def _not_finite(value: Any, part: str) -> Misfit:
+def _not_finite(value: Any, part: str) -> Mismatch:
     nan = np.isnan(value)
     if nan.any():
         at = [int(i) for i in np.argwhere(nan)[0]]
-        return Misfit(
+        return Mismatch(
             "observation-nan",
             part,
             f"has NaN at {at}, expected a number; look for 0/0, a root of a negative number or memory that "
             "was never filled",
         )
     at = [int(i) for i in np.argwhere(np.isinf(value))[0]]
-    return Misfit(
+    return Mismatch(
         "observation-infinite",
         part,
         f"has an infinite number at {at}, expected a finite one, as no network takes it; use a large number "
@@ -111,17 +111,17 @@ def _not_finite(value: Any, part: str) -> Misfit:
     )
 
 
-def _of_array(space: Any, value: Any, part: str) -> Misfit | None:
+def _check_array(space: Any, value: Any, part: str) -> Mismatch | None:
     """What any space of arrays asks for: an array of its shape."""
     if not isinstance(value, np.ndarray | np.generic):
-        return Misfit(
+        return Mismatch(
             "observation-container",
             part,
-            f"is a {type(value).__name__}, expected a NumPy array as its space {brief(space)} says; return "
-            f"np.array(..., np.{space.dtype})",
+            f"is a {type(value).__name__}, expected a NumPy array as its space {short_repr(space)} says; "
+            f"return np.array(..., np.{space.dtype})",
         )
     if value.shape != space.shape:
-        return Misfit(
+        return Mismatch(
             "observation-shape",
             part,
             f"has shape {value.shape}, expected {space.shape} as its space says; reshape it, or give the "
@@ -130,18 +130,18 @@ def _of_array(space: Any, value: Any, part: str) -> Misfit | None:
     return None
 
 
-def _of_discrete(space: spaces.Discrete[Any], value: Any, part: str) -> Misfit | None:
+def _check_discrete(space: spaces.Discrete[Any], value: Any, part: str) -> Mismatch | None:
     number = np.asarray(value)
     if number.shape != () or number.dtype.kind not in "iu":
-        return Misfit(
+        return Mismatch(
             "observation-choice-kind",
             part,
-            f"is {brief(value)} ({type(value).__name__}), expected a whole number of Discrete({space.n}); "
-            "return int(...)",
+            f"is {short_repr(value)} ({type(value).__name__}), expected a whole number of "
+            f"Discrete({space.n}); return int(...)",
         )
     last = int(space.start) + int(space.n) - 1
     if not space.start <= number <= last:
-        return Misfit(
+        return Mismatch(
             "observation-choice-range",
             part,
             f"is {number}, expected {space.start} to {last} of Discrete({space.n}); count from "
@@ -150,83 +150,83 @@ def _of_discrete(space: spaces.Discrete[Any], value: Any, part: str) -> Misfit |
     return None
 
 
-def _of_choices(space: spaces.MultiDiscrete, value: Any, part: str) -> Misfit | None:
+def _check_multi_discrete(space: spaces.MultiDiscrete, value: Any, part: str) -> Mismatch | None:
     if isinstance(value, np.ndarray) and value.shape != space.shape:
-        return Misfit(
+        return Mismatch(
             "observation-choices-length",
             part,
             f"has {list(value.shape)} choices, expected {list(space.shape)} of its MultiDiscrete; return one "
             "whole number for each entry of nvec",
         )
-    if wrong := _of_array(space, value, part):
-        return wrong
-    outside = (value < space.start) | (value >= space.start + space.nvec)
-    if value.dtype.kind not in "iu" or outside.any():
-        return Misfit(
+    if problem := _check_array(space, value, part):
+        return problem
+    is_outside = (value < space.start) | (value >= space.start + space.nvec)
+    if value.dtype.kind not in "iu" or is_outside.any():
+        return Mismatch(
             "observation-choices-range",
             part,
-            f"is {brief(value)}, expected whole numbers below {space.nvec.tolist()} (from "
+            f"is {short_repr(value)}, expected whole numbers below {space.nvec.tolist()} (from "
             f"{space.start.tolist()}) of its MultiDiscrete; correct what counts them, or nvec",
         )
     return None
 
 
-def _of_bits(space: spaces.MultiBinary, value: Any, part: str) -> Misfit | None:
-    if wrong := _of_array(space, value, part):
-        return wrong
+def _check_multi_binary(space: spaces.MultiBinary, value: Any, part: str) -> Mismatch | None:
+    if problem := _check_array(space, value, part):
+        return problem
     if not np.isin(value, (0, 1)).all():
-        return Misfit(
+        return Mismatch(
             "observation-binary",
             part,
-            f"is {brief(value)}, expected 0 and 1 of its MultiBinary; compare with > 0, or use "
+            f"is {short_repr(value)}, expected 0 and 1 of its MultiBinary; compare with > 0, or use "
             "MultiDiscrete for what is counted",
         )
     return None
 
 
-def _of_parts(space: spaces.Dict, value: Any, part: str) -> Misfit | None:
+def _check_dict(space: spaces.Dict, value: Any, part: str) -> Mismatch | None:
     if not isinstance(value, Mapping):
-        return Misfit(
+        return Mismatch(
             "observation-no-mapping",
             part,
             f"is a {type(value).__name__}, expected a dict with {sorted(space.spaces)} as its Dict space "
             "says; return the parts by their names",
         )
     if missing := sorted(space.spaces.keys() - value.keys(), key=str):
-        return Misfit(
+        return Mismatch(
             "observation-missing-part",
             part,
             f"lacks {missing}, expected all of {sorted(space.spaces)}; add it, or take it out of the space",
         )
     if extra := sorted(value.keys() - space.spaces.keys(), key=str):
-        return Misfit(
+        return Mismatch(
             "observation-extra-part",
             part,
             f"also has {extra}, expected only {sorted(space.spaces)}; put it into the info, or into the "
             "space",
         )
-    found = (misfit(inner, value[key], f"{part}[{key!r}]") for key, inner in space.spaces.items())
-    return next(filter(None, found), None)
+    problems = (find_mismatch(inner, value[key], f"{part}[{key!r}]") for key, inner in space.spaces.items())
+    return next(filter(None, problems), None)
 
 
-def _of_tuple(space: spaces.Tuple[Any], value: Any, part: str) -> Misfit | None:
+def _check_tuple(space: spaces.Tuple[Any], value: Any, part: str) -> Mismatch | None:
     if not isinstance(value, tuple | list) or len(value) != len(space.spaces):
         has = f"{len(value)} parts" if isinstance(value, tuple | list) else type(value).__name__
-        return Misfit(
+        return Mismatch(
             "observation-tuple-length",
             part,
             f"has {has}, expected a tuple of {len(space.spaces)} as its Tuple space says; return one value "
             "for each of its spaces",
         )
-    found = (misfit(inner, value[i], f"{part}[{i}]") for i, inner in enumerate(space.spaces))
-    return next(filter(None, found), None)
+    problems = (find_mismatch(inner, value[i], f"{part}[{i}]") for i, inner in enumerate(space.spaces))
+    return next(filter(None, problems), None)
 
 
-_LOOKS: dict[type[Any], Any] = {
-    spaces.Box: _of_box,
-    spaces.Discrete: _of_discrete,
-    spaces.MultiDiscrete: _of_choices,
-    spaces.MultiBinary: _of_bits,
-    spaces.Dict: _of_parts,
-    spaces.Tuple: _of_tuple,
+_CHECKS: dict[type[Any], Any] = {
+    spaces.Box: _check_box,
+    spaces.Discrete: _check_discrete,
+    spaces.MultiDiscrete: _check_multi_discrete,
+    spaces.MultiBinary: _check_multi_binary,
+    spaces.Dict: _check_dict,
+    spaces.Tuple: _check_tuple,
 }

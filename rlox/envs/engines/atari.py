@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from rlox.configs import EnvConfig
 from rlox.configs.atari import AtariConfig, is_ale
-from rlox.envs.base import GOES_ON
+from rlox.envs.base import LIFE_LOST
 from rlox.errors import ConfigError
 
-__all__ = ["AtariGame", "ale_arguments", "by_area", "plays_games", "reward_clip_of"]
+__all__ = ["AtariGame", "ale_arguments", "is_preprocessed_game", "resize_area", "training_reward_clip"]
 
 NOOP, FIRE = 0, 1  # the numbers of actions in a minimal set that has them
 # What the preprocessing is made of, and the key that says it.
-_TAKEN = {
+_RESERVED = {
     "frameskip": "env.atari.frame_skip",
     "obs_type": "env.atari.preprocess=false",
     "continuous": "env.atari.preprocess=false",
@@ -28,34 +28,34 @@ _TAKEN = {
 }
 
 
-def plays_games(config: EnvConfig) -> bool:
+def is_preprocessed_game(config: EnvConfig) -> bool:
     """Whether the environment is a game that is to be preprocessed."""
     return is_ale(config.id) and config.atari.preprocess
 
 
-def reward_clip_of(config: EnvConfig) -> float | None:
+def training_reward_clip(config: EnvConfig) -> float | None:
     """What rewards are clipped to in training; those of games are whole numbers, so that 1 is their sign."""
-    if config.reward_clip is None and plays_games(config) and config.atari.clip_rewards:
+    if config.reward_clip is None and is_preprocessed_game(config) and config.atari.clip_rewards:
         return 1.0
     return config.reward_clip
 
 
 def ale_arguments(config: EnvConfig) -> dict[str, Any]:
     """What `gymnasium.make` is told of a game: single gray frames, which `AtariGame` makes the rest of."""
-    given: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     if config.repeat_action_probability is not None:
-        given["repeat_action_probability"] = config.repeat_action_probability
+        arguments["repeat_action_probability"] = config.repeat_action_probability
     if config.max_episode_steps is not None:  # which the game has of its own besides
-        given["max_num_frames_per_episode"] = config.max_episode_steps
+        arguments["max_num_frames_per_episode"] = config.max_episode_steps
     if not config.atari.preprocess:
-        return given
-    for name, key in _TAKEN.items():
+        return arguments
+    for name, key in _RESERVED.items():
         if name in config.kwargs:
             raise ConfigError(
                 f"env.kwargs.{name}: {config.id} is preprocessed; set {key}, or env.atari.preprocess=false "
                 "to have the environment as it is"
             )
-    return {**given, "frameskip": 1, "obs_type": "grayscale"}
+    return {**arguments, "frameskip": 1, "obs_type": "grayscale"}
 
 
 class AtariGame(gym.Wrapper[Any, Any, Any, Any]):
@@ -65,7 +65,7 @@ class AtariGame(gym.Wrapper[Any, Any, Any, Any]):
     last one FIRE is pressed where the game has it, and after a lost life too. An action is held for
     `frame_skip` frames; of the last two the brighter is seen, pixel by pixel, scaled by area. With
     `training` and `life_loss` a lost life ends the episode, not the game: the last info says so
-    (`GOES_ON`), and a reset without a seed goes on with it. The frame behind a lost life passes within
+    (`LIFE_LOST`), and a reset without a seed goes on with it. The frame behind a lost life passes within
     the step that lost it, so that a game that ends in that frame is told as over. What is paid while a
     game or a life begins is paid with its first step.
 
@@ -81,134 +81,134 @@ class AtariGame(gym.Wrapper[Any, Any, Any, Any]):
         self.settings = settings
         self._counts_lives = training and settings.life_loss
         inner: Any = env.unwrapped
-        self._fires = settings.fire_reset and inner.get_action_meanings()[FIRE:2] == ["FIRE"]
+        self._has_fire = settings.fire_reset and inner.get_action_meanings()[FIRE:2] == ["FIRE"]
         size, shape = settings.screen_size, env.observation_space.shape
         assert shape is not None
-        self._frame = np.zeros((2, *shape), np.uint8)  # the last two
+        self._last_frames = np.zeros((2, *shape), np.uint8)  # the last two
         self._stack = np.zeros((settings.stack, size, size), np.uint8)
         self.observation_space = spaces.Box(0, 255, self._stack.shape, np.uint8)
         self._lives = 0
-        self._next: dict[str, Any] | None = None  # the info of the life that the game goes on with
-        self._owed = 0.0  # paid while the game, or the life, began
+        self._next_life_info: dict[str, Any] | None = None  # the info of the life that the game goes on with
+        self._pending_reward = 0.0  # paid while the game, or the life, began
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
         """Begin a game, or go on with the next life."""
-        begun, self._next = self._next, None
-        if begun is not None and seed is None:
-            self._push(self._scaled(self._frame[1]))
-            return self._stack.copy(), begun
+        life_info, self._next_life_info = self._next_life_info, None
+        if life_info is not None and seed is None:
+            self._push(self._resize(self._last_frames[1]))
+            return self._stack.copy(), life_info
         info = self._begin(seed, options)
-        for action in self._opening():
-            over, info = self._press(action)
-            if over:
+        for action in self._opening_actions():
+            is_over, info = self._step_frame(action)
+            if is_over:
                 info = self._begin(None, None)
-        self._stack[:] = self._scaled(self._frame[1])
+        self._stack[:] = self._resize(self._last_frames[1])
         self._lives = int(info["lives"])
         return self._stack.copy(), info
 
     def step(self, action: Any) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
         """Hold an action."""
-        total, self._owed = self._owed, 0.0
+        total, self._pending_reward = self._pending_reward, 0.0
         for _ in range(self.settings.frame_skip):
             frame, reward, terminated, truncated, info = self.env.step(action)
-            self._take(frame)
+            self._store_frame(frame)
             total += float(reward)
             if terminated or truncated:
                 break
         pooled = self.settings.max_pool and self.settings.frame_skip > 1
-        self._push(self._scaled(self._frame.max(0) if pooled else self._frame[1]))
+        self._push(self._resize(self._last_frames.max(0) if pooled else self._last_frames[1]))
         lives, before = int(info["lives"]), self._lives
         self._lives = lives
         if self._counts_lives and 0 < lives < before and not (terminated or truncated):
-            terminated, info = True, self._lost(info)
-            if self._next is None:  # the game is over: nothing of it is left for another one
-                total, self._owed = total + self._owed, 0.0
+            terminated, info = True, self._lose_life(info)
+            if self._next_life_info is None:  # the game is over: nothing of it is left for another one
+                total, self._pending_reward = total + self._pending_reward, 0.0
         return self._stack.copy(), total, terminated, truncated, info
 
     def save_state(self) -> dict[str, Any]:
         """What is seen, and where in a game it is."""
         return {
-            "frames": self._frame.copy(),
+            "frames": self._last_frames.copy(),
             "stack": self._stack.copy(),
             "lives": self._lives,
-            "goes_on": self._next is not None,
-            "owed": self._owed,
+            "goes_on": self._next_life_info is not None,
+            "owed": self._pending_reward,
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Continue from `save_state()`."""
-        self._frame[:], self._stack[:] = state["frames"], state["stack"]
-        self._lives, self._owed = int(state["lives"]), float(state["owed"])
-        self._next = {"lives": self._lives} if state["goes_on"] else None
+        self._last_frames[:], self._stack[:] = state["frames"], state["stack"]
+        self._lives, self._pending_reward = int(state["lives"]), float(state["owed"])
+        self._next_life_info = {"lives": self._lives} if state["goes_on"] else None
 
     def _begin(self, seed: int | None, options: dict[str, Any] | None) -> dict[str, Any]:
         frame, info = self.env.reset(seed=seed, options=options)
-        self._frame[:], self._owed = frame, 0.0
+        self._last_frames[:], self._pending_reward = frame, 0.0
         return info
 
-    def _lost(self, info: dict[str, Any]) -> dict[str, Any]:
+    def _lose_life(self, info: dict[str, Any]) -> dict[str, Any]:
         """The last info of a life, once the frame behind it has passed; of the game if it is over then."""
-        over, after = self._press(FIRE if self._fires else NOOP)
-        self._lives = int(after["lives"])
-        if over:
-            return after
-        self._next = after
-        return {**info, GOES_ON: True}
+        is_over, next_info = self._step_frame(FIRE if self._has_fire else NOOP)
+        self._lives = int(next_info["lives"])
+        if is_over:
+            return next_info
+        self._next_life_info = next_info
+        return {**info, LIFE_LOST: True}
 
-    def _opening(self) -> list[int]:
+    def _opening_actions(self) -> list[int]:
         """The frames at the start of a game, FIRE the last of them."""
-        most = self.settings.noop_max
-        count = int(self.env.unwrapped.np_random.integers(1, most + 1)) if most else 0
-        fire = [FIRE] * self._fires
+        noop_max = self.settings.noop_max
+        count = int(self.env.unwrapped.np_random.integers(1, noop_max + 1)) if noop_max else 0
+        fire = [FIRE] * self._has_fire
         return [NOOP] * (count - len(fire)) + fire
 
-    def _press(self, action: int) -> tuple[bool, dict[str, Any]]:
+    def _step_frame(self, action: int) -> tuple[bool, dict[str, Any]]:
         """A frame with an action; whether the game is over."""
         frame, reward, terminated, truncated, info = self.env.step(action)
-        self._take(frame)
-        self._owed += float(reward)
+        self._store_frame(frame)
+        self._pending_reward += float(reward)
         return terminated or truncated, info
 
-    def _take(self, frame: NDArray[np.uint8]) -> None:
-        self._frame[0], self._frame[1] = self._frame[1], frame
+    def _store_frame(self, frame: NDArray[np.uint8]) -> None:
+        self._last_frames[0], self._last_frames[1] = self._last_frames[1], frame
 
-    def _push(self, seen: NDArray[np.uint8]) -> None:
+    def _push(self, frame: NDArray[np.uint8]) -> None:
         self._stack[:-1] = self._stack[1:]
-        self._stack[-1] = seen
+        self._stack[-1] = frame
 
-    def _scaled(self, frame: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        return by_area(frame, self.settings.screen_size)
+    def _resize(self, frame: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        return resize_area(frame, self.settings.screen_size)
 
 
-def by_area(frame: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
+def resize_area(frame: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
     """A gray frame `[height, width]` as `[size, size]`: each pixel the mean of the area it covers.
 
     In whole numbers: what is rounded (half to even, as OpenCV does) is the exact mean. They fit 32 bits up
     to 8 million pixels.
     """
-    rows = _covered(frame, size)
-    sums = _covered(np.ascontiguousarray(rows.T), size).T
+    rows = _area_sums(frame, size)
+    sums = _area_sums(np.ascontiguousarray(rows.T), size).T
     scaled: NDArray[np.uint8] = np.rint(sums / frame.size).astype(np.uint8)
     return scaled
 
 
-def _covered(pixels: NDArray[Any], size: int) -> NDArray[np.int32]:
+def _area_sums(pixels: NDArray[Any], size: int) -> NDArray[np.int32]:
     """Sums over `size` equal parts of the rows `[n, width]`, times `size`; `[size, width]`."""
     sums = np.zeros((size, pixels.shape[1]), np.int32)
-    for rows, weights in zip(*_parts(len(pixels), size), strict=True):
+    for rows, weights in zip(*_area_weights(len(pixels), size), strict=True):
         sums += pixels[rows] * weights
     return sums
 
 
 @cache
-def _parts(length: int, size: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+def _area_weights(length: int, size: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Which of `length` rows each of `size` equal parts covers `[k, size]`, and how much of them
     `[k, size, 1]`, in parts of `1 / size`: 0 of rows behind the last.
     """
     begin = np.arange(size) * length
     rows = begin // size + np.arange(-(-length // size) + 1)[:, None]
-    until, since = np.minimum((rows + 1) * size, begin + length), np.maximum(rows * size, begin)
-    weights = np.maximum(until - since, 0).astype(np.int32)
+    stop, start = np.minimum((rows + 1) * size, begin + length), np.maximum(rows * size, begin)
+    weights = np.maximum(stop - start, 0).astype(np.int32)
     return np.minimum(rows, length - 1), weights[..., None]

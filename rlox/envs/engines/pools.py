@@ -14,20 +14,20 @@ from gymnasium.vector.utils import batch_space
 
 from rlox.configs import EnvConfig, nearest
 from rlox.configs.atari import is_ale
-from rlox.envs.engines.atari import plays_games
-from rlox.envs.engines.taken import own_options
-from rlox.envs.seeding import SEEDS
-from rlox.envs.workers.crew import cpus
+from rlox.envs.engines.atari import is_preprocessed_game
+from rlox.envs.engines.reserved_options import engine_options
+from rlox.envs.seeding import SEED_LIMIT
+from rlox.envs.workers.worker_pool import cpu_count
 from rlox.errors import ConfigError, EnvError, MissingExtraError, RloxError, UnknownNameError
-from rlox.extras import install
+from rlox.extras import install_command
 
-__all__ = ["Pool", "ale_games", "pool_has", "pooled", "require_pool_id"]
+__all__ = ["EnvPoolVectorEnv", "is_envpool_id", "make_ale", "make_envpool", "require_pool_id"]
 
-STICKY = 0.25  # of ALE/*-v5; Machado et al. 2018
-FRAMES = 108_000  # of a game at most, as ALE/*-v5 has it
+STICKY_PROBABILITY = 0.25  # of ALE/*-v5; Machado et al. 2018
+MAX_FRAMES = 108_000  # of a game at most, as ALE/*-v5 has it
 
 
-class Pool(gym.vector.VectorEnv[Any, Any, Any]):
+class EnvPoolVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
     """An EnvPool; environment i is seeded with `seed + i`, for which a pool is made anew.
 
     `make(seeds)` makes one. EnvPool takes seeds when it is made, and resets in the step after an end.
@@ -49,7 +49,7 @@ class Pool(gym.vector.VectorEnv[Any, Any, Any]):
         if seed is not None:
             assert isinstance(seed, int)
             self._pool.close()
-            self._pool = self._make([(seed + i) % SEEDS for i in range(self.num_envs)])
+            self._pool = self._make([(seed + i) % SEED_LIMIT for i in range(self.num_envs)])
         result: tuple[Any, dict[str, Any]] = self._pool.reset()
         return result
 
@@ -63,38 +63,34 @@ class Pool(gym.vector.VectorEnv[Any, Any, Any]):
         self._pool.close()
 
 
-def pooled(config: EnvConfig, n_envs: int, training: bool) -> Pool:
+def make_envpool(config: EnvConfig, n_envs: int, training: bool) -> EnvPoolVectorEnv:
     """`env.backend=envpool`: the EnvPool of an id of Gymnasium's, or of one of its own."""
     engine = _module("envpool", config)
     name = require_pool_id(config)
-    given = {"num_threads": min(n_envs, cpus()), **_pool_arguments(config, training)}
-    options = given | own_options(config)
+    defaults = {"num_threads": min(n_envs, cpu_count()), **_pool_arguments(config, training)}
+    options = defaults | engine_options(config)
 
     def make(seeds: list[int]) -> Any:
         try:
-            with (
-                warnings.catch_warnings()
-            ):  # its bounds are float64, which Gymnasium's spaces lower
+            with warnings.catch_warnings():  # its bounds are float64, which Gymnasium's spaces lower
                 warnings.filterwarnings("ignore", message=".*precision lowered")
-                return engine.make(
-                    name, env_type="gymnasium", num_envs=n_envs, env_seed=seeds, **options
-                )
+                return engine.make(name, env_type="gymnasium", num_envs=n_envs, env_seed=seeds, **options)
         except (TypeError, ValueError, AssertionError, RuntimeError) as error:
-            raise _unmade(config, "EnvPool", error) from error
+            raise _make_error(config, "EnvPool", error) from error
 
-    return Pool(make, n_envs)
+    return EnvPoolVectorEnv(make, n_envs)
 
 
 def require_pool_id(config: EnvConfig) -> str:
     """What EnvPool calls an id; `UnknownNameError` where it has none."""
     name = config.id.rpartition(":")[2].removeprefix("ALE/")
-    known = _module("envpool", config).list_all_envs()
-    if name not in known:
-        raise UnknownNameError(f"env.backend=envpool: EnvPool has no {name}{nearest(name, known)}")
+    ids = _module("envpool", config).list_all_envs()
+    if name not in ids:
+        raise UnknownNameError(f"env.backend=envpool: EnvPool has no {name}{nearest(name, ids)}")
     return name
 
 
-def pool_has(env_id: str) -> bool:
+def is_envpool_id(env_id: str) -> bool:
     """Whether EnvPool is installed and has the id."""
     try:
         import envpool
@@ -118,11 +114,9 @@ def _pool_arguments(config: EnvConfig, training: bool) -> dict[str, Any]:
         return {} if limit is None else {"max_episode_steps": limit}
     _require_preprocessing(config)
     if not atari.max_pool and atari.frame_skip > 1:
-        raise ConfigError(
-            "env.atari.max_pool=false: EnvPool always takes the brighter of two frames"
-        )
+        raise ConfigError("env.atari.max_pool=false: EnvPool always takes the brighter of two frames")
     return {
-        "max_episode_steps": -(-(limit or FRAMES) // atari.frame_skip),
+        "max_episode_steps": -(-(limit or MAX_FRAMES) // atari.frame_skip),
         "noop_max": max(atari.noop_max, 1),
         "frame_skip": atari.frame_skip,
         "img_height": atari.screen_size,
@@ -131,13 +125,11 @@ def _pool_arguments(config: EnvConfig, training: bool) -> dict[str, Any]:
         "use_fire_reset": atari.fire_reset,
         "episodic_life": training and atari.life_loss,
         "reward_clip": False,  # here, so that true scores are told
-        "repeat_action_probability": STICKY if sticky is None else sticky,
+        "repeat_action_probability": STICKY_PROBABILITY if sticky is None else sticky,
     }
 
 
-def ale_games(
-    config: EnvConfig, n_envs: int, training: bool
-) -> gym.vector.VectorEnv[Any, Any, Any]:
+def make_ale(config: EnvConfig, n_envs: int, training: bool) -> gym.vector.VectorEnv[Any, Any, Any]:
     """`env.backend=ale`: the games of `ale_py.vector_env.AtariVectorEnv`."""
     if not is_ale(config.id):
         raise ConfigError(
@@ -147,10 +139,10 @@ def ale_games(
     engine = _module("ale_py", config)
     registered = gym.spec(config.id.rpartition(":")[2]).kwargs
     atari, sticky = config.atari, config.repeat_action_probability
-    given: dict[str, Any] = {
-        "max_num_frames_per_episode": config.max_episode_steps or FRAMES,
-        "repeat_action_probability": STICKY if sticky is None else sticky,
-        "num_threads": min(n_envs, cpus()),
+    options: dict[str, Any] = {
+        "max_num_frames_per_episode": config.max_episode_steps or MAX_FRAMES,
+        "repeat_action_probability": STICKY_PROBABILITY if sticky is None else sticky,
+        "num_threads": min(n_envs, cpu_count()),
         "img_height": atari.screen_size,
         "img_width": atari.screen_size,
         "stack_num": atari.stack,
@@ -164,43 +156,43 @@ def ale_games(
         "autoreset_mode": AutoresetMode.NEXT_STEP,
     }
     try:
-        made: gym.vector.VectorEnv[Any, Any, Any] = engine.AtariVectorEnv(
-            registered["game"], n_envs, **given | own_options(config)
+        env: gym.vector.VectorEnv[Any, Any, Any] = engine.AtariVectorEnv(
+            registered["game"], n_envs, **options | engine_options(config)
         )
     except (TypeError, ValueError, RuntimeError) as error:
-        raise _unmade(config, "AtariVectorEnv", error) from error
-    return _Games(made)
+        raise _make_error(config, "AtariVectorEnv", error) from error
+    return _SeededAle(env)
 
 
-class _Games(gym.vector.VectorWrapper):
+class _SeededAle(gym.vector.VectorWrapper):
     """ALE's vectorised games, which take seeds below 2**31 only; game i is seeded with `seed + i`."""
 
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         """Begin a game of all."""
-        given: Any = None
+        seeds: Any = None
         if seed is not None:
             assert isinstance(seed, int)
-            given = np.array([(seed + i) % SEEDS for i in range(self.num_envs)])
-        result: tuple[Any, dict[str, Any]] = self.env.reset(seed=given, options=options)
+            seeds = np.array([(seed + i) % SEED_LIMIT for i in range(self.num_envs)])
+        result: tuple[Any, dict[str, Any]] = self.env.reset(seed=seeds, options=options)
         return result
 
 
 def _require_preprocessing(config: EnvConfig) -> None:
-    if not plays_games(config):
+    if not is_preprocessed_game(config):
         raise ConfigError(
             f"env.atari.preprocess=false: env.backend={config.backend} always preprocesses; use "
             "env.backend=gymnasium"
         )
 
 
-def _unmade(config: EnvConfig, engine: str, error: Exception) -> RloxError:
+def _make_error(config: EnvConfig, engine: str, error: Exception) -> RloxError:
     """What an engine says that cannot be made; with options of the user's it is they that do not fit."""
-    told = next(iter(str(error).splitlines()), type(error).__name__)
+    detail = next(iter(str(error).splitlines()), type(error).__name__)
     if config.kwargs:
-        return ConfigError(f"env={config.id}: env.kwargs do not fit {engine}: {told}")
-    return EnvError(f"env={config.id} fails when {engine} makes it: {told}")
+        return ConfigError(f"env={config.id}: env.kwargs do not fit {engine}: {detail}")
+    return EnvError(f"env={config.id} fails when {engine} makes it: {detail}")
 
 
 _EXTRA = {"envpool": "envpool", "ale_py": "atari"}
@@ -213,7 +205,7 @@ def _module(name: str, config: EnvConfig) -> Any:
     except ImportError as error:
         raise MissingExtraError(
             f"env.backend={config.backend} needs the package {name.replace('_', '-')}, which cannot be "
-            f"imported: {install(_EXTRA[name])}"
+            f"imported: {install_command(_EXTRA[name])}"
         ) from error
     if name == "ale_py":
         gym.register_envs(module)

@@ -13,10 +13,10 @@ import numpy as np
 
 from rlox.errors import CheckpointError
 
-__all__ = ["EngineState", "engine_of"]
+__all__ = ["StateHandler", "state_handler_for"]
 
 
-class EngineState(NamedTuple):
+class StateHandler(NamedTuple):
     """How the environments of an engine are saved and put back."""
 
     save: Callable[[Any], dict[str, Any]]
@@ -34,7 +34,7 @@ _GRIDS = {
 }
 
 
-def engine_of(inner: Any) -> EngineState | None:
+def state_handler_for(inner: Any) -> StateHandler | None:
     """How to save an unwrapped environment; `None` where that is not known."""
     kind = type(inner)
     if kind.__module__ == "ale_py.env" and not isinstance(inner._frameskip, tuple):
@@ -72,7 +72,7 @@ def _save_mujoco(env: Any) -> dict[str, Any]:
     kind = mujoco.mjtState.mjSTATE_INTEGRATION
     integration = np.empty(mujoco.mj_stateSize(env.model, kind))
     mujoco.mj_getState(env.model, env.data, integration, kind)
-    computed = {name: getattr(env.data, name).copy() for name in _computed(env)}
+    computed = {name: getattr(env.data, name).copy() for name in _computed_names(env)}
     goals = {name: np.array(vars(env)[name]) for name in _GOALS if name in vars(env)}
     return {"integration": integration, "computed": computed, "goals": goals}
 
@@ -88,10 +88,10 @@ def _load_mujoco(env: Any, state: Mapping[str, Any]) -> None:
             f"{saved.size}: another version of MuJoCo or of the environment"
         )
     mujoco.mj_setState(env.model, env.data, saved, kind)
-    for name in _computed(env):
-        array, given = getattr(env.data, name), state["computed"].get(name)
-        if given is not None and np.shape(given) == array.shape:
-            array[...] = given
+    for name in _computed_names(env):
+        array, value = getattr(env.data, name), state["computed"].get(name)
+        if value is not None and np.shape(value) == array.shape:
+            array[...] = value
     for name in _GOALS:
         if name in state["goals"]:
             setattr(env, name, np.array(state["goals"][name]))
@@ -101,13 +101,13 @@ def _load_mujoco(env: Any, state: Mapping[str, Any]) -> None:
 _GOALS = ("goal", "goal_pos", "cylinder_pos")
 
 
-def _computed(env: Any) -> list[str]:
+def _computed_names(env: Any) -> list[str]:
     """The arrays of floats whose size is the model's; those of contacts are made anew by every step."""
     names = (name for name in dir(env.data) if not name.startswith(("_", "efc_", "iefc_")))
-    return [name for name in names if _floats(getattr(env.data, name))]
+    return [name for name in names if _is_float_array(getattr(env.data, name))]
 
 
-def _floats(value: Any) -> bool:
+def _is_float_array(value: Any) -> bool:
     return isinstance(value, np.ndarray) and value.dtype == np.float64 and value.flags.writeable
 
 
@@ -140,6 +140,6 @@ def _load_grid(env: Any, state: Mapping[str, Any]) -> None:
     env.mission = str(state["mission"])
 
 
-_ALE = EngineState(_save_ale, _load_ale)
-_MUJOCO = EngineState(_save_mujoco, _load_mujoco)
-_GRID = EngineState(_save_grid, _load_grid)
+_ALE = StateHandler(_save_ale, _load_ale)
+_MUJOCO = StateHandler(_save_mujoco, _load_mujoco)
+_GRID = StateHandler(_save_grid, _load_grid)

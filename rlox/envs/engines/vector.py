@@ -12,22 +12,22 @@ from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
 from rlox.envs.actions import ActionCodec
-from rlox.envs.base import GOES_ON, NOBODY, TRUE_RETURN, Finals
-from rlox.envs.engines.lives import Lives
-from rlox.envs.engines.masked import EngineMasks
-from rlox.envs.engines.rows import flags_of, info_of, row_of, rows_of
-from rlox.envs.failures import CHECK, close_or_warn, raised
+from rlox.envs.base import LIFE_LOST, NO_ENVS, TRUE_RETURN, EpisodeEnds
+from rlox.envs.engines.lives import LifeTracker
+from rlox.envs.engines.masks import EngineMasks
+from rlox.envs.engines.rows import require_flags, require_numbers, select_info, select_row
+from rlox.envs.env_ownership import EnvOwner
+from rlox.envs.failures import CHECK_HINT, close_or_warn, env_error_message
 from rlox.envs.seeding import KEYED, Seeding
 from rlox.envs.spaces import ObservationCodec, shape_of
-from rlox.envs.turns import Turns
 from rlox.errors import ConfigError, EnvError, RloxError
 
-__all__ = ["VectorEngine", "autoreset_of", "require_vector"]
+__all__ = ["VectorEngine", "autoreset_mode", "require_vector"]
 
 Vector = gym.vector.VectorEnv[Any, Any, Any]
 
 
-class VectorEngine(Turns):
+class VectorEngine(EnvOwner):
     """Environments that are stepped all at once by an engine of their own.
 
     How it begins episodes is read from `metadata["autoreset_mode"]`:
@@ -35,7 +35,8 @@ class VectorEngine(Turns):
     - SAME_STEP: in the step that ends one; the last observation is in `info["final_obs"]`.
     - DISABLED: they are reset here, by `reset(options={"reset_mask": ...})`, in the same step.
     - NEXT_STEP: in the step after it, whose action is ignored. That step is no transition: it pays
-      nothing, its row is cut off (`Finals.idle`), and the row before has the episode's last observation.
+      nothing, its row is cut off (`EpisodeEnds.autoreset_envs`), and the row before has the episode's last
+      observation.
 
     The engine is seeded once, with one number, to which engines add the number of a copy, and cannot be
     saved: a resumed run begins new episodes, from other seeds.
@@ -49,7 +50,7 @@ class VectorEngine(Turns):
     scale, clip : rewards as they are learned from are `clip(scale * reward, -clip, clip)`; returns are
         told without that
     lives : of games that have some: a lost life ends an episode for learning only, what is told is the game
-    frames : that an observation is a stack of, oldest first along its first axis
+    n_frames : that an observation is a stack of, oldest first along its first axis
     seeding : the rule of its seeds (`rlox.envs.seeding`)
     masks : of actions, which then stand behind each observation (`rlox.envs.masks`)
     """
@@ -65,42 +66,42 @@ class VectorEngine(Turns):
         keep_infos: bool = False,
         scale: float = 1.0,
         clip: float | None = None,
-        lives: Lives | None = None,
-        frames: int = 1,
+        lives: LifeTracker | None = None,
+        n_frames: int = 1,
         seeding: str = KEYED,
         masks: EngineMasks | None = None,
     ) -> None:
         self.env, self.name = env, name
         self.keep_infos = keep_infos
-        self.mode = autoreset_of(env, name)
+        self.mode = autoreset_mode(env, name)
         self.n_envs = env.num_envs
         self.seeding = Seeding(seed, self.n_envs, seeding)
         self.starts = 0
         self._masks = masks
-        seen = env.single_observation_space if masks is None else masks.source.space
-        self.observation_space, self.action_space = seen, env.single_action_space
+        observation_space = env.single_observation_space if masks is None else masks.reader.space
+        self.observation_space, self.action_space = observation_space, env.single_action_space
         codec = ObservationCodec.of(self.observation_space, name)
-        self.observations = replace(codec, frames=frames)
+        self.observations = replace(codec, n_frames=n_frames)
         self.actions = ActionCodec.of(self.action_space, name)
         self._scale, self._clip = scale, np.inf if clip is None else clip
-        self._shapes = scale != 1.0 or clip is not None
+        self._shapes_rewards = scale != 1.0 or clip is not None
         self._lives = lives
-        self._paid = np.zeros(self.n_envs, np.float64)  # in the episodes under way
-        self._nobody = np.zeros(self.n_envs, np.bool_)
-        self._over = np.zeros(self.n_envs, np.bool_)  # whose episode ended in the last step
+        self._returns = np.zeros(self.n_envs, np.float64)  # in the episodes under way
+        self._no_env = np.zeros(self.n_envs, np.bool_)
+        self._was_done = np.zeros(self.n_envs, np.bool_)  # whose episode ended in the last step
 
     def reset_into(self, obs: NDArray[Any]) -> None:
         """Start every environment's first episode; writes `[n_envs, obs_dim]`."""
-        self.take([self.env])
+        self.claim([self.env])
         seed = self.seeding.engine_seed(self.starts)
         self.starts += 1
-        self._paid[:], self._over[:] = 0.0, False
-        seen, infos = self._call("reset", 2, lambda: self.env.reset(seed=seed))
+        self._returns[:], self._was_done[:] = 0.0, False
+        observations, infos = self._call("reset", 2, lambda: self.env.reset(seed=seed))
         if self._lives is not None:
-            self._lives.begin(infos)
-        masks = self._masks_of(seen, infos, self._nobody, "reset")
-        self._encode(seen, masks, obs)
-        self._keep(infos)
+            self._lives.reset(infos)
+        masks = self._masks_of(observations, infos, self._no_env, "reset")
+        self._encode(observations, masks, obs)
+        self._store_infos(infos)
 
     def step_into(
         self,
@@ -109,41 +110,43 @@ class VectorEngine(Turns):
         rewards: NDArray[np.float64],
         terminated: NDArray[np.bool_],
         truncated: NDArray[np.bool_],
-    ) -> Finals | None:
+    ) -> EpisodeEnds | None:
         """Step every environment at once."""
-        self.require_turn()
-        given = self.actions.to_env(actions)
-        stepped = self._call("step", 5, lambda: self.env.step(given))
-        seen, paid, over, cut, infos = stepped
-        rewards[:] = rows_of(self.name, "rewards", paid, self.n_envs)
-        terminated[:] = flags_of(self.name, "'terminated'", over, self.n_envs)
-        truncated[:] = flags_of(self.name, "'truncated'", cut, self.n_envs)
-        on, resting = self._games(infos)
-        idle = np.flatnonzero(resting) if resting.any() else NOBODY
-        rewards[idle], terminated[idle], truncated[idle] = 0.0, False, False
-        ended = np.flatnonzero(terminated | truncated)
-        self._paid += rewards
-        on = on & terminated & ~truncated
-        same = self.mode is AutoresetMode.SAME_STEP  # of which all have begun another one
-        masks = self._masks_of(seen, infos, self._nobody if same else terminated, "step")
-        finals = self._finals(seen, infos, masks, ended, terminated, idle, on)
-        self._keep(infos)
-        if len(ended) and self.mode is AutoresetMode.DISABLED:
-            over = terminated | truncated
-            seen, infos = self._begun(over)
-            begun = self._masks_of(seen, infos, ~over, "reset")
-            if masks is not None and begun is not None:
-                masks[ended] = begun[ended]
-            self._keep(infos, ended)
-        self._encode(seen, masks, obs)
-        if self._shapes:
+        self.require_ownership()
+        env_actions = self.actions.to_env(actions)
+        result = self._call("step", 5, lambda: self.env.step(env_actions))
+        observations, raw_rewards, term, trunc, infos = result
+        rewards[:] = require_numbers(self.name, "rewards", raw_rewards, self.n_envs)
+        terminated[:] = require_flags(self.name, "'terminated'", term, self.n_envs)
+        truncated[:] = require_flags(self.name, "'truncated'", trunc, self.n_envs)
+        game_continues, is_autoreset = self._game_flags(infos)
+        autoreset_envs = np.flatnonzero(is_autoreset) if is_autoreset.any() else NO_ENVS
+        rewards[autoreset_envs], terminated[autoreset_envs], truncated[autoreset_envs] = 0.0, False, False
+        ended_envs = np.flatnonzero(terminated | truncated)
+        self._returns += rewards
+        game_continues = game_continues & terminated & ~truncated
+        is_same_step = self.mode is AutoresetMode.SAME_STEP  # of which all have begun another one
+        masks = self._masks_of(observations, infos, self._no_env if is_same_step else terminated, "step")
+        ends = self._episode_ends(
+            observations, infos, masks, ended_envs, terminated, autoreset_envs, game_continues
+        )
+        self._store_infos(infos)
+        if len(ended_envs) and self.mode is AutoresetMode.DISABLED:
+            term = terminated | truncated
+            observations, infos = self._reset_ended(term)
+            reset_masks = self._masks_of(observations, infos, ~term, "reset")
+            if masks is not None and reset_masks is not None:
+                masks[ended_envs] = reset_masks[ended_envs]
+            self._store_infos(infos, ended_envs)
+        self._encode(observations, masks, obs)
+        if self._shapes_rewards:
             np.clip(self._scale * rewards, -self._clip, self._clip, out=rewards)
         if self.mode is AutoresetMode.NEXT_STEP:
-            self._over[:] = terminated | truncated
-            if self._lives is not None and not self._lives.rests:
-                self._over &= ~on
-        truncated[idle] = True  # nothing flows into a row that is no transition
-        return finals
+            self._was_done[:] = terminated | truncated
+            if self._lives is not None and not self._lives.autoresets_after_life:
+                self._was_done &= ~game_continues
+        truncated[autoreset_envs] = True  # nothing flows into a row that is no transition
+        return ends
 
     def state(self) -> dict[str, Any]:
         """How often it was started: all that can be saved of it."""
@@ -160,155 +163,166 @@ class VectorEngine(Turns):
             self.closed = True
             close_or_warn(self.env, self.name)
 
-    def _finals(
+    def _episode_ends(
         self,
-        seen: Any,
+        observations: Any,
         infos: Mapping[str, Any],
         masks: NDArray[np.int8] | None,
-        ended: NDArray[np.int64],
+        ended_envs: NDArray[np.int64],
         terminated: NDArray[np.bool_],
-        idle: NDArray[np.int64],
-        on: NDArray[np.bool_],
-    ) -> Finals | None:
+        autoreset_envs: NDArray[np.int64],
+        game_continues: NDArray[np.bool_],
+    ) -> EpisodeEnds | None:
         """Last observations and infos of the episodes that ended, from where the engine has them."""
-        if not len(ended) and not len(idle):
+        if not len(ended_envs) and not len(autoreset_envs):
             return None
-        last = self.observations.rows(len(ended))
-        told: list[Mapping[str, Any]] = []
-        same = self.mode is AutoresetMode.SAME_STEP
-        if same and len(ended) and "final_obs" not in infos:
+        last_obs = self.observations.rows(len(ended_envs))
+        final_infos: list[Mapping[str, Any]] = []
+        is_same_step = self.mode is AutoresetMode.SAME_STEP
+        if is_same_step and len(ended_envs) and "final_obs" not in infos:
             raise EnvError(
                 f"{self.name} resets in the step that ends an episode (SAME_STEP) and gave no 'final_obs' "
                 "in its infos, without which truncated episodes cannot be learned from"
             )
-        lasts, last_infos = (
-            (infos.get("final_obs"), infos.get("final_info", {})) if same else (seen, infos)
+        raw_last, last_infos = (
+            (infos.get("final_obs"), infos.get("final_info", {})) if is_same_step else (observations, infos)
         )
-        for k, i in enumerate(ended.tolist()):
-            info = self._info(last_infos, i)
-            mask = None if masks is None or same else masks[i]
-            self._last(lasts, i, info, mask, bool(terminated[i]), last[k])
-            told.append(info)
-        return Finals(ended, last, self._told(told, ended, on[ended]), idle=idle)
+        for k, i in enumerate(ended_envs.tolist()):
+            info = self._select_info(last_infos, i)
+            mask = None if masks is None or is_same_step else masks[i]
+            self._encode_last_obs(raw_last, i, info, mask, bool(terminated[i]), last_obs[k])
+            final_infos.append(info)
+        return EpisodeEnds(
+            ended_envs,
+            last_obs,
+            self._final_infos(final_infos, ended_envs, game_continues[ended_envs]),
+            autoreset_envs=autoreset_envs,
+        )
 
     def _masks_of(
-        self, seen: Any, infos: Mapping[str, Any], over: NDArray[np.bool_], call: str
+        self, observations: Any, infos: Mapping[str, Any], is_over: NDArray[np.bool_], call: str
     ) -> NDArray[np.int8] | None:
-        """The masks after a call `[n_envs, size]`, where there are such; none is asked of those in `over`."""
-        return None if self._masks is None else self._masks.rows(seen, infos, over, call)
+        """The masks after a call `[n_envs, size]`, where there are such; of none in `is_over`."""
+        return None if self._masks is None else self._masks.rows(observations, infos, is_over, call)
 
-    def _last(
+    def _encode_last_obs(
         self,
-        lasts: Any,
+        raw_last: Any,
         i: int,
         info: Mapping[str, Any],
         mask: NDArray[np.int8] | None,
-        over: bool,
+        is_over: bool,
         row: NDArray[Any],
     ) -> None:
         """Write the last observation of environment `i` into its row, with `mask` or the one in `info`."""
         try:
-            seen = row_of(lasts, i)
+            observations = select_row(raw_last, i)
             if self._masks is not None and mask is not None:
-                seen = self._masks.beside(seen, mask)
+                observations = self._masks.with_masks(observations, mask)
             elif self._masks is not None:
-                seen = self._masks.source.beside(seen, info, "step (final_info, final_obs)", over)
-            self.observations.encode_into(seen, row)
+                observations = self._masks.reader.with_mask(
+                    observations, info, "step (final_info, final_obs)", is_over
+                )
+            self.observations.encode_into(observations, row)
         except EnvError:
             raise
         except (ValueError, TypeError, LookupError, RuntimeError) as error:
-            same = "'final_obs'" if self.mode is AutoresetMode.SAME_STEP else "its observations"
+            source = "'final_obs'" if self.mode is AutoresetMode.SAME_STEP else "its observations"
             raise EnvError(
-                f"{self.name} ended an episode of environment {i}, whose last observation is not in {same} "
-                f"of shape {shape_of(lasts)}, expected {self.n_envs} of {self.observation_space}: {error}"
+                f"{self.name} ended an episode of environment {i}, whose last observation is not in {source} "
+                f"of shape {shape_of(raw_last)}, expected {self.n_envs} of {self.observation_space}: {error}"
             ) from error
 
-    def _info(self, infos: Any, i: int) -> dict[str, Any]:
+    def _select_info(self, infos: Any, i: int) -> dict[str, Any]:
         """The info of environment `i`."""
         try:
-            return info_of(infos, i, self.n_envs)
+            return select_info(infos, i, self.n_envs)
         except (ValueError, TypeError, LookupError, AttributeError) as error:
             raise EnvError(
                 f"{self.name} gave infos from which that of environment {i} cannot be taken, expected a "
                 f"dict of arrays with a row each of {self.n_envs}: {error}"
             ) from error
 
-    def _games(self, infos: Mapping[str, Any]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    def _game_flags(self, infos: Mapping[str, Any]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Whose game goes on if its episode ended in this step, and whose step only began one."""
         if self._lives is None:
-            return self._nobody, self._over
-        on, begun = self._lives.step(infos)
-        self._paid[begun] = 0.0  # where nothing told that the game before was over
-        return on, self._over | begun
+            return self._no_env, self._was_done
+        game_continues, is_first_step = self._lives.step(infos)
+        self._returns[is_first_step] = 0.0  # where nothing told that the game before was over
+        return game_continues, self._was_done | is_first_step
 
-    def _told(
-        self, told: list[Mapping[str, Any]], ended: NDArray[np.int64], on: NDArray[np.bool_]
+    def _final_infos(
+        self,
+        final_infos: list[Mapping[str, Any]],
+        ended_envs: NDArray[np.int64],
+        game_continues: NDArray[np.bool_],
     ) -> list[Mapping[str, Any]]:
-        """The last infos of `ended` with what was paid, and which of their games go on."""
-        for k, i in enumerate(ended):
-            if on[k]:
-                told[k] = {**told[k], GOES_ON: True}
-            elif self._shapes:
-                told[k] = {**told[k], TRUE_RETURN: float(self._paid[i])}
-        self._paid[ended[~on]] = 0.0
-        return told
+        """The last infos of `ended_envs` with what was paid, and which of their games go on."""
+        for k, i in enumerate(ended_envs):
+            if game_continues[k]:
+                final_infos[k] = {**final_infos[k], LIFE_LOST: True}
+            elif self._shapes_rewards:
+                final_infos[k] = {**final_infos[k], TRUE_RETURN: float(self._returns[i])}
+        self._returns[ended_envs[~game_continues]] = 0.0
+        return final_infos
 
-    def _begun(self, over: NDArray[np.bool_]) -> tuple[Any, Mapping[str, Any]]:
+    def _reset_ended(self, is_over: NDArray[np.bool_]) -> tuple[Any, Mapping[str, Any]]:
         """Observations of all and infos, once the episodes that are over were followed by others."""
-        options = {"reset_mask": over.copy()}
-        begun: tuple[Any, Mapping[str, Any]] = self._call(
+        options = {"reset_mask": is_over.copy()}
+        result: tuple[Any, Mapping[str, Any]] = self._call(
             "reset", 2, lambda: self.env.reset(options=options)
         )
-        return begun
+        return result
 
-    def _keep(self, infos: Mapping[str, Any], envs: NDArray[np.int64] | None = None) -> None:
+    def _store_infos(self, infos: Mapping[str, Any], envs: NDArray[np.int64] | None = None) -> None:
         """Infos of all, or of some."""
         if self.keep_infos:
-            kept = list(self.infos) or [{} for _ in range(self.n_envs)]
+            all_infos = list(self.infos) or [{} for _ in range(self.n_envs)]
             for i in range(self.n_envs) if envs is None else envs.tolist():
-                kept[i] = self._info(infos, i)
-            self.infos = kept
+                all_infos[i] = self._select_info(infos, i)
+            self.infos = all_infos
 
-    def _encode(self, seen: Any, masks: NDArray[np.int8] | None, obs: NDArray[Any]) -> None:
+    def _encode(self, observations: Any, masks: NDArray[np.int8] | None, obs: NDArray[Any]) -> None:
         try:
             if self._masks is not None and masks is not None:
-                seen = self._masks.beside(seen, masks)
-            rows = self.observations.encode_batch(seen)
+                observations = self._masks.with_masks(observations, masks)
+            rows = self.observations.encode_batch(observations)
             if len(rows) != self.n_envs:  # one would become all
                 raise ValueError(f"{len(rows)} of them")
         except (ValueError, TypeError, IndexError, RuntimeError) as error:
             raise EnvError(
-                f"{self.name} gave observations of shape {shape_of(seen)}, expected {self.n_envs} of "
-                f"{self.observation_space}: {error}; {CHECK}"
+                f"{self.name} gave observations of shape {shape_of(observations)}, expected {self.n_envs} of "
+                f"{self.observation_space}: {error}; {CHECK_HINT}"
             ) from error
         obs[:] = rows
 
-    def _call(self, what: str, parts: int, call: Callable[[], Any]) -> Any:
+    def _call(self, call_name: str, n_values: int, call: Callable[[], Any]) -> Any:
         """What the engine gives when it is asked, a tuple of so many parts."""
         try:
-            given = call()
+            result = call()
         except RloxError:
             raise
         except (Exception, SystemExit) as error:
-            raise EnvError(raised(self.name, what, error)) from error
-        if not isinstance(given, tuple | list) or len(given) != parts:
-            many = f" of {len(given)}" if isinstance(given, tuple | list) else ""
+            raise EnvError(env_error_message(self.name, call_name, error)) from error
+        if not isinstance(result, tuple | list) or len(result) != n_values:
+            length = f" of {len(result)}" if isinstance(result, tuple | list) else ""
             raise EnvError(
-                f"{self.name} gave a {type(given).__name__}{many} in {what}, expected a tuple of {parts}"
+                f"{self.name} gave a {type(result).__name__}{length} in {call_name}, expected a tuple of "
+                f"{n_values}"
             )
-        return given
+        return result
 
 
-def autoreset_of(env: Vector, name: str) -> AutoresetMode:
+def autoreset_mode(env: Vector, name: str) -> AutoresetMode:
     """How an engine begins episodes; `ConfigError` where it does not say so."""
-    said = env.metadata.get("autoreset_mode")
+    metadata_value = env.metadata.get("autoreset_mode")
     try:
-        return said if isinstance(said, AutoresetMode) else AutoresetMode(said)
+        return metadata_value if isinstance(metadata_value, AutoresetMode) else AutoresetMode(metadata_value)
     except ValueError as error:
         modes = ", ".join(f"AutoresetMode.{mode.name}" for mode in AutoresetMode)
         raise ConfigError(
-            f"{name}: metadata['autoreset_mode'] of {type(env).__name__} is {said!r}, expected one of "
-            f"{modes} (gymnasium.vector)"
+            f"{name}: metadata['autoreset_mode'] of {type(env).__name__} is {metadata_value!r}, expected one "
+            f"of {modes} (gymnasium.vector)"
         ) from error
 
 
@@ -318,5 +332,5 @@ def require_vector(env: Any, n_envs: int, name: str) -> Vector:
         raise EnvError(f"{name} gave a {type(env).__name__}, expected a gymnasium.vector.VectorEnv")
     if env.num_envs != n_envs:
         raise EnvError(f"{name} gave {env.num_envs} environments, expected num_envs={n_envs}")
-    autoreset_of(env, name)
+    autoreset_mode(env, name)
     return env

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from rlox.errors import ConfigError, GenerationError, MissingExtraError
-from rlox.extras import install
+from rlox.extras import install_command
 
 __all__ = ["Channel"]
 
-AGAIN = (408, 425, 429, 500, 502, 503, 504)  # of what may be different the next time
-SHOWN = 300  # characters of what a server says
+RETRY_STATUSES = (408, 425, 429, 500, 502, 503, 504)  # of what may be different the next time
+MAX_ERROR_TEXT = 300  # characters of what a server says
 
 
 class Channel:
@@ -25,8 +25,8 @@ class Channel:
     url : `http://127.0.0.1:8000`
     timeout : seconds until a request is answered, connecting among them
     retries : how often a request is made again that failed, timed out or came back broken
-    wait : seconds before the first of these, twice as many before each further one
-    most : bytes of an answer at most
+    retry_delay : seconds before the first of these, twice as many before each further one
+    max_bytes : bytes of an answer at most
     key : sent as a bearer token
     """
 
@@ -35,27 +35,27 @@ class Channel:
         url: str,
         timeout: float = 120.0,
         retries: int = 2,
-        wait: float = 0.5,
-        most: int = 64 << 20,
+        retry_delay: float = 0.5,
+        max_bytes: int = 64 << 20,
         key: str | None = None,
     ) -> None:
         try:
             import httpx
         except ImportError as error:
-            raise MissingExtraError(f"generation servers need httpx: {install('llm')}") from error
+            raise MissingExtraError(f"generation servers need httpx: {install_command('llm')}") from error
         try:
-            good = httpx.URL(url).scheme in ("http", "https") and bool(httpx.URL(url).host)
+            is_valid_url = httpx.URL(url).scheme in ("http", "https") and bool(httpx.URL(url).host)
         except httpx.InvalidURL:
-            good = False
-        if not good:
+            is_valid_url = False
+        if not is_valid_url:
             raise ConfigError(f"url={url}: expected http:// or https:// and the server's address")
-        if timeout <= 0 or retries < 0 or wait < 0 or most < 1:
+        if timeout <= 0 or retries < 0 or retry_delay < 0 or max_bytes < 1:
             raise ConfigError(
-                f"timeout={timeout}, retries={retries}, wait={wait}, most={most}: expected a time above 0, "
-                "retries and wait >= 0, and a byte at least"
+                f"timeout={timeout}, retries={retries}, retry_delay={retry_delay}, max_bytes={max_bytes}: "
+                "expected a time above 0, retries and retry_delay >= 0, and a byte at least"
             )
-        self.url, self.timeout, self.retries, self.wait, self.most = (
-            url.rstrip("/"), timeout, retries, wait, most,
+        self.url, self.timeout, self.retries, self.retry_delay, self.max_bytes = (
+            url.rstrip("/"), timeout, retries, retry_delay, max_bytes,
         )  # fmt: skip
         self._httpx: Any = httpx
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
@@ -64,66 +64,64 @@ class Channel:
         self.failures = 0  # of requests that were made again
         self._lock = threading.Lock()
 
-    def post(self, path: str, body: Mapping[str, Any], read: bool = True) -> Any:
+    def post(self, path: str, body: Mapping[str, Any], reads_reply: bool = True) -> Any:
         """What the server answers; `GenerationError` after the last try, or for what no try would change.
 
-        With `read=False` that it does, whatever it says: None.
+        With `reads_reply=False` that it does, whatever it says: None.
         """
         for attempt in range(self.retries + 1):
             try:
-                return self._once(path, body, read)
-            except _Broken as error:
-                if attempt == self.retries or not error.again:
+                return self._request(path, body, reads_reply)
+            except _RequestError as error:
+                if attempt == self.retries or not error.can_retry:
                     tries = f" (tried {attempt + 1} times)" if attempt else ""
                     raise GenerationError(f"{self.url}{path} {error}{tries}") from error
                 with self._lock:
                     self.failures += 1
-                time.sleep(self.wait * 2**attempt)
+                time.sleep(self.retry_delay * 2**attempt)
         raise AssertionError("unreachable: the last try returns or raises")
 
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
 
-    def _once(self, path: str, body: Mapping[str, Any], read: bool) -> Any:
-        httpx, end = self._httpx, time.monotonic() + self.timeout
+    def _request(self, path: str, body: Mapping[str, Any], reads_reply: bool) -> Any:
+        httpx, deadline = self._httpx, time.monotonic() + self.timeout
         try:
-            with self._client.stream(
-                "POST", self.url + path, json=body, timeout=self.timeout
-            ) as reply:
-                said = self._read(reply, end)
+            with self._client.stream("POST", self.url + path, json=body, timeout=self.timeout) as reply:
+                data = self._read(reply, deadline)
         except httpx.TimeoutException as error:
-            raise _Broken(f"did not answer within {self.timeout:g} s", True) from error
+            raise _RequestError(f"did not answer within {self.timeout:g} s", True) from error
         except httpx.HTTPError as error:
-            raise _Broken(f"cannot be asked: {str(error) or type(error).__name__}", True) from error
+            raise _RequestError(f"cannot be asked: {str(error) or type(error).__name__}", True) from error
         if reply.status_code != 200:
-            text = said.decode(errors="replace").strip()[:SHOWN]
-            again = reply.status_code in AGAIN
-            raise _Broken(f"answers {reply.status_code}: {text or 'nothing'}", again)
-        if not read:
+            text = data.decode(errors="replace").strip()[:MAX_ERROR_TEXT]
+            can_retry = reply.status_code in RETRY_STATUSES
+            raise _RequestError(f"answers {reply.status_code}: {text or 'nothing'}", can_retry)
+        if not reads_reply:
             return None
         try:
-            return json.loads(said)
+            return json.loads(data)
         except ValueError as error:
-            start = said[:SHOWN].decode(errors="replace")
-            raise _Broken(f"answers {len(said)} bytes that are no JSON: {start}", True) from error
+            excerpt = data[:MAX_ERROR_TEXT].decode(errors="replace")
+            raise _RequestError(f"answers {len(data)} bytes that are no JSON: {excerpt}", True) from error
 
-    def _read(self, reply: Any, end: float) -> bytes:
+    def _read(self, reply: Any, deadline: float) -> bytes:
         """The whole answer, as long as it is not too long and does not come too slowly."""
         parts, size = [], 0
         for part in reply.iter_bytes():
             parts.append(part)
             size += len(part)
-            if size > self.most:
-                raise _Broken(f"answers more than {self.most:,} bytes", False)
-            if time.monotonic() > end:
-                raise _Broken(f"did not answer whole within {self.timeout:g} s", True)
+            if size > self.max_bytes:
+                raise _RequestError(f"answers more than {self.max_bytes:,} bytes", False)
+            if time.monotonic() > deadline:
+                raise _RequestError(f"did not answer whole within {self.timeout:g} s", True)
         return b"".join(parts)
 
 
-class _Broken(Exception):
+class _RequestError(Exception):
     """What became of one request, and whether another one may do better."""
 
-    def __init__(self, text: str, again: bool) -> None:
+    def __init__(self, text: str, can_retry: bool) -> None:
         super().__init__(text)
-        self.again = again
+        self.can_retry = can_retry

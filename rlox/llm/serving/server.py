@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from rlox.configs.names import nearest
+from rlox.configs.name_suggestions import nearest
 from rlox.errors import ConfigError, GenerationError, ShapeError, UnknownNameError
-from rlox.llm.decoding import Completed, Sampling
+from rlox.llm.decoding import GeneratedTokens, Sampling
 from rlox.llm.models import TextModel
 from rlox.llm.serving.channel import Channel
-from rlox.llm.serving.dialects import DIALECTS, Written
+from rlox.llm.serving.dialects import DIALECTS, ServerCompletion
 
 __all__ = ["GenerationServer"]
 
@@ -35,11 +35,11 @@ class GenerationServer:
     concurrency : requests at once; the server batches them
     decode : ids -> text, for servers that read text (tgi)
     key : sent as a bearer token
-    most : bytes of an answer at most
+    max_bytes : bytes of an answer at most
     tolerance : how far a log-probability may be from the model's that learns; float32 servers agree to 1e-5,
         those of bfloat16 to about 0.05, which hides a small update
 
-    Nothing that failed is half there: `write` returns all completions, or raises `GenerationError`.
+    Nothing that failed is half there: `generate` returns all completions, or raises `GenerationError`.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class GenerationServer:
         concurrency: int = 16,
         decode: Callable[[list[int]], str] | None = None,
         key: str | None = None,
-        most: int = 64 << 20,
+        max_bytes: int = 64 << 20,
         tolerance: float = 1e-4,
     ) -> None:
         if kind not in DIALECTS:
@@ -62,26 +62,26 @@ class GenerationServer:
             )
         if concurrency < 1:
             raise ConfigError(f"concurrency={concurrency}: expected at least 1")
-        self.channel = Channel(url, timeout, retries, most=most, key=key)
+        self.channel = Channel(url, timeout, retries, max_bytes=max_bytes, key=key)
         self.version: int | None = None  # of the weights that it was seen to have
-        self.holder: object = None  # whose weights they are
+        self.weights_owner: object = None  # whose weights they are
         self._dialect = DIALECTS[kind](self.channel, model, decode)
         self._concurrency, self.tolerance = concurrency, tolerance
 
-    def write(
-        self, prompts: Sequence[Tensor], n: int, how: Sampling, seeds: Sequence[int]
-    ) -> Completed:
+    def generate(
+        self, prompts: Sequence[Tensor], n: int, sampling: Sampling, seeds: Sequence[int]
+    ) -> GeneratedTokens:
         """`n` completions of each prompt, those of a prompt one after the other, `[len(prompts) * n, T]`.
 
         Parameters
         ----------
         prompts : token ids `[P]` each
         n : completions of each
-        how : temperature, ends and length; filters (`top_k`, `top_p`, `min_p`) are refused: what servers
+        sampling : temperature, ends and length; filters (`top_k`, `top_p`, `min_p`) are refused: what servers
             say of a token is then not its probability among all
         seeds : of each prompt
         """
-        if (how.top_k, how.top_p, how.min_p) != (None, None, None):
+        if (sampling.top_k, sampling.top_p, sampling.min_p) != (None, None, None):
             raise ConfigError(
                 "top_k, top_p and min_p with a server: log-probabilities would not be those of all tokens; "
                 "leave them out"
@@ -91,22 +91,20 @@ class GenerationServer:
                 f"{len(prompts)} prompts, {len(seeds)} seeds and n={n}: expected one of each at least"
             )
 
-        def one(prompt: Tensor, seed: int) -> list[Written]:
+        def generate_for_prompt(prompt: Tensor, seed: int) -> list[ServerCompletion]:
             ids = [int(token) for token in prompt]
-            found = self._dialect.write(ids, n, how, seed)
-            if len(found) != n:
+            completions = self._dialect.generate(ids, n, sampling, seed)
+            if len(completions) != n:
                 raise GenerationError(
-                    f"{self.channel.url} wrote {len(found)} completions of a prompt, {n} were asked for"
+                    f"{self.channel.url} wrote {len(completions)} completions of a prompt, {n} were asked for"
                 )
-            return [self._checked(written, how) for written in found]
+            return [self._check_completion(completion, sampling) for completion in completions]
 
         with ThreadPoolExecutor(min(self._concurrency, len(prompts))) as pool:
-            groups = list(pool.map(one, prompts, seeds))
-        return _completed([written for group in groups for written in group], how)
+            groups = list(pool.map(generate_for_prompt, prompts, seeds))
+        return _to_generated_tokens([completion for group in groups for completion in group], sampling)
 
-    def load(
-        self, folder: Path, version: int, model: TextModel, prompt: Tensor, how: Sampling
-    ) -> None:
+    def load(self, folder: Path, version: int, model: TextModel, prompt: Tensor, sampling: Sampling) -> None:
         """Answer with the weights in `folder`, which are those of `model`, and see that it does.
 
         The server completes `prompt`; each of its tokens has to be as probable as `model` says. A server that
@@ -114,35 +112,42 @@ class GenerationServer:
         """
         folder = Path(folder).absolute()
         if not any(folder.glob("*.safetensors")):
-            raise ConfigError(
-                f"{folder} has no *.safetensors, and weights are taken from nothing else"
-            )
-        self.version, self.holder = None, None
+            raise ConfigError(f"{folder} has no *.safetensors, and weights are taken from nothing else")
+        self.version, self.weights_owner = None, None
         self._dialect.load(folder)
-        self.check(model, prompt, how)
+        self.check(model, prompt, sampling)
         self.version = version
 
-    def check(self, model: TextModel, prompt: Tensor, how: Sampling) -> float:
+    def check(self, model: TextModel, prompt: Tensor, sampling: Sampling) -> float:
         """The largest difference of a log-probability to `model`'s; `GenerationError` above `tolerance`."""
-        how = replace(how, max_new_tokens=min(how.max_new_tokens, 16))
-        return self.compare(model, [prompt], self.write([prompt], 1, how, [0]), how)
+        sampling = replace(sampling, max_new_tokens=min(sampling.max_new_tokens, 16))
+        return self.compare(model, [prompt], self.generate([prompt], 1, sampling, [0]), sampling)
 
     def compare(
-        self, model: TextModel, prompts: Sequence[Tensor], written: Completed, how: Sampling
+        self,
+        model: TextModel,
+        prompts: Sequence[Tensor],
+        generated_tokens: GeneratedTokens,
+        sampling: Sampling,
     ) -> float:
         """As `check`, of the first completions that were written, a prompt each."""
         rows = len(prompts)
-        given = [prompt.cpu() for prompt in prompts], written.tokens[:rows], written.mask[:rows]
+        batch = (
+            [prompt.cpu() for prompt in prompts],
+            generated_tokens.tokens[:rows],
+            generated_tokens.mask[:rows],
+        )
         with torch.no_grad():
-            said = model.completion_log_probs(*given, how.temperature or 1.0)
-        apart = float((said.cpu() - written.log_probs[:rows]).abs().max())
-        if not apart <= self.tolerance:
+            model_log_probs = model.completion_log_probs(*batch, sampling.temperature or 1.0)
+        largest_difference = float((model_log_probs.cpu() - generated_tokens.log_probs[:rows]).abs().max())
+        if not largest_difference <= self.tolerance:
             raise GenerationError(
                 f"{self.channel.url} has other weights than the model that learns: a log-probability differs "
-                f"by {apart:.4g}, expected at most {self.tolerance:g}. It may have answered without loading "
-                "them, or says what was before the temperature (vLLM: --logprobs-mode processed_logprobs)"
+                f"by {largest_difference:.4g}, expected at most {self.tolerance:g}. It may have answered "
+                "without loading them, or says what was before the temperature (vLLM: --logprobs-mode "
+                "processed_logprobs)"
             )
-        return apart
+        return largest_difference
 
     def close(self) -> None:
         """Close the connections."""
@@ -154,42 +159,43 @@ class GenerationServer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _checked(self, written: Written, how: Sampling) -> Written:
+    def _check_completion(self, completion: ServerCompletion, sampling: Sampling) -> ServerCompletion:
         """The completion, if it can be one; a token that was lost on the way would be learned wrongly."""
-        tokens, said = written.tokens, written.log_probs
-        url, count = self.channel.url, len(tokens)
+        tokens, log_probs = completion.tokens, completion.log_probs
+        url, n_tokens = self.channel.url, len(tokens)
         if not all(isinstance(t, int) and not isinstance(t, bool) and t >= 0 for t in tokens):
             raise GenerationError(f"{url} says tokens {tokens[:8]}, expected ids")
-        if len(said) != count or not all(_is_log_probability(value) for value in said):
+        if len(log_probs) != n_tokens or not all(_is_log_probability(value) for value in log_probs):
             raise GenerationError(
-                f"{url} says {count} tokens and log-probabilities {said[:4]}, expected one <= 0 for each"
+                f"{url} says {n_tokens} tokens and log-probabilities {log_probs[:4]}, expected one <= 0 for "
+                "each"
             )
-        ends = bool(tokens) and tokens[-1] in how.eos
-        early = any(token in how.eos for token in tokens[:-1])
-        if not 1 <= count <= how.max_new_tokens or early:
+        has_eos = bool(tokens) and tokens[-1] in sampling.eos
+        has_early_eos = any(token in sampling.eos for token in tokens[:-1])
+        if not 1 <= n_tokens <= sampling.max_new_tokens or has_early_eos:
             raise GenerationError(
-                f"{url} wrote {count} tokens{' with an end among them' if early else ''}, expected 1 to "
-                f"{how.max_new_tokens} up to the first end"
+                f"{url} wrote {n_tokens} tokens{' with an end among them' if has_early_eos else ''}, "
+                f"expected 1 to {sampling.max_new_tokens} up to the first end"
             )
-        if not ends and (count < how.max_new_tokens or not written.cut_off):
+        if not has_eos and (n_tokens < sampling.max_new_tokens or not completion.is_truncated):
             raise GenerationError(
-                f"{url} wrote {count} tokens without an end, and says that it was "
-                f"{'cut off' if written.cut_off else 'done'}: some were lost"
+                f"{url} wrote {n_tokens} tokens without an end, and says that it was "
+                f"{'cut off' if completion.is_truncated else 'done'}: some were lost"
             )
-        return written
+        return completion
 
 
 def _is_log_probability(value: Any) -> bool:
     return isinstance(value, int | float) and isfinite(value) and value <= 1e-6
 
 
-def _completed(found: list[Written], how: Sampling) -> Completed:
-    tokens = [torch.tensor(written.tokens) for written in found]
+def _to_generated_tokens(completions: list[ServerCompletion], sampling: Sampling) -> GeneratedTokens:
+    tokens = [torch.tensor(completion.tokens) for completion in completions]
     lengths = torch.tensor([len(row) for row in tokens])
-    padded = pad_sequence(tokens, batch_first=True, padding_value=float(how.pad))
+    padded = pad_sequence(tokens, batch_first=True, padding_value=float(sampling.pad))
     mask = torch.arange(padded.shape[1]) < lengths.unsqueeze(1)
-    said = pad_sequence(
-        [torch.tensor(w.log_probs, dtype=torch.float32) for w in found], batch_first=True
+    log_probs = pad_sequence(
+        [torch.tensor(w.log_probs, dtype=torch.float32) for w in completions], batch_first=True
     )
-    ended = torch.tensor([written.tokens[-1] in how.eos for written in found])
-    return Completed(padded, mask, said, ended)
+    has_ended = torch.tensor([completion.tokens[-1] in sampling.eos for completion in completions])
+    return GeneratedTokens(padded, mask, log_probs, has_ended)

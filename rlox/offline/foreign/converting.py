@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlox.offline.foreign.kinds import Raw, format_of
-from rlox.offline.foreign.receiving import received
-from rlox.offline.foreign.transitions import transitions
-from rlox.offline.foreign.writing import written
-from rlox.sources.dataset_file import COLUMNS, Dataset, read_dataset, require_about
-from rlox.sources.file_columns import blocks
+from rlox.offline.foreign.dataset_writer import write_dataset
+from rlox.offline.foreign.formats import ColumnBlock, detect_format
+from rlox.offline.foreign.reader_client import read_in_subprocess
+from rlox.offline.foreign.transitions import to_transitions
+from rlox.sources.dataset_file import COLUMNS, Dataset, read_dataset, require_metadata
+from rlox.sources.file_columns import iter_blocks
 
-__all__ = ["Conversion", "converted"]
+__all__ = ["ConversionOptions", "convert_dataset"]
 
 
 @dataclass(frozen=True)
-class Conversion:
+class ConversionOptions:
     """What is known of a file beside what is in it.
 
     Attributes
@@ -32,40 +32,52 @@ class Conversion:
     time_limit: int | None = None
 
 
-def converted(path: Path | str, folder: Path | str, how: Conversion | None = None) -> Dataset:
+def convert_dataset(
+    path: Path | str, folder: Path | str, options: ConversionOptions | None = None
+) -> Dataset:
     """Write what is in `path` to `folder`, row by row; files larger than memory are no trouble."""
-    path, folder, how = Path(path), Path(folder), how or Conversion()
-    fresh = not folder.exists()
-    kind, about = format_of(path), dict[str, Any]()
-    raw = _own(path, about) if kind == "rlox" else received(kind, path, about)
-    rows = _told(transitions(raw, str(path), how.time_limit, about), about, path, kind, how)
+    path, folder, options = Path(path), Path(folder), options or ConversionOptions()
+    is_new = not folder.exists()
+    format_name, metadata = detect_format(path), dict[str, Any]()
+    blocks = (
+        _read_own(path, metadata)
+        if format_name == "rlox"
+        else read_in_subprocess(format_name, path, metadata)
+    )
+    rows = _with_metadata(
+        to_transitions(blocks, str(path), options.time_limit, metadata), metadata, path, format_name, options
+    )
     try:
-        with closing(raw):  # else its process lives as long as an error that refers to it
-            return written(rows, about, folder)
+        with closing(blocks):  # else its process lives as long as an error that refers to it
+            return write_dataset(rows, metadata, folder)
     finally:
-        if fresh:
+        if is_new:
             with suppress(OSError):  # something is in it: a dataset, if all went well
                 folder.rmdir()
 
 
-def _own(path: Path, about: dict[str, Any]) -> Generator[Raw]:
-    dataset = read_dataset(path, most=0)
-    about.update(dataset.about, digest=dataset.digest)
+def _read_own(path: Path, metadata: dict[str, Any]) -> Generator[ColumnBlock]:
+    dataset = read_dataset(path, max_bytes=0)
+    metadata.update(dataset.about, digest=dataset.digest)
     columns = dataset.columns
-    for _, rows in blocks(*(columns[name] for name in COLUMNS)):
+    for _, rows in iter_blocks(*(columns[name] for name in COLUMNS)):
         yield dict(zip(COLUMNS, rows, strict=True))
 
 
-def _told(
-    rows: Iterator[Raw], about: dict[str, Any], path: Path, kind: str, how: Conversion
-) -> Iterator[Raw]:
-    """The rows; when they are over `about` has what is known of them, where it is still so."""
+def _with_metadata(
+    rows: Iterator[ColumnBlock],
+    metadata: dict[str, Any],
+    path: Path,
+    format_name: str,
+    options: ConversionOptions,
+) -> Iterator[ColumnBlock]:
+    """The rows; when they are over `metadata` has what is known of them, where it is still so."""
     yield from rows
-    if how.time_limit is not None:  # ends are others now, and with them returns
+    if options.time_limit is not None:  # ends are others now, and with them returns
         for key in ("digest", "returns", "behaviour", "episodes", "terminations", "time_limits"):
-            about.pop(key, None)
-        about["time_limit"] = how.time_limit
-    if how.env is not None:
-        about["env"] = how.env
-    about.setdefault("converted_from", {"format": kind, "file": path.name})
-    require_about(about, str(path))
+            metadata.pop(key, None)
+        metadata["time_limit"] = options.time_limit
+    if options.env is not None:
+        metadata["env"] = options.env
+    metadata.setdefault("converted_from", {"format": format_name, "file": path.name})
+    require_metadata(metadata, str(path))

@@ -15,7 +15,7 @@ SPEC = CommandSpec(
         "suite.sample_ms=0.1",
         "instructions=false",
     ),
-    busy="rlox_cli.bench.record:CaseRecord.add",
+    busy="rlox_cli.bench.record:CaseMeasurements.add",
     unwritable=((("out=file/bench.json",), "file"), (("summary=file/table.md",), "file")),
     conflicts=(
         (("suite=rolout",), "did you mean 'rollout'"),

@@ -9,7 +9,7 @@ from . import CommandSpec
 SPEC = CommandSpec(
     command=COMMAND,
     works=("shell=bash",),
-    busy="rlox_cli.commands.completion:_answer",
+    busy="rlox_cli.commands.completion:_print_completion",
     unwritable=(),
     least=("shell=bash",),
     conflicts=(

@@ -9,7 +9,7 @@ from . import CommandSpec
 SPEC = CommandSpec(
     command=COMMAND,
     works=("what=make", "path=data", "env=Pendulum-v1", "steps=20", "overwrite=true"),
-    busy="rlox.offline.making:of_random_actions",
+    busy="rlox.offline.collect:make_random_dataset",
     unwritable=((("path=file/x",), "file"),),
     least=("what=show", "path=nowhere"),
     conflicts=(

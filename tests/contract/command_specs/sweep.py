@@ -11,7 +11,7 @@ from . import CommandSpec
 SPEC = CommandSpec(
     command=COMMAND,
     works=(*TINY, "total_steps=128", "seed=1,2"),
-    busy="rlox.runs.progress:Lines.__call__",
+    busy="rlox.runs.progress:LineReporter.__call__",
     unwritable=((("hydra.sweep.dir=file/x",), "file"),),
     conflicts=(
         (("seed=0,x",), "in the job: seed=x"),

@@ -13,7 +13,7 @@ DQN = ("algo=dqn", "tuned=null", "buffer=uniform")
 SPEC = CommandSpec(
     command=COMMAND,
     works=TINY,
-    busy="rlox.runs.progress:Lines.__call__",
+    busy="rlox.runs.progress:LineReporter.__call__",
     unwritable=((("run_root=file",), "file"), (("hydra.run.dir=file/x",), "file")),
     conflicts=(
         (("env.backend=native", "env=LunarLander-v3"), "env.backend=auto"),

@@ -26,7 +26,7 @@ REPLAY = {"buffer_size": "capacity", "beta": "beta"}
 
 def observed(algorithm: Any, seed: int = 0) -> Any:
     """An observation that the algorithm may be asked with."""
-    space = algorithm.parts.actor.observations.space
+    space = algorithm.components.actor.observations.space
     space.seed(seed)
     return space.sample()
 
@@ -99,7 +99,7 @@ class AlgorithmSpec:
     @property
     def native_only(self) -> bool:
         """Whether it runs on native environments and the CPU only."""
-        return ALGO_CONFIGS[self.name].native_only
+        return ALGO_CONFIGS[self.name].is_native_only
 
     @property
     def name(self) -> str:

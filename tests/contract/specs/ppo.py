@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from helpers import factored, masked  # registers them
-from helpers.riddles import EYE
+from helpers import factored_actions, masked_envs  # registers them
+from helpers.observation_probes import EYE
 
 from rlox.algorithms import PPO
 
 from . import AlgorithmSpec
 
-MASKED = {"env_id": masked.BY_INFO, "action_mask": "info"}
+MASKED = {"env_id": masked_envs.BY_INFO, "action_mask": "info"}
 IMAGE = {"env_id": EYE, "net_arch": (8,), "encoder_features": 8}
 NORMALISED = {"normalize_obs": True, "normalize_reward": True}
 
@@ -29,7 +29,7 @@ SPEC = AlgorithmSpec(
         "box normalised": {"env_id": "Pendulum-v1", **NORMALISED},
         "gsde": {"env_id": "Pendulum-v1", "use_sde": True, "sde_sample_freq": 4},
         "masked, normalised": {**MASKED, **NORMALISED},
-        "factored, masked": {"env_id": factored.BARRED, "action_mask": "info"},
+        "factored, masked": {"env_id": factored_actions.MASKED_MATCH, "action_mask": "info"},
         "an image and a vector": IMAGE,
         "native, normalised": {"env_id": "CartPole-v1", "backend": "native", **NORMALISED},
         "native, whole rollouts": {"env_id": "Acrobot-v1", "backend": "native"},

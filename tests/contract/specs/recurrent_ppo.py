@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from helpers.factored import env_id
+from helpers.factored_actions import env_id
 
 from rlox.algorithms import RecurrentPPO
 

@@ -79,7 +79,6 @@ SPEC = AlgorithmSpec(
     without_effect={
         **silent("box normalised", "prioritized"),
         **silent("discrete"),
-        "discrete: state/source/env/elapsed": "counts towards the 500-step limit, which is out of "
-        "reach here",
+        "discrete: state/source/env/elapsed": "counts towards the 500-step limit, which is out of reach here",
     },
 )

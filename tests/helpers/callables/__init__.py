@@ -10,7 +10,7 @@ from helpers.callables import (
     packing,
     pairs,
     returns,
-    singles,
+    single_envs,
     statistics,
     streams,
     threads,
@@ -19,7 +19,7 @@ from helpers.callables import (
 from helpers.callables.engine import Case
 
 AREAS = (
-    advantages, envs, explained, groups, packing, pairs, returns, singles, statistics, streams, threads,
+    advantages, envs, explained, groups, packing, pairs, returns, single_envs, statistics, streams, threads,
     token_kl,
 )  # fmt: skip
 CASES: dict[str, Case] = {name: case for area in AREAS for name, case in area.CASES.items()}

@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 
 from helpers.callables.engine import (
+    Approximate,
     Arguments,
     Case,
     Draw,
-    Near,
+    as_integer,
     is_output,
     is_single,
     largest,
     numeric,
     real,
     require,
-    whole,
     within,
 )
 from rlox import _core
@@ -49,12 +49,12 @@ def set_in(flags: np.ndarray) -> np.ndarray:
     return flags != 0
 
 
-def ends(shape: tuple[int, ...], given: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+def ends(shape: tuple[int, ...], flags: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     """(terminated, ended) from dones, or terminated and truncated."""
-    dones, terminated, truncated = (given.get(k) for k in ("dones", "terminated", "truncated"))
+    dones, terminated, truncated = (flags.get(k) for k in ("dones", "terminated", "truncated"))
     require(any(flag is not None for flag in (dones, terminated, truncated)))
     require(dones is None or (terminated is None and truncated is None))
-    require(truncated is None or given.get("next_values") is not None)
+    require(truncated is None or flags.get("next_values") is not None)
     flag = {
         name: set_in(numeric(value, *shape)) if value is not None else np.zeros(shape, bool)
         for name, value in (("d", dones), ("t", terminated), ("c", truncated))
@@ -81,7 +81,7 @@ def gae(
     gamma: Any = 0.99,
     lam: Any = 0.95,
     **exact: Any,
-) -> Near:
+) -> Approximate:
     steps = numeric(rewards, None).shape
     single, last = is_single(rewards, values), real(last_value)
     r, v = doubles(rewards, steps, single), doubles(values, steps, single)
@@ -92,7 +92,7 @@ def gae(
     last = float(np.float32(last)) if single else last
     following = np.append(v[1:], last)[: len(r)] if nexts is None else doubles(nexts, steps, single)
     result = recursion(r, v, following, terminated, ended, gamma, lam)
-    return Near(rounded(result, single), 1e-10, largest(r, v, following))
+    return Approximate(rounded(result, single), 1e-10, largest(r, v, following))
 
 
 def gae_batched(
@@ -105,7 +105,7 @@ def gae_batched(
     lam: Any = 0.95,
     single: bool | None = None,
     **exact: Any,
-) -> Near:
+) -> Approximate:
     shape = numeric(rewards, None).shape
     single = is_single(rewards, values) if single is None else single
     r, v = doubles(rewards, shape, single), doubles(values, shape, single)
@@ -118,13 +118,13 @@ def gae_batched(
         require(steps * envs == len(r))
         require(steps > 0 or len(r) == 0)
     else:
-        steps = whole(n_steps, 1, 2**64 - 1)
+        steps = as_integer(n_steps, 1, 2**64 - 1)
         require(len(r) % steps == 0)
         require(envs is None or envs * steps == len(r))
     terminated, ended = ends(shape, {"dones": dones, **exact})
     gamma, lam = within(gamma, 0, 1), within(lam, 0, 1)
     if len(r) == 0:
-        return Near(rounded((r, r), single), 0.0)
+        return Approximate(rounded((r, r), single), 0.0)
     n = len(r) // steps
     grid = [part.reshape(n, steps).T for part in (r, v, terminated, ended)]
     if nexts is None:
@@ -134,11 +134,11 @@ def gae_batched(
         following = doubles(nexts, shape, single).reshape(n, steps).T
     result = recursion(grid[0], grid[1], following, grid[2], grid[3], gamma, lam)
     flat = rounded((result[0].T.ravel(), result[1].T.ravel()), single)
-    return Near(flat, 1e-10, largest(r, v, following))
+    return Approximate(flat, 1e-10, largest(r, v, following))
 
 
-def gae_batched_f32(**given: Any) -> Near:
-    return gae_batched(**given, single=True)
+def gae_batched_f32(**arguments: Any) -> Approximate:
+    return gae_batched(**arguments, single=True)
 
 
 def gae_time_major(
@@ -150,7 +150,7 @@ def gae_time_major(
     advantages: Any = None,
     returns: Any = None,
     **exact: Any,
-) -> Near:
+) -> Approximate:
     shape = numeric(rewards, None, None).shape
     single = is_single(rewards, values)
     r, v = doubles(rewards, shape, single), doubles(values, shape, single)
@@ -164,9 +164,9 @@ def gae_time_major(
     else:
         following = doubles(nexts, shape, single)
     result = rounded(recursion(r, v, following, terminated, ended, gamma, lam), single)
-    for given, part in zip((advantages, returns), result, strict=True):
-        require(given is None or is_output(given, part))
-    return Near(result, 1e-10, largest(r, v, following))
+    for output, part in zip((advantages, returns), result, strict=True):
+        require(output is None or is_output(output, part))
+    return Approximate(result, 1e-10, largest(r, v, following))
 
 
 def draw_ends(draw: Draw, shape: tuple[int, ...]) -> Arguments:
@@ -179,48 +179,50 @@ def draw_ends(draw: Draw, shape: tuple[int, ...]) -> Arguments:
 
 def draw_gae(draw: Draw) -> Arguments:
     steps = draw.integer(1, 40)
-    given = draw_ends(draw, (steps,))
-    last = {} if "next_values" in given else {"last_value": draw.number()}
+    arguments = draw_ends(draw, (steps,))
+    last = {} if "next_values" in arguments else {"last_value": draw.number()}
     return {
         "rewards": draw.numbers(steps),
         "values": draw.numbers(steps),
         "gamma": draw.unit(),
         "lam": draw.unit(),
-        **given,
+        **arguments,
         **last,
     }
 
 
 def draw_gae_batched(draw: Draw) -> Arguments:
     envs, steps = draw.integer(1, 6), draw.integer(1, 20)
-    given = draw_ends(draw, (envs * steps,))
-    if "next_values" in given or draw.boolean():
-        given["n_steps"] = steps
-    if "next_values" not in given:
-        given["last_values"] = draw.numbers(envs)
+    arguments = draw_ends(draw, (envs * steps,))
+    if "next_values" in arguments or draw.boolean():
+        arguments["n_steps"] = steps
+    if "next_values" not in arguments:
+        arguments["last_values"] = draw.numbers(envs)
     rewards, values = draw.numbers(envs * steps), draw.numbers(envs * steps)
-    return {"rewards": rewards, "values": values, "gamma": draw.unit(), "lam": draw.unit(), **given}
+    return {
+        "rewards": rewards,
+        "values": values,
+        "gamma": draw.unit(),
+        "lam": draw.unit(),
+        **arguments,
+    }
 
 
 def draw_gae_time_major(draw: Draw) -> Arguments:
     shape = draw.integer(1, 20), draw.integer(1, 6)
-    given = {name: draw.numbers(*shape) for name in ("rewards", "values")}
-    kind = np.float32 if is_single(*given.values()) else np.float64
-    given |= draw_ends(draw, shape)
-    if "next_values" not in given:
-        given["last_values"] = draw.numbers(shape[1])
+    arguments = {name: draw.numbers(*shape) for name in ("rewards", "values")}
+    kind = np.float32 if is_single(*arguments.values()) else np.float64
+    arguments |= draw_ends(draw, shape)
+    if "next_values" not in arguments:
+        arguments["last_values"] = draw.numbers(shape[1])
     if draw.boolean():
-        given |= {name: np.empty(shape, kind) for name in ("advantages", "returns")}
-    return given | {"gamma": draw.unit(), "lam": draw.unit()}
+        arguments |= {name: np.empty(shape, kind) for name in ("advantages", "returns")}
+    return arguments | {"gamma": draw.unit(), "lam": draw.unit()}
 
 
 CASES = {
     "compute_gae": Case(_core.compute_gae, draw_gae, gae),
     "compute_gae_batched": Case(_core.compute_gae_batched, draw_gae_batched, gae_batched),
-    "compute_gae_batched_f32": Case(
-        _core.compute_gae_batched_f32, draw_gae_batched, gae_batched_f32
-    ),
-    "compute_gae_time_major": Case(
-        _core.compute_gae_time_major, draw_gae_time_major, gae_time_major
-    ),
+    "compute_gae_batched_f32": Case(_core.compute_gae_batched_f32, draw_gae_batched, gae_batched_f32),
+    "compute_gae_time_major": Case(_core.compute_gae_time_major, draw_gae_time_major, gae_time_major),
 }

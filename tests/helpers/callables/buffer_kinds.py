@@ -8,22 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from helpers.callables import making
+from helpers.callables import constructors
 from helpers.callables.buffers import COMMON, FACTS, IN_MEMORY, LEAST_BYTES, Program, segments
 from helpers.callables.calls import LARGEST, count_of, named_save, save_name, stacked
 from helpers.callables.engine import (
     Arguments,
-    Between,
     Draw,
+    IntegerRange,
     any_numeric,
     as_array,
+    as_integer,
     require,
-    whole,
     within,
 )
+from helpers.callables.ring_kinds import Priorities, Sequences, Tiers
 from helpers.callables.rings import indices_of, outputs
-from helpers.callables.rings_kinds import Priorities, Sequences, Tiers
-from helpers.callables.schemas import FLAT, Schema, each
+from helpers.callables.schemas import FLAT, Schema, map_columns
 from rlox import _core
 
 
@@ -37,29 +37,29 @@ class SequenceProgram(Program):
     def settings(self) -> Arguments:
         return super().settings() | {"cross_episodes": self.capacity % 2 == 0}
 
-    def made(self) -> Any:
+    def make_model(self) -> Any:
         model = Sequences(self.capacity, self.n_envs, self.seed, self.schema)
         model.cross = self.capacity % 2 == 0
         return model
 
     def draw_sample(self) -> Arguments:
-        given = self.draw_request() | {"seq_len": self.draw.integer(1, 4)}
+        arguments = self.draw_request() | {"seq_len": self.draw.integer(1, 4)}
         if self.draw.boolean():
-            given["out"] = self.buffer.sample(**{"seed": 0, **given})
-        return given
+            arguments["out"] = self.buffer.sample(**{"seed": 0, **arguments})
+        return arguments
 
     def model_sample(
         self, batch_size: Any = None, seq_len: Any = None, seed: Any = None, n_batches: Any = None,
         out: Any = None,
     ) -> Any:  # fmt: skip
-        length = whole(seq_len, 1, 2**16)
+        length = as_integer(seq_len, 1, 2**16)
         size, count, lead = count_of(batch_size, n_batches, length)
-        seed = None if seed is None else whole(seed, 0, LARGEST)
-        like = self.model.batch([])
-        shapes = each(lambda a: np.zeros((*lead, length, *a.shape[1:]), a.dtype), like)
+        seed = None if seed is None else as_integer(seed, 0, LARGEST)
+        template = self.model.batch([])
+        shapes = map_columns(lambda a: np.zeros((*lead, length, *a.shape[1:]), a.dtype), template)
         shapes |= {k: np.zeros((*lead, length), bool) for k in ("is_first", "mask")}
         outputs(out, shapes)
-        require(self.model.held())
+        require(self.model.held_indices())
         batches = self.model.batches(seed, count)
         return stacked([self.model.windows(*key, size, length) for key in batches], lead)
 
@@ -75,31 +75,31 @@ class PrioritizedProgram(Program):
         stratified = self.capacity % 2 == 0
         return super().settings() | {"alpha": 0.7, "stratified": stratified}
 
-    def made(self) -> Any:
+    def make_model(self) -> Any:
         model = Priorities(self.capacity, self.n_envs, self.seed, self.schema)
         model.alpha, model.stratified = 0.7, self.capacity % 2 == 0
         return model
 
     def draw_push(self) -> Arguments:
         priority = self.draw.rng.uniform(0.1, 3, self.n_envs)
-        own = {"priority": self.draw.layout(priority, keep_dtype=True)}
-        return super().draw_push() | (own if self.draw.boolean() else {})
+        priorities = {"priority": self.draw.layout(priority, keep_dtype=True)}
+        return super().draw_push() | (priorities if self.draw.boolean() else {})
 
     def draw_push_batch(self) -> Arguments:
-        given = super().draw_push_batch()
+        arguments = super().draw_push_batch()
         if self.draw.boolean():
-            given["priorities"] = self.draw.rng.uniform(0.1, 3, len(given["rewards"]))
-        return given
+            arguments["priorities"] = self.draw.rng.uniform(0.1, 3, len(arguments["rewards"]))
+        return arguments
 
-    def model_push(self, priority: Any = None, **given: Any) -> None:  # type: ignore[override]
-        self.own = self.priorities(priority, self.n_envs)
-        super().model_push(**given)
+    def model_push(self, priority: Any = None, **arguments: Any) -> None:  # type: ignore[override]
+        self._priorities = self.priorities(priority, self.n_envs)
+        super().model_push(**arguments)
 
-    def model_push_batch(self, priorities: Any = None, **given: Any) -> None:  # type: ignore[override]
-        ends = as_array(given.get("terminated"))
+    def model_push_batch(self, priorities: Any = None, **arguments: Any) -> None:  # type: ignore[override]
+        ends = as_array(arguments.get("terminated"))
         require(ends.ndim >= 1)
-        self.own = self.priorities(priorities, len(ends))
-        super().model_push_batch(**given)
+        self._priorities = self.priorities(priorities, len(ends))
+        super().model_push_batch(**arguments)
 
     def priorities(self, value: Any, n: int) -> Any:
         if value is None:
@@ -111,10 +111,10 @@ class PrioritizedProgram(Program):
         return array.tolist()
 
     def store(self, envs: list[int], rows: list[Any], batch: int | None) -> None:
-        for env, row, own in zip(envs, rows, self.own, strict=True):
-            self.model.store(env, row | {"priority": own})
+        for env, row, priorities in zip(envs, rows, self._priorities, strict=True):
+            self.model.store(env, row | {"priority": priorities})
 
-    def drawn(self, seed: int | None, count: int, size: int, horizon: Any, her: Any) -> Any:
+    def sample_rows(self, seed: int | None, count: int, size: int, horizon: Any, her: Any) -> Any:
         require((self.model.leaves() > 0).any())
         batches = []
         for key, number in self.model.batches(seed, count):
@@ -122,8 +122,8 @@ class PrioritizedProgram(Program):
             batches.append(self.model.batch(rows, horizon) | {"weights": weights})
         return batches
 
-    def like(self, lead: tuple[int, ...], windows: bool) -> dict[str, Any]:
-        return super().like(lead, windows) | {"weights": np.zeros(lead, np.float32)}
+    def template(self, lead: tuple[int, ...], windows: bool) -> dict[str, Any]:
+        return super().template(lead, windows) | {"weights": np.zeros(lead, np.float32)}
 
     def draw_sample(self) -> Arguments:
         if not (self.model.leaves() > 0).any():
@@ -139,13 +139,13 @@ class PrioritizedProgram(Program):
         numbers = indices_of(indices)
         require(as_array(priorities).shape == (len(numbers),))
         values = self.priorities(priorities, len(numbers))
-        model, held, stale = self.model, set(self.model.held()), 0
-        model.written(numbers)
+        model, held_indices, stale = self.model, set(self.model.held_indices()), 0
+        model.check_written(numbers)
         for index, value in zip(numbers, values, strict=True):
-            if index in held:
+            if index in held_indices:
                 env, t = model.find(index)
                 model.rows[env][t]["priority"] = value
-                model.most = max(model.most, value)
+                model.max_priority = max(model.max_priority, value)
             else:
                 stale += 1
         return stale
@@ -154,24 +154,24 @@ class PrioritizedProgram(Program):
         return {"beta": self.draw.unit()}
 
     def draw_construct(self) -> Arguments:
-        own = {"alpha": self.draw.unit(), "beta": self.draw.unit()}
-        return super().draw_construct() | own | {"stratified": self.draw.boolean()}
+        priorities = {"alpha": self.draw.unit(), "beta": self.draw.unit()}
+        return super().draw_construct() | priorities | {"stratified": self.draw.boolean()}
 
     def model_construct(
-        self, alpha: Any = 0.6, beta: Any = 0.4, stratified: Any = True, **given: Any
+        self, alpha: Any = 0.6, beta: Any = 0.4, stratified: Any = True, **arguments: Any
     ) -> Any:
         require(isinstance(stratified, (bool, np.bool_)))
-        return *super().model_construct(**given), within(alpha, 0, 1), within(beta, 0, 1)
+        return *super().model_construct(**arguments), within(alpha, 0, 1), within(beta, 0, 1)
 
-    def call_construct(self, **given: Any) -> Any:
-        made = self.kind(**given)
-        return made.capacity, made.n_envs, len(made), made.alpha, made.beta
+    def call_construct(self, **arguments: Any) -> Any:
+        buffer = self.kind(**arguments)
+        return buffer.capacity, buffer.n_envs, len(buffer), buffer.alpha, buffer.beta
 
     def model_set_beta(self, beta: Any = None) -> None:
         self.model.beta = within(beta, 0, 1)
 
     def model_facts(self) -> Any:
-        return super().model_facts() | {"max_priority": self.model.most}
+        return super().model_facts() | {"max_priority": self.model.max_priority}
 
 
 class TieredProgram(Program):
@@ -187,7 +187,7 @@ class TieredProgram(Program):
         self.path = folder / "cold"
         super().__init__(draw, folder, schema)
 
-    def made(self) -> Any:
+    def make_model(self) -> Any:
         self.capacity = self.capacity + 3 * self.hot
         return Tiers(self.hot, self.capacity, self.n_envs, self.seed, self.schema)
 
@@ -217,15 +217,15 @@ class TieredProgram(Program):
         require(isinstance(name, str) and ("", name) in self.saved)
         self.model = self.saved["", name].copy()
         self.model.begin = [self.model.start(env) for env in range(self.n_envs)]
-        self.model.resumed()
+        self.model.resume()
 
     def draw_update(self) -> Arguments:
-        given = super().draw_update()
+        arguments = super().draw_update()
         if not self.unsealed():
             self.push_one()
         newest = np.array([env + self.n_envs * t for env, t in self.unsealed()], np.uint64)
-        given["indices"] = self.draw.rng.choice(newest, len(given["indices"]))
-        return given
+        arguments["indices"] = self.draw.rng.choice(newest, len(arguments["indices"]))
+        return arguments
 
     def unsealed(self) -> list[tuple[int, int]]:
         rows = enumerate(zip(self.model.rows, self.model.sealed, strict=True))
@@ -233,9 +233,9 @@ class TieredProgram(Program):
 
     def update_of(self, name: Any, indices: Any, values: Any) -> tuple[list[int], np.ndarray]:
         numbers, values = super().update_of(name, indices, values)
-        held, open_rows = set(self.model.held()), set(self.unsealed())
-        found = [self.model.find(index) for index in numbers if index in held]
-        require(all(row in open_rows for row in found))
+        held_indices, open_rows = set(self.model.held_indices()), set(self.unsealed())
+        rows = [self.model.find(index) for index in numbers if index in held_indices]
+        require(all(row in open_rows for row in rows))
         return numbers, values
 
     def draw_flush(self) -> Arguments:
@@ -256,42 +256,42 @@ class TieredProgram(Program):
         require(isinstance(keep, (bool, np.bool_)))
         if keep:
             self.model.flush()
-            self.model.reopened()
+            self.model.reopen()
         else:
             self.model = Tiers(self.hot, self.capacity, self.n_envs, self.seed, self.schema)
 
-    def call_close(self, **given: Any) -> None:
-        self.buffer.close(**given)
+    def call_close(self, **arguments: Any) -> None:
+        self.buffer.close(**arguments)
         self.buffer = self.make(self.seed)
 
     def draw_construct(self) -> Arguments:
         hot = self.draw.integer(1, 10)
         sizes = {"hot_capacity": hot, "total_capacity": self.draw.integer(hot + 3, 50)}
         path = {"cold_path": self.folder / "made", "reopen": self.draw.boolean()}
-        return making.draw_settings(self.draw) | sizes | path
+        return constructors.draw_settings(self.draw) | sizes | path
 
     def model_construct(  # type: ignore[override]
         self, hot_capacity: Any = None, total_capacity: Any = None, cold_path: Any = None,
-        reopen: Any = True, **given: Any,
+        reopen: Any = True, **arguments: Any,
     ) -> Any:  # fmt: skip
         require(isinstance(reopen, (bool, np.bool_)))
-        n_envs = making.check_settings(**given)
-        total = whole(total_capacity, n_envs, 2**30 - 1)
-        whole(hot_capacity, 1, total)
+        n_envs = constructors.check_settings(**arguments)
+        total = as_integer(total_capacity, n_envs, 2**30 - 1)
+        as_integer(hot_capacity, 1, total)
         named_save(cold_path, "any")
         return total // n_envs * n_envs, n_envs, 0
 
-    def call_construct(self, **given: Any) -> Any:
-        made = self.kind(**given)
-        found = made.capacity, made.n_envs, len(made)
-        made.close()
-        return found
+    def call_construct(self, **arguments: Any) -> Any:
+        buffer = self.kind(**arguments)
+        sizes = buffer.capacity, buffer.n_envs, len(buffer)
+        buffer.close()
+        return sizes
 
     def model_facts(self) -> Any:
         facts = super().model_facts()
         on_disk = sum(segments(self.path).values())
         # a save keeps segments of rows that the buffer itself has forgotten
-        ours = Between(0, on_disk) if self.saved else on_disk
-        in_memory = Between(LEAST_BYTES * self.model.hot())
+        ours = IntegerRange(0, on_disk) if self.saved else on_disk
+        in_memory = IntegerRange(LEAST_BYTES * self.model.hot())
         facts |= {"n_hot": self.model.hot(), "n_unsealed": self.model.unsealed()}
         return facts | {"disk_bytes": ours, "nbytes": in_memory}

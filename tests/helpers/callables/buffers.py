@@ -9,22 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from helpers.callables import making
+from helpers.callables import constructors
 from helpers.callables.calls import LARGEST, count_of, named_save, stacked
+from helpers.callables.changed_states import must_be_refused, restore_changed
 from helpers.callables.engine import (
     SCALARS,
     Arguments,
-    Between,
     Draw,
+    IntegerRange,
     as_array,
+    as_integer,
     require,
-    spoilt,
-    whole,
+    spoil_one,
     within,
 )
-from helpers.callables.restoring import must_be_refused, restored
 from helpers.callables.rings import COLUMNS, PADDING, Draws, Rings, flags, indices_of, outputs
-from helpers.callables.schemas import FLAT, SCHEMAS, Schema, column, each
+from helpers.callables.schemas import FLAT, SCHEMAS, Schema, column, map_columns
 from rlox import _core
 
 COMMON = (
@@ -41,10 +41,10 @@ LEAST_BYTES = 4 + 4 + 8 + 1  # of a row: action, reward, latent, flags
 def segments(path: Any) -> dict[str, int]:
     """Sizes of the segments in a folder; none for what is no folder."""
     try:
-        found = os.scandir(os.fsdecode(path))
+        entries = os.scandir(os.fsdecode(path))
     except (TypeError, ValueError, OSError):
         return {}
-    return {file.name: file.stat().st_size for file in found if file.name.endswith(".seg")}
+    return {file.name: file.stat().st_size for file in entries if file.name.endswith(".seg")}
 
 
 class Program:
@@ -63,17 +63,21 @@ class Program:
         self.draw, self.folder, self.schema, self.saved = draw, folder, schema, {}
         self.capacity, self.n_envs = draw.integer(3, 12), draw.integer(1, 3)
         self.seed = draw.integer(0, LARGEST)
-        self.model = self.made()
+        self.model = self.make_model()
         self.buffer = self.make(self.seed)
 
     saved: dict[tuple[str, str], Any]
     model: Any
 
     def settings(self) -> Arguments:
-        own = {"act_dim": 1, "n_envs": self.n_envs, "extra_columns": {"latent": ("float32", (2,))}}
-        return self.schema.settings() | own
+        settings = {
+            "act_dim": 1,
+            "n_envs": self.n_envs,
+            "extra_columns": {"latent": ("float32", (2,))},
+        }
+        return self.schema.settings() | settings
 
-    def made(self) -> Any:
+    def make_model(self) -> Any:
         return Rings(self.capacity, self.n_envs, self.seed, self.schema)
 
     def make(self, seed: int) -> Any:
@@ -85,7 +89,7 @@ class Program:
     # How valid arguments are drawn.
 
     def draw_rows(self, *lead: int) -> Arguments:
-        given = {
+        arguments = {
             "obs": self.schema.draw(self.draw, *lead),
             "actions": self.draw.numbers(*lead, 1),
             "rewards": self.draw.numbers(*lead),
@@ -94,63 +98,66 @@ class Program:
             "extra": {"latent": self.draw.numbers(*lead, 2)},
         }
         if self.draw.boolean():
-            given["next_obs"] = self.schema.draw(self.draw, *lead)
-        return given
+            arguments["next_obs"] = self.schema.draw(self.draw, *lead)
+        return arguments
 
     def draw_push(self) -> Arguments:
-        given = self.draw_rows(*([self.n_envs] if self.n_envs > 1 else []))
-        given["action"], given["reward"] = given.pop("actions"), given.pop("rewards")
-        return given
+        arguments = self.draw_rows(*([self.n_envs] if self.n_envs > 1 else []))
+        arguments["action"], arguments["reward"] = (
+            arguments.pop("actions"),
+            arguments.pop("rewards"),
+        )
+        return arguments
 
     def draw_push_batch(self) -> Arguments:
         n = self.draw.integer(1, 6)
-        given = self.draw_rows(n)
+        arguments = self.draw_rows(n)
         if self.draw.boolean():
-            given["env_ids"] = self.draw.rng.integers(0, self.n_envs, n)
-        return given
+            arguments["env_ids"] = self.draw.rng.integers(0, self.n_envs, n)
+        return arguments
 
     def draw_request(self) -> Arguments:
-        given: Arguments = {"batch_size": self.draw.integer(1, 6)}
+        arguments: Arguments = {"batch_size": self.draw.integer(1, 6)}
         if self.draw.boolean():
-            given["seed"] = self.draw.integer(0, LARGEST)
+            arguments["seed"] = self.draw.integer(0, LARGEST)
         if self.draw.boolean():
-            given["n_batches"] = self.draw.integer(1, 3)
-        return given
+            arguments["n_batches"] = self.draw.integer(1, 3)
+        return arguments
 
     def push_one(self) -> None:
-        given = self.draw_push()
-        self.model_push(**given)
-        self.buffer.push(**given)
+        arguments = self.draw_push()
+        self.model_push(**arguments)
+        self.buffer.push(**arguments)
 
     def draw_sample(self) -> Arguments:
-        given = self.draw_request()
-        how = self.draw.integer(0, 2)
-        if how == 1 and self.goals:
-            given["her"] = self.draw_goals()
-        elif how:
-            given |= {"n_step": self.draw.integer(1, 5), "gamma": self.draw.unit()}
+        arguments = self.draw_request()
+        kind = self.draw.integer(0, 2)
+        if kind == 1 and self.has_goals:
+            arguments["her"] = self.draw_goals()
+        elif kind:
+            arguments |= {"n_step": self.draw.integer(1, 5), "gamma": self.draw.unit()}
         if self.draw.boolean():
-            given["out"] = self.buffer.sample(**{"seed": 0, **given})
-        return given
+            arguments["out"] = self.buffer.sample(**{"seed": 0, **arguments})
+        return arguments
 
     @property
-    def goals(self) -> bool:
+    def has_goals(self) -> bool:
         """Whether samples may be relabelled with other goals."""
-        return self.kind is _core.ReplayBuffer and self.schema.goals
+        return self.kind is _core.ReplayBuffer and self.schema.has_goals
 
     def draw_goals(self) -> Any:
         strategy = self.draw.one_of("future", "final", "episode")
-        return _core.HindsightConfig(making.goal_reward, strategy, ratio=self.draw.unit())
+        return _core.HindsightConfig(constructors.goal_reward, strategy, ratio=self.draw.unit())
 
     def draw_indices(self) -> Any:
-        held = self.model.held()
-        return self.draw.rng.choice(np.array(held, np.uint64), self.draw.integer(1, 5))
+        indices = self.model.held_indices()
+        return self.draw.rng.choice(np.array(indices, np.uint64), self.draw.integer(1, 5))
 
     def draw_any_indices(self) -> Any:
         """Of rows that are held and that were, and of padding."""
         before = min(self.model.start(env) for env in range(self.n_envs)) * self.n_envs
-        gone = np.array([*range(before), PADDING], np.uint64)
-        unknown = self.draw.rng.choice(gone, self.draw.integer(0, 3))
+        earlier = np.array([*range(before), PADDING], np.uint64)
+        unknown = self.draw.rng.choice(earlier, self.draw.integer(0, 3))
         return self.draw.rng.permutation(np.concatenate([self.draw_indices(), unknown]))
 
     def with_one_ahead(self, indices: Any) -> Any:
@@ -179,10 +186,10 @@ class Program:
         return {"path": path, "name": self.draw.one_of("last", "step-1")}
 
     def draw_load(self) -> Arguments:
-        given = self.draw_save()
-        self.buffer.save(**given)
-        self.model_save(**given)
-        return given
+        arguments = self.draw_save()
+        self.buffer.save(**arguments)
+        self.model_save(**arguments)
+        return arguments
 
     def draw_restore(self) -> Arguments:
         self.good = self.buffer.state()
@@ -190,8 +197,8 @@ class Program:
 
     def draw_prune(self) -> Arguments:
         path = self.draw_load()["path"]
-        there = [name for folder, name in self.saved if folder == os.fspath(path)]
-        return {"path": path, "keep": there[self.draw.integer(0, len(there)) :]}
+        save_names = [name for folder, name in self.saved if folder == os.fspath(path)]
+        return {"path": path, "keep": save_names[self.draw.integer(0, len(save_names)) :]}
 
     def draw_clear(self) -> Arguments:
         return {}
@@ -201,32 +208,32 @@ class Program:
     # What a valid call does and returns.
 
     def draw_construct(self) -> Arguments:
-        return making.draw_settings(self.draw) | {"capacity": self.draw.integer(3, 50)}
+        return constructors.draw_settings(self.draw) | {"capacity": self.draw.integer(3, 50)}
 
     def draw_from_spaces(self) -> Arguments:
-        return making.spaces(self.draw)
+        return constructors.spaces(self.draw)
 
     def draw_hindsight(self) -> Arguments:
         self.goal_seed = self.draw.integer(0, LARGEST)
-        return making.draw_hindsight(self.draw)
+        return constructors.draw_hindsight(self.draw)
 
-    def rows_of(self, lead: tuple[int, ...], given: Arguments, extra: Any) -> list[Any]:
+    def rows_of(self, lead: tuple[int, ...], arguments: Arguments, extra: Any) -> list[Any]:
         require(isinstance(extra, dict) and extra.keys() == {"latent"})
-        given["latent"] = extra["latent"]
-        arrays = {name: column(given[name], lead, shape) for name, shape in COLUMNS.items()}
-        arrays["obs"] = self.schema.read(given["obs"], lead)
+        arguments["latent"] = extra["latent"]
+        arrays = {name: column(arguments[name], lead, shape) for name, shape in COLUMNS.items()}
+        arrays["obs"] = self.schema.read(arguments["obs"], lead)
         for name in ("terminated", "truncated"):
-            arrays[name] = flags(given[name], lead)
+            arrays[name] = flags(arguments[name], lead)
         after = None
-        if given["next_obs"] is not None:
-            after = self.schema.read(given["next_obs"], lead)
+        if arguments["next_obs"] is not None:
+            after = self.schema.read(arguments["next_obs"], lead)
         if not lead:
             return [arrays | {"next_obs": after}]
         arrays["next_obs"] = after
 
         def row(i: int) -> Any:
             at = lambda array: array[i]  # noqa: E731
-            return {name: None if a is None else each(at, a) for name, a in arrays.items()}
+            return {name: None if a is None else map_columns(at, a) for name, a in arrays.items()}
 
         return [row(i) for i in range(lead[0])]
 
@@ -234,17 +241,17 @@ class Program:
         self, obs: Any = None, action: Any = None, reward: Any = None, terminated: Any = None,
         truncated: Any = None, next_obs: Any = None, extra: Any = None,
     ) -> None:  # fmt: skip
-        given = {"obs": obs, "actions": action, "rewards": reward, "terminated": terminated}
-        given |= {"truncated": truncated, "next_obs": next_obs}
+        arguments = {"obs": obs, "actions": action, "rewards": reward, "terminated": terminated}
+        arguments |= {"truncated": truncated, "next_obs": next_obs}
         lead = (self.n_envs,) if self.n_envs > 1 else ()
-        self.store(list(range(self.n_envs)), self.rows_of(lead, given, extra), None)
+        self.store(list(range(self.n_envs)), self.rows_of(lead, arguments, extra), None)
 
-    def model_push_batch(self, env_ids: Any = None, extra: Any = None, **given: Any) -> None:
+    def model_push_batch(self, env_ids: Any = None, extra: Any = None, **arguments: Any) -> None:
         names = ("obs", "actions", "rewards", "terminated", "truncated", "next_obs")
-        given = {name: given.get(name) for name in names}
-        ends = as_array(given["terminated"])
+        arguments = {name: arguments.get(name) for name in names}
+        ends = as_array(arguments["terminated"])
         require(ends.ndim >= 1)
-        rows = self.rows_of((len(ends),), given, extra)
+        rows = self.rows_of((len(ends),), arguments, extra)
         self.store(self.environments(env_ids, len(rows)), rows, len(rows))
 
     def environments(self, env_ids: Any, n: int) -> list[int]:
@@ -261,43 +268,43 @@ class Program:
         gamma: Any = None, out: Any = None, her: Any = None,
     ) -> Any:  # fmt: skip
         size, count, lead = count_of(batch_size, n_batches)
-        seed = None if seed is None else whole(seed, 0, LARGEST)
+        seed = None if seed is None else as_integer(seed, 0, LARGEST)
         horizon = None
-        require(her is None or (self.goals and isinstance(her, _core.HindsightConfig)))
+        require(her is None or (self.has_goals and isinstance(her, _core.HindsightConfig)))
         require(her is None or n_step is None)
         require((n_step is None) == (gamma is None))
         if n_step is not None:
-            horizon = whole(n_step, 1, 65_536), within(gamma, 0, 1)
-        outputs(out, self.like(lead, horizon is not None))
-        require(self.model.held())
-        return stacked(self.drawn(seed, count, size, horizon, her), lead)
+            horizon = as_integer(n_step, 1, 65_536), within(gamma, 0, 1)
+        outputs(out, self.template(lead, horizon is not None))
+        require(self.model.held_indices())
+        return stacked(self.sample_rows(seed, count, size, horizon, her), lead)
 
-    def like(self, lead: tuple[int, ...], windows: bool) -> dict[str, Any]:
+    def template(self, lead: tuple[int, ...], windows: bool) -> dict[str, Any]:
         empty = self.model.batch([], (1, 1.0) if windows else None)
-        return each(lambda a: np.zeros(lead + a.shape[1:], a.dtype), empty)
+        return map_columns(lambda a: np.zeros(lead + a.shape[1:], a.dtype), empty)
 
-    def drawn(self, seed: int | None, count: int, size: int, horizon: Any, her: Any) -> Any:
+    def sample_rows(self, seed: int | None, count: int, size: int, horizon: Any, her: Any) -> Any:
         model, batches = self.model, []
         for key, number in model.batches(seed, count):
             draws = Draws(key, number)
             rows = [model.draw(draws) for _ in range(size)]
             batches.append(model.batch(rows, horizon))
             if her is not None:
-                making.relabel(model, draws, rows, batches[-1], her)
+                constructors.relabel(model, draws, rows, batches[-1], her)
         return batches
 
     def model_gather(self, indices: Any = None, out: Any = None) -> Any:
         numbers = indices_of(indices)
         batch = self.model.batch([])
-        outputs(out, each(lambda a: np.zeros((len(numbers), *a.shape[1:]), a.dtype), batch))
+        outputs(out, map_columns(lambda a: np.zeros((len(numbers), *a.shape[1:]), a.dtype), batch))
         return self.model.batch([self.model.find(index) for index in numbers])
 
     def model_update(self, column: Any = None, indices: Any = None, values: Any = None) -> int:
         numbers, values = self.update_of(column, indices, values)
-        held, stale = set(self.model.held()), 0
-        self.model.written(numbers)
+        held_indices, stale = set(self.model.held_indices()), 0
+        self.model.check_written(numbers)
         for index, value in zip(numbers, values, strict=True):
-            if index in held:
+            if index in held_indices:
                 env, t = self.model.find(index)
                 self.model.rows[env][t][column] = value
             else:
@@ -310,7 +317,7 @@ class Program:
         return numbers, column(values, (len(numbers),), COLUMNS[name])
 
     def model_cut_episode(self, env: Any = 0) -> None:
-        self.model.cut(whole(env, 0, self.n_envs - 1))
+        self.model.cut(as_integer(env, 0, self.n_envs - 1))
 
     def model_clear(self) -> None:
         self.model.clear()
@@ -340,85 +347,86 @@ class Program:
 
     def model_facts(self) -> Any:
         facts = {name: getattr(self.model, name, None) for name in self.facts_read}
-        facts |= {"len": len(self.model.held()), "capacity": self.model.each * self.n_envs}
-        facts["nbytes"] = Between(LEAST_BYTES * len(self.model.held()))
+        facts |= {
+            "len": len(self.model.held_indices()),
+            "capacity": self.model.rows_per_env * self.n_envs,
+        }
+        facts["nbytes"] = IntegerRange(LEAST_BYTES * len(self.model.held_indices()))
         if "n_pushed" in facts:
             facts["n_pushed"] = sum(map(len, self.model.rows))
         return facts
 
-    def model_construct(self, capacity: Any = None, **given: Any) -> Any:
-        n_envs = making.check_settings(**given)
-        return whole(capacity, n_envs, 2**30 - 1) // n_envs * n_envs, n_envs, 0
+    def model_construct(self, capacity: Any = None, **arguments: Any) -> Any:
+        n_envs = constructors.check_settings(**arguments)
+        return as_integer(capacity, n_envs, 2**30 - 1) // n_envs * n_envs, n_envs, 0
 
-    def model_from_spaces(self, capacity: Any = None, **given: Any) -> Any:
-        columns = making.columns_of(**given)
-        return columns | {"capacity": whole(capacity, 1, 2**30 - 1)}
+    def model_from_spaces(self, capacity: Any = None, **arguments: Any) -> Any:
+        columns = constructors.columns_of(**arguments)
+        return columns | {"capacity": as_integer(capacity, 1, 2**30 - 1)}
 
-    def model_hindsight(self, **given: Any) -> Any:
-        return making.hindsight_model(self.goal_seed, **given)
+    def model_hindsight(self, **arguments: Any) -> Any:
+        return constructors.hindsight_model(self.goal_seed, **arguments)
 
     # How the calls are made that are not plain methods.
 
-    def call_construct(self, **given: Any) -> Any:
-        made = self.kind(**given)
-        return made.capacity, made.n_envs, len(made)
+    def call_construct(self, **arguments: Any) -> Any:
+        buffer = self.kind(**arguments)
+        return buffer.capacity, buffer.n_envs, len(buffer)
 
     more: tuple[int, ...] = ()
 
-    def call_from_spaces(self, **given: Any) -> Any:
-        made = self.kind.from_spaces(**given)
-        columns = making.columns_of(given["observation_space"], given["action_space"])
-        return making.stored(made, columns, *self.more) | {"capacity": made.capacity}
+    def call_from_spaces(self, **arguments: Any) -> Any:
+        buffer = self.kind.from_spaces(**arguments)
+        columns = constructors.columns_of(arguments["observation_space"], arguments["action_space"])
+        return constructors.stored_columns(buffer, columns, *self.more) | {"capacity": buffer.capacity}
 
-    def call_hindsight(self, **given: Any) -> Any:
-        return making.hindsight(self.goal_seed, **given)
+    def call_hindsight(self, **arguments: Any) -> Any:
+        return constructors.hindsight(self.goal_seed, **arguments)
 
     def call_facts(self) -> Any:
-        return {name: getattr(self.buffer, name) for name in self.facts_read} | {
-            "len": len(self.buffer)
-        }
+        return {name: getattr(self.buffer, name) for name in self.facts_read} | {"len": len(self.buffer)}
 
-    def call_save(self, path: Any, **given: Any) -> Any:
+    def call_save(self, path: Any, **arguments: Any) -> Any:
         """What it returns beyond the bytes of the segments that it wrote."""
         before = segments(path)
-        wrote = self.buffer.save(path, **given)
-        return wrote - sum(size for name, size in segments(path).items() if name not in before)
+        n_bytes = self.buffer.save(path, **arguments)
+        return n_bytes - sum(size for name, size in segments(path).items() if name not in before)
 
-    def call_prune(self, path: Any, **given: Any) -> Any:
+    def call_prune(self, path: Any, **arguments: Any) -> Any:
         """What it returns beyond the number of segments that went."""
         before = segments(path)
-        went = _core.prune_replay(path, **given)
-        return went - len(before.keys() - segments(path).keys())
+        n_removed = _core.prune_replay(path, **arguments)
+        return n_removed - len(before.keys() - segments(path).keys())
 
     def call_restore(self, state: Any) -> Any:
         other = self.make(self.draw.integer(0, 9))
         if must_be_refused(state, self.good):
             other.restore(state)
-        elif restored(other, state, self.good):
+        elif restore_changed(other, state, self.good):
             if state is self.good:
                 self.buffer = other
             elif len(other):
                 other.clear()
 
     def caller(self, step: str) -> Callable[..., Any]:
-        own = getattr(self, f"call_{step}", None)
-        return own if own is not None else getattr(self.buffer, step)
+        method = getattr(self, f"call_{step}", None)
+        return method if method is not None else getattr(self.buffer, step)
 
-    def spoil(self, step: str, given: Arguments) -> Arguments:
+    def spoil(self, step: str, arguments: Arguments) -> Arguments:
         """The arguments with one changed, in ways that fit the step."""
         if step == "prune" and self.draw.boolean():
-            return given | {"keep": self.draw.one_of(*SCALARS, ["a", 3], ["\ud800"])}
+            return arguments | {"keep": self.draw.one_of(*SCALARS, ["a", 3], ["\ud800"])}
         if step == "prune":
-            return given | {"path": self.draw.one_of(*SCALARS)}
+            return arguments | {"path": self.draw.one_of(*SCALARS)}
         if step == "gather" and self.draw.boolean():
             return {"indices": self.draw_any_indices()}
         if step in ("gather", "update", "update_priorities") and self.draw.boolean():
-            return given | {"indices": self.with_one_ahead(given["indices"])}
-        if not given:
+            return arguments | {"indices": self.with_one_ahead(arguments["indices"])}
+        if not arguments:
             return {"surplus": 1}
-        return spoilt(self.draw, given, frozenset())
+        return spoil_one(self.draw, arguments, frozenset())
 
     def contents(self) -> tuple[Any, Any]:
         """Everything held, as it is and as the model has it."""
-        indices = np.array(self.model.held(), np.uint64)
+        indices = np.array(self.model.held_indices(), np.uint64)
         return self.buffer.gather(indices), self.model.contents() | {"indices": indices}

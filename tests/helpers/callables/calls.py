@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from helpers.callables.engine import Draw, Invalid, require, whole
-from helpers.callables.schemas import each
+from helpers.callables.engine import Draw, Invalid, as_integer, require
+from helpers.callables.schemas import map_columns
 
 LARGEST = 2**64 - 1
-MOST = 2**28
+MAX_SIZE = 2**28
 
 
 class Quick(Draw):
@@ -45,9 +45,9 @@ class Quick(Draw):
 
 def count_of(size: Any, n_batches: Any, length: int = 1) -> tuple[int, int, tuple[int, ...]]:
     """Batch size, batches and leading axes."""
-    size = whole(size, 0, LARGEST)
-    batches = 1 if n_batches is None else whole(n_batches, 0, LARGEST)
-    require(1 <= size * batches <= MOST and size * batches * length <= MOST)
+    size = as_integer(size, 0, LARGEST)
+    batches = 1 if n_batches is None else as_integer(n_batches, 0, LARGEST)
+    require(1 <= size * batches <= MAX_SIZE and size * batches * length <= MAX_SIZE)
     return size, batches, (size,) if n_batches is None else (batches, size)
 
 
@@ -57,7 +57,7 @@ def stacked(batches: list[dict[str, Any]], lead: tuple[int, ...]) -> dict[str, A
     def together(*parts: np.ndarray) -> np.ndarray:
         return np.concatenate(parts).reshape(lead + parts[0].shape[1:])
 
-    return {name: each(together, *(batch[name] for batch in batches)) for name in batches[0]}
+    return {name: map_columns(together, *(batch[name] for batch in batches)) for name in batches[0]}
 
 
 def named_save(path: Any, name: Any) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.callables.engine import Between, Near, largest
+from helpers.callables.engine import Approximate, IntegerRange, largest
 
 
 def assert_same(got: dict[str, Any], expected: dict[str, Any]) -> None:
@@ -24,9 +24,9 @@ def assert_same(got: dict[str, Any], expected: dict[str, Any]) -> None:
 
 
 def assert_equal(got: Any, expected: Any, tolerance: float, scale: float = 1.0) -> None:
-    if isinstance(expected, Near):
+    if isinstance(expected, Approximate):
         assert_equal(got, expected.value, expected.tolerance, expected.scale)
-    elif isinstance(expected, Between):
+    elif isinstance(expected, IntegerRange):
         assert isinstance(got, int)
         assert expected.low <= got <= expected.high
     elif isinstance(expected, dict):

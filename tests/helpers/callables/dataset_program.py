@@ -9,7 +9,7 @@ import numpy as np
 
 from helpers.callables.buffers import Program
 from helpers.callables.calls import LARGEST, count_of, stacked
-from helpers.callables.engine import Arguments, Draw, any_numeric, numeric, require, whole
+from helpers.callables.engine import Arguments, Draw, any_numeric, as_integer, numeric, require
 from helpers.callables.rings import Draws, flags, outputs
 from helpers.callables.schemas import FLAT, Schema
 from rlox import _core
@@ -19,7 +19,7 @@ NAMED = {
     ("f", 8): "float64", ("u", 1): "uint8", ("u", 2): "uint16",
     ("i", 1): "int8", ("i", 2): "int16", ("i", 4): "int32",
 }  # fmt: skip
-WHOLE = ("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64")
+INTEGER_DTYPES = ("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64")
 ROWS = ("obs", "next_obs", "actions")
 
 
@@ -62,14 +62,14 @@ class Dataset:
     """The arrays, and where draws stand."""
 
     def __init__(self, arrays: Arguments, scaled: bool, seed: int) -> None:
-        self.arrays, self.scaled, self.seed, self.drawn = arrays, scaled, seed, 0
+        self.arrays, self.scaled, self.seed, self.n_drawn = arrays, scaled, seed, 0
         obs = arrays["obs"].astype(np.float64)
         self.mean, self.std = moments(obs)
         self.scale = np.where(self.std < CONSTANT, 1.0, self.std)
         self.ends = arrays["terminated"] | arrays["truncated"]
         self.n = len(obs)
 
-    def held(self) -> range:
+    def held_indices(self) -> range:
         return range(self.n)
 
     def bounds(self, row: int) -> tuple[int, int]:
@@ -88,14 +88,14 @@ class Dataset:
 
     def copy(self) -> Dataset:
         other = Dataset(self.arrays, self.scaled, self.seed)
-        other.drawn = self.drawn
+        other.n_drawn = self.n_drawn
         return other
 
     def draws(self, seed: int | None, count: int) -> list[Draws]:
         if seed is not None:
             return [Draws(seed, number) for number in range(count)]
-        numbers = range(self.drawn, self.drawn + count)
-        self.drawn += count
+        numbers = range(self.n_drawn, self.n_drawn + count)
+        self.n_drawn += count
         return [Draws(self.seed, number) for number in numbers]
 
 
@@ -122,17 +122,17 @@ class DatasetProgram(Program):
         }
         super().__init__(draw, folder, schema)
 
-    def made(self) -> Any:
+    def make_model(self) -> Any:
         return Dataset(self.arrays, self.scaled, self.seed)
 
     def make(self, seed: int) -> Any:
         return self.kind(**self.arrays, normalize=self.scaled, seed=seed)
 
     def draw_sample(self) -> Arguments:
-        given = self.draw_request()
+        arguments = self.draw_request()
         if self.draw.boolean():
-            given["out"] = self.buffer.sample(**{"seed": 0, **given})
-        return given
+            arguments["out"] = self.buffer.sample(**{"seed": 0, **arguments})
+        return arguments
 
     def batch(self, rows: list[int]) -> dict[str, np.ndarray]:
         batch = {name: array[rows] for name, array in self.model.arrays.items()}
@@ -144,9 +144,9 @@ class DatasetProgram(Program):
         self, batch_size: Any = None, seed: Any = None, n_batches: Any = None, out: Any = None
     ) -> Any:
         size, count, lead = count_of(batch_size, n_batches)
-        seed = None if seed is None else whole(seed, 0, LARGEST)
-        like = self.batch([])
-        outputs(out, {k: np.zeros(lead + a.shape[1:], a.dtype) for k, a in like.items()})
+        seed = None if seed is None else as_integer(seed, 0, LARGEST)
+        template = self.batch([])
+        outputs(out, {k: np.zeros(lead + a.shape[1:], a.dtype) for k, a in template.items()})
         draws = self.model.draws(seed, count)
         rows = [[each.below(self.n) for _ in range(size)] for each in draws]
         return stacked([self.batch(batch) for batch in rows], lead)
@@ -156,17 +156,15 @@ class DatasetProgram(Program):
         sizes = {"batch_size": self.draw.integer(1, 5), "seq_len": self.draw.integer(1, 6)}
         return sizes | seed
 
-    def model_sample_trajectories(
-        self, batch_size: Any = None, seq_len: Any = None, seed: Any = None
-    ) -> Any:
-        length = whole(seq_len, 1, LARGEST)
+    def model_sample_trajectories(self, batch_size: Any = None, seq_len: Any = None, seed: Any = None) -> Any:
+        length = as_integer(seq_len, 1, LARGEST)
         size, _, _ = count_of(batch_size, None, length)
-        seed = None if seed is None else whole(seed, 0, LARGEST)
+        seed = None if seed is None else as_integer(seed, 0, LARGEST)
         (draws,) = self.model.draws(seed, 1)
-        like = {k: a for k, a in self.batch([]).items() if k in ("obs", "actions", "rewards")}
-        like |= {"returns_to_go": like["rewards"], "timesteps": np.zeros(0, np.int64)}
-        like["mask"] = np.zeros(0, bool)
-        out = {k: np.zeros((size, length, *a.shape[1:]), a.dtype) for k, a in like.items()}
+        template = {k: a for k, a in self.batch([]).items() if k in ("obs", "actions", "rewards")}
+        template |= {"returns_to_go": template["rewards"], "timesteps": np.zeros(0, np.int64)}
+        template["mask"] = np.zeros(0, bool)
+        out = {k: np.zeros((size, length, *a.shape[1:]), a.dtype) for k, a in template.items()}
         for b in range(size):
             row = draws.below(self.n)
             first, end = self.model.bounds(row)
@@ -179,18 +177,18 @@ class DatasetProgram(Program):
                 array[b, : len(rows)] = part[name]
         return out
 
-    def whole_numbers(self, like: np.ndarray, dtype: str) -> np.ndarray:
+    def whole_numbers(self, template: np.ndarray, dtype: str) -> np.ndarray:
         """Of any size that a column can hold."""
         if dtype == "bool":
-            return self.draw.rng.random(like.shape) < 0.5
+            return self.draw.rng.random(template.shape) < 0.5
         limits = np.iinfo(dtype)
-        most = min(limits.max, 2**63 - 1)
-        return self.draw.rng.integers(limits.min, most, like.shape, dtype, endpoint=True)
+        max_number = min(limits.max, 2**63 - 1)
+        return self.draw.rng.integers(limits.min, max_number, template.shape, dtype, endpoint=True)
 
     def draw_construct(self) -> Arguments:
         arrays, integral = dict(self.arrays), self.draw.boolean()
         if integral:
-            obs, actions = self.draw.one_of(*WHOLE), self.draw.one_of(*WHOLE)
+            obs, actions = self.draw.one_of(*INTEGER_DTYPES), self.draw.one_of(*INTEGER_DTYPES)
             for name, dtype in zip(ROWS, (obs, obs, actions), strict=True):
                 arrays[name] = self.whole_numbers(arrays[name], dtype)
         arrays = {name: self.draw.layout(array, True) for name, array in arrays.items()}
@@ -200,31 +198,31 @@ class DatasetProgram(Program):
         }
 
     def model_construct(
-        self, normalize: Any = False, seed: Any = 0, rewards: Any = None, **given: Any
+        self, normalize: Any = False, seed: Any = 0, rewards: Any = None, **arguments: Any
     ) -> Any:
         require(isinstance(normalize, (bool, np.bool_)))
-        whole(seed, 0, LARGEST)
+        as_integer(seed, 0, LARGEST)
         rewards = numeric(rewards, None)
         n = len(stored(rewards, "float64" if rewards.dtype == np.float64 else "float32"))
         require(n > 0)
-        obs, after, actions = (rows(given.get(name), n) for name in ROWS)
+        obs, after, actions = (rows(arguments.get(name), n) for name in ROWS)
         dtype = stored_as(obs)
         columns = stored(obs, dtype), stored(after, dtype), stored(actions, stored_as(actions))
         require(obs.size == after.size and (not normalize or dtype.startswith("float")))
         for name in ("terminated", "truncated"):
-            flags(given.get(name), (n,))
+            flags(arguments.get(name), (n,))
         moments(columns[0].reshape(n, -1).astype(np.float64))
         draws = Draws(7, 0)
-        drawn = [draws.below(n) for _ in range(5)]
-        batch = [column.reshape(n, -1)[drawn] for column in columns]
+        drawn_rows = [draws.below(n) for _ in range(5)]
+        batch = [column.reshape(n, -1)[drawn_rows] for column in columns]
         return n, bool(normalize), obs.size // n, actions.size // n, batch[2 * normalize :]
 
-    def call_construct(self, **given: Any) -> Any:
-        made = self.kind(**given)
-        stats, batch = made.stats(), made.sample(5, seed=7)
-        names = ROWS[2 * made.normalized :]  # how observations are scaled is another step's
+    def call_construct(self, **arguments: Any) -> Any:
+        buffer = self.kind(**arguments)
+        stats, batch = buffer.stats(), buffer.sample(5, seed=7)
+        names = ROWS[2 * buffer.normalized :]  # how observations are scaled is another step's
         columns = [batch[name].reshape(5, -1) for name in names]
-        return len(made), made.normalized, stats["obs_dim"], stats["act_dim"], columns
+        return len(buffer), buffer.normalized, stats["obs_dim"], stats["act_dim"], columns
 
     def draw_stats(self) -> Arguments:
         return {}

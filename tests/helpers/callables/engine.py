@@ -33,7 +33,7 @@ def require(condition: Any) -> None:
 
 
 @dataclass(frozen=True)
-class Near:
+class Approximate:
     """A result with a tolerance of its own, relative to its largest finite number, `scale` or 1;
     infinite: only type and shape are compared.
     """
@@ -44,7 +44,7 @@ class Near:
 
 
 @dataclass(frozen=True)
-class Between:
+class IntegerRange:
     """An integer from `low` to `high`."""
 
     low: int
@@ -131,7 +131,7 @@ def numeric(value: Any, *dims: int | None) -> np.ndarray:
     """The array that `value` stands for; refused unless numeric and of `dims` (None: any size)."""
     array = any_numeric(value)
     require(array.ndim == len(dims))
-    require(all(want is None or want == got for want, got in zip(dims, array.shape, strict=True)))
+    require(all(expected is None or expected == got for expected, got in zip(dims, array.shape, strict=True)))
     return array
 
 
@@ -161,7 +161,7 @@ def within(value: Any, low: float, high: float) -> float:
     return number
 
 
-def whole(value: Any, low: int, high: int) -> int:
+def as_integer(value: Any, low: int, high: int) -> int:
     """A Python integer, or what can be used as one."""
     try:
         number = operator.index(value)
@@ -187,11 +187,11 @@ def is_single(*values: Any) -> bool:
     return all(isinstance(v, np.ndarray) and v.dtype == np.dtype(np.float32) for v in values)
 
 
-def is_output(value: Any, like: np.ndarray) -> bool:
-    """Whether it can be written into, in place of `like`."""
+def is_output(value: Any, template: np.ndarray) -> bool:
+    """Whether it can be written into, in place of `template`."""
     return (
         isinstance(value, np.ndarray)
-        and (value.dtype, value.shape) == (like.dtype, like.shape)
+        and (value.dtype, value.shape) == (template.dtype, template.shape)
         and value.flags.c_contiguous
         and value.flags.aligned
         and value.flags.writeable
@@ -242,7 +242,7 @@ ARRAYS: list[Callable[[np.ndarray], Any]] = [
 ]
 
 
-def spoilt(draw: Draw, arguments: Arguments, fixed: frozenset[str]) -> Arguments:
+def spoil_one(draw: Draw, arguments: Arguments, fixed: frozenset[str]) -> Arguments:
     """The arguments with one of them changed or left out."""
     names = [name for name in arguments if name not in fixed]
     result = dict(arguments)
@@ -253,22 +253,20 @@ def spoilt(draw: Draw, arguments: Arguments, fixed: frozenset[str]) -> Arguments
         del result[name]
     else:
         with np.errstate(all="ignore"):
-            result[name] = changed(draw, result[name])
+            result[name] = change_value(draw, result[name])
     return result
 
 
-def changed(draw: Draw, value: Any) -> Any:
+def change_value(draw: Draw, value: Any) -> Any:
     """Something else, often of the same kind; within a container one entry."""
-    entries = (
-        list(value) if isinstance(value, dict) else range(len(value) if holds_arrays(value) else 0)
-    )
+    entries = list(value) if isinstance(value, dict) else range(len(value) if holds_arrays(value) else 0)
     if entries and draw.integer(0, 5):
         key = draw.one_of(*entries)
         other = copy.copy(value)
         if draw.integer(0, 9) == 0:
             del other[key]
         else:
-            other[key] = changed(draw, value[key])
+            other[key] = change_value(draw, value[key])
         return other
     if isinstance(value, (np.ndarray, list)) and not holds_arrays(value) and np.ndim(value):
         return draw.one_of(*ARRAYS)(np.asarray(value))
@@ -277,8 +275,8 @@ def changed(draw: Draw, value: Any) -> Any:
 
 def holds_arrays(value: Any) -> bool:
     """Whether it is a list of arrays or lists that are not one array themselves."""
-    return isinstance(value, Parts)
+    return isinstance(value, RaggedArrays)
 
 
-class Parts(list[Any]):
+class RaggedArrays(list[Any]):
     """A list of arrays of different lengths."""

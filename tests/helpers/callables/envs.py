@@ -12,18 +12,18 @@ from helpers.callables.engine import (
     Case,
     Draw,
     any_numeric,
+    as_integer,
     is_output,
     named,
     numeric,
     require,
-    whole,
 )
 from helpers.callables.twins import Twins, gymnasium_env
 from helpers.native_envs import SPECS
 from rlox import _core
 
 LARGEST = 2**64 - 1
-MOST = 2**24
+MAX_SIZE = 2**24
 STREAM_FIELDS = ("seeds", "indices", "positions")
 FACTS = (
     "env_id", "obs_dim", "state_dim", "max_episode_steps", "n_actions", "action_dim", "action_low",
@@ -138,28 +138,26 @@ def outputs(vec: _core.VecEnv) -> dict[str, np.ndarray]:
 
 
 def draw_step_into(draw: Draw) -> Arguments:
-    given = draw_step(draw)
-    vec = make({name: given[name] for name in CONTEXT})
-    return given | outputs(vec)
+    arguments = draw_step(draw)
+    vec = make({name: arguments[name] for name in CONTEXT})
+    return arguments | outputs(vec)
 
 
-def step_into(
-    actions: Any, obs: Any, rewards: Any, terminated: Any, truncated: Any, **context: Any
-) -> Any:
+def step_into(actions: Any, obs: Any, rewards: Any, terminated: Any, truncated: Any, **context: Any) -> Any:
     vec = make(context)
     ended = vec.step_into(actions, obs, rewards, terminated, truncated)
     arrays = {"obs": obs, "rewards": rewards, "terminated": terminated, "truncated": truncated}
     return after(vec, (arrays, ended))
 
 
-def step_into_model(actions: Any = None, **given: Any) -> Any:
-    context = {name: given.pop(name) for name in CONTEXT}
+def step_into_model(actions: Any = None, **arguments: Any) -> Any:
+    context = {name: arguments.pop(name) for name in CONTEXT}
     twins = twin(context)
     expected = twins.step(checked_actions(actions, context["env_id"], twins.n))
     arrays = {name: expected[name] for name in ("obs", "rewards", "terminated", "truncated")}
-    require(given.keys() == arrays.keys())
+    require(arguments.keys() == arrays.keys())
     for name, array in arrays.items():
-        require(is_output(given[name], array))
+        require(is_output(arguments[name], array))
     rows = np.flatnonzero(expected["final_mask"])
     ended = (rows, expected["final_obs"][rows]) if len(rows) else None
     return after_model(twins, (arrays, ended))
@@ -195,10 +193,10 @@ def reset_all_model(**context: Any) -> Any:
 def draw_state(draw: Draw) -> Arguments:
     context = draw_context(draw)
     twins = twin(context)
-    given = context | {"state": draw.layout(twins.state + draw.rng.normal(size=twins.state.shape))}
+    arguments = context | {"state": draw.layout(twins.state + draw.rng.normal(size=twins.state.shape))}
     if draw.boolean():
-        given["elapsed"] = draw.layout(draw.rng.integers(0, twins.limit, twins.n), keep_dtype=True)
-    return given
+        arguments["elapsed"] = draw.layout(draw.rng.integers(0, twins.limit, twins.n), keep_dtype=True)
+    return arguments
 
 
 def set_state(state: Any, elapsed: Any = None, **context: Any) -> Any:
@@ -218,7 +216,7 @@ def place(twins: Twins, state: Any, elapsed: Any) -> None:
     with np.errstate(all="ignore"):
         numbers = numeric(state, *twins.state.shape).astype(np.float64)
         require(np.isfinite(numbers).all())
-        twins.state = twins.kept(numbers)
+        twins.state = twins.round_state(numbers)
     if elapsed is not None:
         steps = numeric(elapsed, twins.n)
         require(steps.dtype.kind in "iu")
@@ -226,13 +224,13 @@ def place(twins: Twins, state: Any, elapsed: Any) -> None:
         twins.elapsed = steps.astype(np.int64)
 
 
-def made(**given: Any) -> Any:
-    vec = _core.VecEnv(**given)
+def after_construction(**arguments: Any) -> Any:
+    vec = _core.VecEnv(**arguments)
     facts = {name: getattr(vec, name) for name in ("n_envs", "precision", *FACTS)}
     return after(vec, facts)
 
 
-def made_model(
+def construction_model(
     n: Any = None,
     seed: Any = 0,
     env_id: Any = "CartPole-v1",
@@ -242,14 +240,14 @@ def made_model(
     precision: Any = "f64",
 ) -> Any:
     env_id, precision = named(env_id, *SPECS), named(precision, "f64", "f32")
-    n, seed = whole(n, 1, MOST), whole(seed, 0, LARGEST)
-    whole(shard, 1, LARGEST)
-    whole(parallel_from, 0, LARGEST)
+    n, seed = as_integer(n, 1, MAX_SIZE), as_integer(seed, 0, LARGEST)
+    as_integer(shard, 1, LARGEST)
+    as_integer(parallel_from, 0, LARGEST)
     keys = [(seed, i) for i in range(n)]
     require(seeds is None or seed == 0)
     if seeds is not None:
         require(isinstance(seeds, (list, tuple, np.ndarray)) and len(seeds) == n)
-        keys = [(whole(one, 0, LARGEST), 0) for one in seeds]
+        keys = [(as_integer(one, 0, LARGEST), 0) for one in seeds]
     twins, env = Twins(env_id, keys, precision), gymnasium_env(env_id)
     discrete = isinstance(env.action_space, gym.spaces.Discrete)
     facts = {
@@ -271,16 +269,16 @@ def made_model(
 
 def draw_made(draw: Draw) -> Arguments:
     n = draw.integer(1, 4)
-    given: Arguments = {"n": n, "env_id": draw.one_of(*sorted(SPECS))}
+    arguments: Arguments = {"n": n, "env_id": draw.one_of(*sorted(SPECS))}
     if draw.boolean():
-        given["seed"] = draw.integer(0, LARGEST)
+        arguments["seed"] = draw.integer(0, LARGEST)
     else:
-        given["seeds"] = [draw.integer(0, LARGEST) for _ in range(n)]
+        arguments["seeds"] = [draw.integer(0, LARGEST) for _ in range(n)]
     if draw.boolean():
-        given |= {"shard": draw.integer(1, 3), "parallel_from": draw.integer(0, 3)}
+        arguments |= {"shard": draw.integer(1, 3), "parallel_from": draw.integer(0, 3)}
     if draw.boolean():
-        given["precision"] = draw.one_of("f64", "f32")
-    return given
+        arguments["precision"] = draw.one_of("f64", "f32")
+    return arguments
 
 
 def draw_restore(draw: Draw) -> Arguments:
@@ -299,16 +297,14 @@ def saved_twins(snapshot: Any, env_id: str, precision: str, n: int) -> Twins:
     """The batch that a snapshot describes."""
     fields = ("format", "env_id", "precision", "n_envs", "state", "elapsed", *STREAM_FIELDS)
     require(isinstance(snapshot, dict) and snapshot.keys() >= set(fields))
-    whole(snapshot["format"], 2, 2)
-    whole(snapshot["n_envs"], n, n)
+    as_integer(snapshot["format"], 2, 2)
+    as_integer(snapshot["n_envs"], n, n)
     named(snapshot["env_id"], env_id)
     named(snapshot["precision"], precision)
     for name in ("elapsed", *STREAM_FIELDS):
         counts = numeric(snapshot[name], n)
         require(counts.dtype.kind in "iu" and (counts >= 0).all())
-    seeds, indices, positions = (
-        np.asarray(snapshot[name]).astype(np.uint64) for name in STREAM_FIELDS
-    )
+    seeds, indices, positions = (np.asarray(snapshot[name]).astype(np.uint64) for name in STREAM_FIELDS)
     keys = [(int(seed), int(index)) for seed, index in zip(seeds, indices, strict=True)]
     twins = Twins(env_id, keys, precision)
     twins.positions = positions
@@ -326,7 +322,7 @@ COVERED = frozenset(
 )
 
 CASES = {
-    "VecEnv": Case(made, draw_made, made_model, covers=COVERED),
+    "VecEnv": Case(after_construction, draw_made, construction_model, covers=COVERED),
     "VecEnv.step_all": Case(step_all, draw_step, step_all_model, fixed=CONTEXT),
     "VecEnv.step_into": Case(step_into, draw_step_into, step_into_model, fixed=CONTEXT),
     "VecEnv.observe_into": Case(observe_into, draw_observe_into, observe_into_model, fixed=CONTEXT),

@@ -6,26 +6,33 @@ from typing import Any
 
 import numpy as np
 
-from helpers.callables.engine import Arguments, Case, Draw, Near, numeric
+from helpers.callables.engine import Approximate, Arguments, Case, Draw, numeric
 from rlox import _core
 
 INFINITE = float("inf")
 
 
-def model(values: Any = None, returns: Any = None) -> Near:
+def model(values: Any = None, returns: Any = None) -> Approximate:
     """Differences of numbers that are nearly the same, or nearly too large, are whatever rounding says."""
     v = numeric(values, None)
     r = numeric(returns, v.size).astype(np.float64)
     with np.errstate(all="ignore"):
         v = v.astype(np.float64)
         if not r.size or (r == r[0]).all():
-            return Near(0.0, 0.0)
-        least, most = np.abs(r - r.mean()).max(), max(np.abs(r).max(), np.abs(v).max())
-        if np.isfinite(most) and not 1e-6 * most < least < 1e100:
-            return Near(0.0, INFINITE)
-        all_, left = np.var(r), np.var(r - v)
-        explained = float(1.0 - left / all_)
-        return Near(explained, 1e-9, max(1.0, float(left / all_) if np.isfinite(left) else 1.0))
+            return Approximate(0.0, 0.0)
+        smallest_deviation, largest = (
+            np.abs(r - r.mean()).max(),
+            max(np.abs(r).max(), np.abs(v).max()),
+        )
+        if np.isfinite(largest) and not 1e-6 * largest < smallest_deviation < 1e100:
+            return Approximate(0.0, INFINITE)
+        all_, residual_variance = np.var(r), np.var(r - v)
+        explained = float(1.0 - residual_variance / all_)
+        return Approximate(
+            explained,
+            1e-9,
+            max(1.0, float(residual_variance / all_) if np.isfinite(residual_variance) else 1.0),
+        )
 
 
 def draw(draw: Draw) -> Arguments:

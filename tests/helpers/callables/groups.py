@@ -11,12 +11,12 @@ from helpers.callables.engine import (
     Case,
     Draw,
     any_numeric,
+    as_integer,
     is_single,
     named,
     numeric,
     real,
     require,
-    whole,
 )
 from rlox import _core
 
@@ -60,7 +60,7 @@ def batch(
     ddof: Any = 0,
     eps: Any = 0.0,
 ) -> np.ndarray:
-    scale, ddof, eps = named(scale, *SCALES), whole(ddof, 0, LARGEST), real(eps)
+    scale, ddof, eps = named(scale, *SCALES), as_integer(ddof, 0, LARGEST), real(eps)
     require(np.isfinite(eps) and eps >= 0)
     single = is_single(rewards)
     array = any_numeric(rewards)
@@ -75,17 +75,17 @@ def batch(
         return result.reshape(array.shape).astype(np.float32 if single else np.float64)
 
 
-def row_length(array: np.ndarray, given: Any) -> int:
+def row_length(array: np.ndarray, length: Any) -> int:
     """The length of rows: given for a flat array, the second size of another."""
     require(array.ndim in (1, 2))
-    if given is not None:
-        given = whole(given, 1, LARGEST)
-        require(array.ndim == 1 or array.shape[1] == given)
+    if length is not None:
+        length = as_integer(length, 1, LARGEST)
+        require(array.ndim == 1 or array.shape[1] == length)
     else:
         require(array.ndim == 2)
-        given = array.shape[1]
-    require(given >= 1 and array.size % given == 0)
-    return int(given)
+        length = array.shape[1]
+    require(length >= 1 and array.size % length == 0)
+    return int(length)
 
 
 def draw_settings(draw: Draw) -> Arguments:
@@ -110,10 +110,10 @@ def draw_group(draw: Draw) -> Arguments:
 def draw_batch(draw: Draw) -> Arguments:
     shape = draw.integer(1, 20), draw.integer(1, 9)
     if draw.boolean():
-        rewards, given = draw_rewards(draw, shape[0] * shape[1]), {"group_size": shape[1]}
+        rewards, arguments = draw_rewards(draw, shape[0] * shape[1]), {"group_size": shape[1]}
     else:
-        rewards, given = draw_rewards(draw, *shape), {}
-    return {"rewards": rewards, **given, **draw_settings(draw)}
+        rewards, arguments = draw_rewards(draw, *shape), {}
+    return {"rewards": rewards, **arguments, **draw_settings(draw)}
 
 
 CASES = {

@@ -13,11 +13,11 @@ from helpers.callables.engine import (
     Case,
     Draw,
     Invalid,
-    Parts,
+    RaggedArrays,
     as_array,
+    as_integer,
     integers,
     require,
-    whole,
 )
 from rlox import _core
 
@@ -29,22 +29,22 @@ def places(lengths: list[int], max_len: int) -> list[Place]:
     """(row, column, sequence) of each sequence, row by row."""
     require(all(1 <= length <= max_len for length in lengths))
     filled: list[int] = []
-    found = []
+    placements = []
     for sequence in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
         length = lengths[sequence]
         row = next((r for r, used in enumerate(filled) if used + length <= max_len), len(filled))
         if row == len(filled):
             filled.append(0)
-        found.append((row, filled[row], sequence))
+        placements.append((row, filled[row], sequence))
         filled[row] += length
     require(len(filled) * max_len < 2**31)
-    return sorted(found)
+    return sorted(placements)
 
 
-def described(found: list[Place], lengths: list[int], max_len: int) -> tuple[np.ndarray, ...]:
-    shape = 1 + max((row for row, _, _ in found), default=-1), max_len
+def describe(placements: list[Place], lengths: list[int], max_len: int) -> tuple[np.ndarray, ...]:
+    shape = 1 + max((row for row, _, _ in placements), default=-1), max_len
     packed, positions = np.full(shape, -1, np.int64), np.zeros(shape, np.int64)
-    for row, column, sequence in found:
+    for row, column, sequence in placements:
         cells = slice(column, column + lengths[sequence])
         packed[row, cells] = sequence
         positions[row, cells] = np.arange(lengths[sequence])
@@ -53,31 +53,29 @@ def described(found: list[Place], lengths: list[int], max_len: int) -> tuple[np.
 
 def longest(value: Any) -> int:
     """A row's length; one that no array can have is refused."""
-    return whole(value, 1, 2**31 - 1)
+    return as_integer(value, 1, 2**31 - 1)
 
 
 def pack_sequences(lengths: Any = None, max_len: Any = None) -> tuple[np.ndarray, ...]:
     numbers, size = integers(lengths, None).tolist(), longest(max_len)
-    return described(places(numbers, size), numbers, size)
+    return describe(places(numbers, size), numbers, size)
 
 
-def pack_tokens(
-    sequences: Any = None, max_len: Any = None, pad_token_id: Any = 0
-) -> dict[str, np.ndarray]:
+def pack_tokens(sequences: Any = None, max_len: Any = None, pad_token_id: Any = 0) -> dict[str, np.ndarray]:
     require(isinstance(sequences, Iterable))
     try:
         items = list(copy.copy(sequences))  # an iterator is left for the call
     except TypeError as error:
         raise Invalid from error
     tokens = [integers(item, None) for item in items]
-    size, pad = longest(max_len), whole(pad_token_id, -(2**63), 2**63 - 1)
+    size, pad = longest(max_len), as_integer(pad_token_id, -(2**63), 2**63 - 1)
     lengths = [len(item) for item in tokens]
-    found = places(lengths, size)
-    packed, masks, positions = described(found, lengths, size)
+    placements = places(lengths, size)
+    packed, masks, positions = describe(placements, lengths, size)
     laid = np.full(packed.shape, pad, np.int64)
-    for row, column, sequence in found:
+    for row, column, sequence in placements:
         laid[row, column : column + lengths[sequence]] = tokens[sequence]
-    order = np.array([sequence for _, _, sequence in found], np.int64)
+    order = np.array([sequence for _, _, sequence in placements], np.int64)
     ends = np.cumsum([0] + [lengths[sequence] for sequence in order])
     return {
         "tokens": laid,
@@ -92,16 +90,16 @@ def pack_tokens(
 def unpack_sequences(values: Any = None, packed: Any = None) -> list[np.ndarray]:
     array, rows = as_array(values), integers(packed, None, None)
     require(array.shape[:2] == rows.shape)
-    found: dict[int, tuple[int, int, int]] = {}
+    spans: dict[int, tuple[int, int, int]] = {}
     for row, column in np.argwhere(rows >= 0):
         sequence = int(rows[row, column])
         if column > 0 and rows[row, column - 1] == sequence:
-            found[sequence] = (*found[sequence][:2], int(column) + 1)
+            spans[sequence] = (*spans[sequence][:2], int(column) + 1)
         else:
-            require(sequence not in found)
-            found[sequence] = (int(row), int(column), int(column) + 1)
-    require(sorted(found) == list(range(len(found))))
-    pieces = [found[sequence] for sequence in range(len(found))]
+            require(sequence not in spans)
+            spans[sequence] = (int(row), int(column), int(column) + 1)
+    require(sorted(spans) == list(range(len(spans))))
+    pieces = [spans[sequence] for sequence in range(len(spans))]
     return [array[row, start:end] for row, start, end in pieces]
 
 
@@ -115,9 +113,8 @@ def draw_tokens(draw: Draw) -> Arguments:
     size = draw.integer(1, 12)
     lengths = draw.rng.integers(1, size + 1, draw.integer(0, 6))
     kind = draw.one_of(np.int64, np.int32, np.uint16, np.uint64)
-    sequences = Parts(
-        draw.layout(draw.rng.integers(0, 50_000, length).astype(kind), keep_dtype=True)
-        for length in lengths
+    sequences = RaggedArrays(
+        draw.layout(draw.rng.integers(0, 50_000, length).astype(kind), keep_dtype=True) for length in lengths
     )
     pad = {"pad_token_id": draw.integer(-(2**63), 2**63 - 1)} if draw.boolean() else {}
     return {"sequences": sequences, "max_len": size, **pad}
@@ -126,7 +123,7 @@ def draw_tokens(draw: Draw) -> Arguments:
 def draw_packed(draw: Draw) -> Arguments:
     lengths = draw_lengths(draw)
     numbers, size = np.asarray(lengths["lengths"], np.int64).tolist(), lengths["max_len"]
-    packed = described(places(numbers, size), numbers, size)[0]
+    packed = describe(places(numbers, size), numbers, size)[0]
     if not numbers:
         packed = packed.reshape(0, size)
     values = draw.rng.normal(size=(*packed.shape, *draw.one_of((), (2,))))

@@ -31,9 +31,9 @@ def facts(**tokens: Any) -> dict[str, Any]:
 def model(
     prompt_tokens: Any = None, chosen_tokens: Any = None, rejected_tokens: Any = None
 ) -> dict[str, Any]:
-    given = [integers(part, None) for part in (prompt_tokens, chosen_tokens, rejected_tokens)]
-    require(all(((part >= 0) & (part < 2**32)).all() for part in given))
-    prompt, chosen, rejected = (part.astype(np.uint32) for part in given)
+    parts = [integers(part, None) for part in (prompt_tokens, chosen_tokens, rejected_tokens)]
+    require(all(((part >= 0) & (part < 2**32)).all() for part in parts))
+    prompt, chosen, rejected = (part.astype(np.uint32) for part in parts)
     require(len(chosen) and len(rejected))
     same = np.array_equal(chosen, rejected)
     result: dict[str, Any] = {"prompt_len": len(prompt), "prompt_tokens": prompt}
@@ -50,8 +50,7 @@ def draw_pair(draw: Draw) -> Arguments:
     kind = draw.one_of(np.int64, np.uint64) if highest == 2**32 else np.int32
     sizes = draw.integer(0, 6), draw.integer(1, 6), draw.integer(1, 6)
     prompt, chosen, rejected = (
-        draw.layout(draw.rng.integers(0, highest, size).astype(kind), keep_dtype=True)
-        for size in sizes
+        draw.layout(draw.rng.integers(0, highest, size).astype(kind), keep_dtype=True) for size in sizes
     )
     return {"prompt_tokens": prompt, "chosen_tokens": chosen, "rejected_tokens": rejected}
 

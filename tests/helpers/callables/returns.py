@@ -8,17 +8,17 @@ import numpy as np
 
 from helpers.callables.advantages import doubles, draw_ends, ends, rounded
 from helpers.callables.engine import (
+    Approximate,
     Arguments,
     Case,
     Draw,
-    Near,
     any_numeric,
+    as_integer,
     is_single,
     largest,
     numeric,
     real,
     require,
-    whole,
     within,
 )
 from rlox import _core
@@ -38,9 +38,9 @@ def n_step(
     n: Any = None,
     gamma: Any = 0.99,
     **flags: Any,
-) -> Near:
+) -> Approximate:
     """Each window by itself."""
-    shape, n = rollout_shape(rewards), whole(n, 1, 2**64 - 1)
+    shape, n = rollout_shape(rewards), as_integer(n, 1, 2**64 - 1)
     single, gamma = is_single(rewards, next_values), within(gamma, 0, 1)
     r, following = doubles(rewards, shape, single), doubles(next_values, shape, single)
     terminated, ended = ends(shape, {**flags, "next_values": next_values})
@@ -55,7 +55,7 @@ def n_step(
                 total = np.where(final, total + last, total)
                 running = running & ~ended[t + m]
             result[t] = total
-    return Near(rounded((result, result), single)[0], 1e-10, largest(r, following))
+    return Approximate(rounded((result, result), single)[0], 1e-10, largest(r, following))
 
 
 def lambda_returns(
@@ -64,7 +64,7 @@ def lambda_returns(
     gamma: Any = 0.99,
     lam: Any = 0.95,
     **flags: Any,
-) -> Near:
+) -> Approximate:
     shape, gamma, lam = rollout_shape(rewards), within(gamma, 0, 1), within(lam, 0, 1)
     single = is_single(rewards, next_values)
     r, following = doubles(rewards, shape, single), doubles(next_values, shape, single)
@@ -76,7 +76,7 @@ def lambda_returns(
             after = np.where(ended[t], following[t], after)
             rest = gamma * ((1 - lam) * following[t] + lam * after)
             result[t] = r[t] + np.where(terminated[t], 0, rest)
-    return Near(rounded((result, result), single)[0], 1e-10, largest(r, following))
+    return Approximate(rounded((result, result), single)[0], 1e-10, largest(r, following))
 
 
 def vtrace(
@@ -90,7 +90,7 @@ def vtrace(
     c_bar: Any = 1.0,
     lam: Any = 1.0,
     **exact: Any,
-) -> Near:
+) -> Approximate:
     shape, single = rollout_shape(rewards), is_single(log_rhos, rewards, values)
     logs, r, v = (doubles(part, shape, single) for part in (log_rhos, rewards, values))
     nexts = exact.get("next_values")
@@ -117,7 +117,7 @@ def vtrace(
     # An infinite ratio times 0 is NaN or 0, depending on what is multiplied first.
     tolerance = 1e-10 if np.isfinite(np.where(np.isnan(logs), 0, rho + c)).all() else np.inf
     scale = largest(r, v, following) * max(1.0, float(np.nanmax(rho, initial=1.0)))
-    return Near(rounded((vs, pg), single), tolerance, scale)
+    return Approximate(rounded((vs, pg), single), tolerance, scale)
 
 
 def bootstrap(value: Any, shape: tuple[int, ...], single: bool) -> np.ndarray:
@@ -140,19 +140,19 @@ def draw_flags(draw: Draw, shape: tuple[int, ...]) -> Arguments:
 
 def draw_returns(draw: Draw) -> Arguments:
     shape = draw_shape(draw)
-    given = {name: draw.numbers(*shape) for name in ("rewards", "next_values")}
-    return given | {"gamma": draw.unit(), **draw_flags(draw, shape)}
+    arguments = {name: draw.numbers(*shape) for name in ("rewards", "next_values")}
+    return arguments | {"gamma": draw.unit(), **draw_flags(draw, shape)}
 
 
 def draw_vtrace(draw: Draw) -> Arguments:
     shape = draw_shape(draw)
-    given = {name: draw.numbers(*shape) for name in ("log_rhos", "rewards", "values")}
-    given |= draw_ends(draw, shape)
-    if "next_values" not in given:
+    arguments = {name: draw.numbers(*shape) for name in ("log_rhos", "rewards", "values")}
+    arguments |= draw_ends(draw, shape)
+    if "next_values" not in arguments:
         last = draw.numbers(*shape[1:]) if len(shape) == 2 else draw.number()
-        given["bootstrap_value"] = last
+        arguments["bootstrap_value"] = last
     bars = {name: draw.one_of(0.0, 0.5, 1.0, 3.0, INFINITE) for name in ("rho_bar", "c_bar")}
-    return given | bars | {"gamma": draw.unit(), "lam": draw.unit()}
+    return arguments | bars | {"gamma": draw.unit(), "lam": draw.unit()}
 
 
 CASES = {

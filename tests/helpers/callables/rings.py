@@ -50,19 +50,24 @@ class Draws:
 
 
 class Rings:
-    """Everything pushed, per environment; only the newest `each` of them are held."""
+    """Everything pushed, per environment; only the newest `rows_per_env` of them are held."""
 
     def __init__(self, capacity: int, n_envs: int, seed: int, schema: Schema = FLAT) -> None:
-        self.each, self.n_envs, self.seed, self.drawn = capacity // n_envs, n_envs, seed, 0
+        self.rows_per_env, self.n_envs, self.seed, self.n_drawn = (
+            capacity // n_envs,
+            n_envs,
+            seed,
+            0,
+        )
         self.schema = schema
         self.rows: list[list[Row]] = [[] for _ in range(n_envs)]
         self.begin = [0] * n_envs  # rows before it were cleared
-        self.begins = [True] * n_envs
+        self.begins_episode = [True] * n_envs
 
     def start(self, env: int) -> int:
-        return max(self.begin[env], len(self.rows[env]) - self.each)
+        return max(self.begin[env], len(self.rows[env]) - self.rows_per_env)
 
-    def held(self) -> list[int]:
+    def held_indices(self) -> list[int]:
         """Indices held, stream after stream."""
         return [
             t * self.n_envs + env
@@ -76,7 +81,7 @@ class Rings:
             raise Stale
         return env, t
 
-    def written(self, numbers: list[int]) -> None:
+    def check_written(self, numbers: list[int]) -> None:
         """Raises Stale for an index that no row had yet, but for that of padding."""
         for index in numbers:
             t, env = divmod(index, self.n_envs)
@@ -94,13 +99,13 @@ class Rings:
         ended = row["terminated"] or row["truncated"]
         if row["next_obs"] is None and ended:
             row["next_obs"] = row["obs"]
-        rows.append({**row, "first": self.begins[env]})
-        self.begins[env] = bool(ended)
+        rows.append({**row, "first": self.begins_episode[env]})
+        self.begins_episode[env] = bool(ended)
 
     def cut(self, env: int) -> None:
         if self.is_open(env):
             self.rows[env][-1]["next_obs"] = self.rows[env][-1]["obs"]
-        self.begins[env] = True
+        self.begins_episode[env] = True
 
     def clear(self) -> None:
         for env in range(self.n_envs):
@@ -124,8 +129,8 @@ class Rings:
     def batches(self, seed: int | None, count: int) -> Iterator[tuple[int, int]]:
         """Seed and number of each batch of a call."""
         if seed is None:
-            numbers = range(self.drawn, self.drawn + count)
-            self.drawn += count
+            numbers = range(self.n_drawn, self.n_drawn + count)
+            self.n_drawn += count
             yield from ((self.seed, number) for number in numbers)
         else:
             yield from ((seed, number) for number in range(count))
@@ -174,9 +179,7 @@ class Rings:
             for env, steps in enumerate(self.rows)
             for t in range(self.start(env), len(steps))
         ]
-        out = {
-            name: self.schema.joined([row[name] for row in rows]) for name in ("obs", "next_obs")
-        }
+        out = {name: self.schema.joined([row[name] for row in rows]) for name in ("obs", "next_obs")}
         for name, shape in {**COLUMNS, "terminated": (), "truncated": ()}.items():
             dtype = bool if name in ("terminated", "truncated") else np.float32
             out[name] = np.array([row[name] for row in rows], dtype).reshape(len(rows), *shape)
@@ -196,24 +199,24 @@ class Rings:
         """What is the same until either changes; pushed arrays never do."""
         other = copy.copy(self)
         other.rows = [[{**row} for row in rows] for rows in self.rows]
-        other.begin, other.begins = list(self.begin), list(self.begins)
+        other.begin, other.begins_episode = list(self.begin), list(self.begins_episode)
         return other
 
 
-def outputs(out: Any, like: dict[str, Any]) -> None:
+def outputs(out: Any, template: dict[str, Any]) -> None:
     """Refuse a dict that a batch cannot be written into."""
     if out is None:
         return
     require(isinstance(out, dict))
-    for name, array in like.items():
-        given = out.get(name)
+    for name, array in template.items():
+        output = out.get(name)
         if isinstance(array, dict):
-            require(given is not None)
-            outputs(given, array)
+            require(output is not None)
+            outputs(output, array)
             continue
-        require(isinstance(given, np.ndarray) and given.flags.writeable)
-        require((given.dtype, given.shape) == (array.dtype, array.shape))
-        require(given.flags.c_contiguous and given.flags.aligned)
+        require(isinstance(output, np.ndarray) and output.flags.writeable)
+        require((output.dtype, output.shape) == (array.dtype, array.shape))
+        require(output.flags.c_contiguous and output.flags.aligned)
 
 
 def indices_of(value: Any) -> list[int]:

@@ -11,10 +11,10 @@ import numpy as np
 from helpers.callables.engine import Arguments, Draw, Invalid, any_numeric, require
 
 
-def each(work: Callable[..., Any], *values: Any) -> Any:
+def map_columns(work: Callable[..., Any], *values: Any) -> Any:
     """What `work` gives for arrays, or for the arrays of dicts with the same names."""
     if isinstance(values[0], dict):
-        return {name: each(work, *(value[name] for value in values)) for name in values[0]}
+        return {name: map_columns(work, *(value[name] for value in values)) for name in values[0]}
     return work(*values)
 
 
@@ -27,9 +27,7 @@ def put(arrays: Any, place: Any, rows: Any) -> None:
         arrays[place] = rows
 
 
-def column(
-    value: Any, lead: tuple[int, ...], shape: tuple[int, ...], dtype: str = "float32"
-) -> np.ndarray:
+def column(value: Any, lead: tuple[int, ...], shape: tuple[int, ...], dtype: str = "float32") -> np.ndarray:
     """`[*lead, *shape]` of what is pushed; flat rows may come in any shape."""
     if not lead and np.prod(shape) == 1 and isinstance(value, (int, float)):
         try:
@@ -46,10 +44,10 @@ def column(
         require(array.dtype.kind in "iub")
         require(int(array.min()) >= limits.min and int(array.max()) <= limits.max)
     with np.errstate(all="ignore"):
-        kept = array.astype(dtype)
-        if kept.dtype.kind == "f":
-            require((np.isfinite(kept) | ~np.isfinite(array.astype(np.float64))).all())
-        return kept.reshape(lead + shape)
+        converted = array.astype(dtype)
+        if converted.dtype.kind == "f":
+            require((np.isfinite(converted) | ~np.isfinite(array.astype(np.float64))).all())
+        return converted.reshape(lead + shape)
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,7 @@ class Schema:
     stacks: dict[str, tuple[int, str]]
 
     @property
-    def goals(self) -> bool:
+    def has_goals(self) -> bool:
         return "achieved_goal" in self.columns
 
     def settings(self) -> Arguments:
@@ -105,9 +103,7 @@ class Schema:
         )
 
     def zeros(self, *lead: int) -> Any:
-        return self.of(
-            lambda name: np.zeros((*lead, *self.columns[name][1]), self.columns[name][0])
-        )
+        return self.of(lambda name: np.zeros((*lead, *self.columns[name][1]), self.columns[name][0]))
 
     def joined(self, rows: list[Any]) -> Any:
         """One array, or one per column, of single observations."""

@@ -11,11 +11,11 @@ from helpers.callables.engine import (
     Case,
     Draw,
     any_numeric,
+    as_integer,
     is_single,
     numeric,
     real,
     require,
-    whole,
 )
 from rlox import _core
 
@@ -24,7 +24,7 @@ SEEN = frozenset({"seen", "theirs"})
 PROPERTIES = ("count", "mean", "var", "std")
 
 
-def made(seen: np.ndarray) -> Any:
+def make_stats(seen: np.ndarray) -> Any:
     """Statistics of numbers `[n]` or vectors `[n, dim]`."""
     stats = _core.RunningStats() if seen.ndim == 1 else _core.RunningStatsVec(seen.shape[1])
     stats.batch_update(seen)
@@ -63,7 +63,7 @@ def facts_model(count: int, mean: Any, squares: Any) -> dict[str, Any]:
     return result | {"state": {"format": 1, "count": count, "mean": mean, "m2": squares}}
 
 
-def together(seen: np.ndarray, rows: np.ndarray) -> dict[str, Any]:
+def merge_facts(seen: np.ndarray, rows: np.ndarray) -> dict[str, Any]:
     with np.errstate(all="ignore"):
         return facts_model(*moments(np.concatenate([seen, rows.astype(np.float64)])))
 
@@ -74,42 +74,42 @@ def row(x: Any, seen: np.ndarray) -> np.ndarray:
 
 
 def update(seen: np.ndarray, x: Any) -> Any:
-    stats = made(seen)
+    stats = make_stats(seen)
     stats.update(x)
     return facts(stats)
 
 
 def update_model(seen: np.ndarray, x: Any = None) -> Any:
-    return together(seen, row(x, seen)[None])
+    return merge_facts(seen, row(x, seen)[None])
 
 
 def batch_update(seen: np.ndarray, xs: Any) -> Any:
-    stats = made(seen)
+    stats = make_stats(seen)
     stats.batch_update(xs)
     return facts(stats)
 
 
 def batch_update_model(seen: np.ndarray, xs: Any = None) -> Any:
-    return together(seen, numeric(xs, None, *seen.shape[1:]))
+    return merge_facts(seen, numeric(xs, None, *seen.shape[1:]))
 
 
 def merge(seen: np.ndarray, theirs: np.ndarray, other: Any) -> Any:
-    stats = made(seen)
+    stats = make_stats(seen)
     stats.merge(other)
     return facts(stats)
 
 
 def merge_model(seen: np.ndarray, theirs: np.ndarray, other: Any = None) -> Any:
     require(isinstance(other, (_core.RunningStats, _core.RunningStatsVec)))
-    return together(seen, theirs)
+    return merge_facts(seen, theirs)
 
 
-def normalize(seen: np.ndarray, **given: Any) -> Any:
-    return made(seen).normalize(**given)
+def normalize(seen: np.ndarray, **arguments: Any) -> Any:
+    return make_stats(seen).normalize(**arguments)
 
 
-def normalize_batch(seen: np.ndarray, **given: Any) -> Any:
-    return made(seen).normalize_batch(**given)
+def normalize_batch(seen: np.ndarray, **arguments: Any) -> Any:
+    return make_stats(seen).normalize_batch(**arguments)
 
 
 def normal(seen: np.ndarray, rows: np.ndarray, clip: Any, eps: Any) -> np.ndarray:
@@ -126,22 +126,20 @@ def normal(seen: np.ndarray, rows: np.ndarray, clip: Any, eps: Any) -> np.ndarra
 
 def normalize_model(seen: np.ndarray, x: Any = None, clip: Any = None, eps: Any = 1e-8) -> Any:
     result = normal(seen, row(x, seen), clip, eps)
-    return like(x, result) if seen.ndim == 2 else float(result)
+    return match_precision(x, result) if seen.ndim == 2 else float(result)
 
 
-def normalize_batch_model(
-    seen: np.ndarray, xs: Any = None, clip: Any = None, eps: Any = 1e-8
-) -> Any:
-    return like(xs, normal(seen, numeric(xs, None, *seen.shape[1:]), clip, eps))
+def normalize_batch_model(seen: np.ndarray, xs: Any = None, clip: Any = None, eps: Any = 1e-8) -> Any:
+    return match_precision(xs, normal(seen, numeric(xs, None, *seen.shape[1:]), clip, eps))
 
 
-def like(given: Any, result: np.ndarray) -> np.ndarray:
+def match_precision(arguments: Any, result: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
-        return result.astype(np.float32 if is_single(given) else np.float64)
+        return result.astype(np.float32 if is_single(arguments) else np.float64)
 
 
 def restore(seen: np.ndarray, state: Any) -> Any:
-    stats = made(seen)
+    stats = make_stats(seen)
     stats.restore(state)
     restored = facts(stats)
     stats.reset()
@@ -150,14 +148,13 @@ def restore(seen: np.ndarray, state: Any) -> Any:
 
 def restore_model(seen: np.ndarray, state: Any = None) -> Any:
     require(isinstance(state, dict) and state.keys() >= {"format", "count", "mean", "m2"})
-    whole(state["format"], 1, 1)
-    count = whole(state["count"], 0, MOST_ROWS)
+    as_integer(state["format"], 1, 1)
+    count = as_integer(state["count"], 0, MOST_ROWS)
     if seen.ndim == 1:
         mean, squares = real(state["mean"]), real(state["m2"])
     else:
         mean, squares = (
-            any_numeric(numeric(state[name], seen.shape[1])).astype(np.float64)
-            for name in ("mean", "m2")
+            any_numeric(numeric(state[name], seen.shape[1])).astype(np.float64) for name in ("mean", "m2")
         )
     require(np.isfinite(mean).all() and np.isfinite(squares).all() and np.all(squares >= 0))
     require(count or not (np.any(mean) or np.any(squares)))
@@ -188,13 +185,13 @@ def cases(name: str, dim: int | None) -> dict[str, Case]:
 
     def two(draw: Draw) -> Arguments:
         theirs = draw_seen(draw, dim)
-        return seen(draw) | {"theirs": theirs, "other": made(theirs)}
+        return seen(draw) | {"theirs": theirs, "other": make_stats(theirs)}
 
     def saved(draw: Draw) -> Arguments:
-        return seen(draw) | {"state": made(draw_seen(draw, dim)).state()}
+        return seen(draw) | {"state": make_stats(draw_seen(draw, dim)).state()}
 
-    def limited(drawn: Any) -> Any:
-        return lambda draw: drawn(draw) | draw_limits(draw)
+    def limited(arguments: Any) -> Any:
+        return lambda draw: arguments(draw) | draw_limits(draw)
 
     covers = {f"{name}.{member}" for member in (*PROPERTIES, "state", "reset")}
     methods = {
@@ -202,9 +199,7 @@ def cases(name: str, dim: int | None) -> dict[str, Case]:
         "batch_update": Case(batch_update, several, batch_update_model, fixed=SEEN),
         "merge": Case(merge, two, merge_model, fixed=SEEN),
         "normalize": Case(normalize, limited(one), normalize_model, fixed=SEEN),
-        "normalize_batch": Case(
-            normalize_batch, limited(several), normalize_batch_model, fixed=SEEN
-        ),
+        "normalize_batch": Case(normalize_batch, limited(several), normalize_batch_model, fixed=SEEN),
         "restore": Case(restore, saved, restore_model, fixed=SEEN, covers=frozenset(covers)),
     }
     return {f"{name}.{method}": case for method, case in methods.items()}
@@ -219,7 +214,7 @@ CASES = {
     "RunningStatsVec": Case(
         lambda dim: facts(_core.RunningStatsVec(dim)),
         lambda draw: {"dim": draw.integer(1, 40)},
-        lambda dim=None: facts_model(*moments(np.zeros((0, whole(dim, 1, 2**28 - 1))))),
+        lambda dim=None: facts_model(*moments(np.zeros((0, as_integer(dim, 1, 2**28 - 1))))),
         covers=frozenset({"RunningStatsVec.dim"}),
     ),
     **cases("RunningStats", None),

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from helpers.callables.engine import Arguments, Case, Draw, require, whole
+from helpers.callables.engine import Arguments, Case, Draw, as_integer, require
 from rlox import _core
 
 MASK = 2**32 - 1
@@ -50,25 +50,25 @@ def draws(
 ) -> list[int]:
     """The next `count` 64-bit draws."""
     require(isinstance(name, str) and not any("\ud800" <= letter <= "\udfff" for letter in name))
-    seed, index, position = (whole(n, 0, LARGEST) for n in (seed, index, position))
+    seed, index, position = (as_integer(n, 0, LARGEST) for n in (seed, index, position))
     got = words(seed, name, index, position, 2 * count)
     return [low | high << 32 for low, high in zip(got[::2], got[1::2], strict=True)]
 
 
 def stream(seed: Any, name: Any, index: Any, position: Any) -> _core.Stream:
-    made = _core.Stream(seed, name, index)
-    made.position = position
-    return made
+    generator = _core.Stream(seed, name, index)
+    generator.position = position
+    return generator
 
 
 def uniforms(n: Any, **key: Any) -> np.ndarray:
-    got = draws(whole(n, 0, 2**28), **key)
+    got = draws(as_integer(n, 0, 2**28), **key)
     return np.array([(bits >> 11) * 2.0**-53 for bits in got], dtype=np.float64)
 
 
 def uniform(seed: Any, name: Any, index: Any, position: Any, n: Any) -> tuple[np.ndarray, int]:
-    made = stream(seed, name, index, position)
-    return made.uniform(n), made.position
+    generator = stream(seed, name, index, position)
+    return generator.uniform(n), generator.position
 
 
 def uniform_model(n: Any = None, **key: Any) -> tuple[np.ndarray, int]:
@@ -76,19 +76,19 @@ def uniform_model(n: Any = None, **key: Any) -> tuple[np.ndarray, int]:
 
 
 def normal(seed: Any, name: Any, index: Any, position: Any, n: Any) -> tuple[np.ndarray, int]:
-    made = stream(seed, name, index, position)
-    return made.normal(n), made.position
+    generator = stream(seed, name, index, position)
+    return generator.normal(n), generator.position
 
 
 def normal_model(n: Any = None, **key: Any) -> tuple[np.ndarray, int]:
-    u = uniforms(2 * whole(n, 0, 1000), **key).reshape(-1, 2)
+    u = uniforms(2 * as_integer(n, 0, 1000), **key).reshape(-1, 2)
     numbers = np.sqrt(-2 * np.log(1 - u[:, 0])) * np.cos(2 * np.pi * u[:, 1])
     return numbers, int(key["position"]) + 4 * int(n)
 
 
 def quick(seed: Any, name: Any, index: Any, position: Any, n: Any) -> tuple[np.ndarray, int]:
-    made = stream(seed, name, index, position)
-    return made.standard_normal(n), made.position
+    generator = stream(seed, name, index, position)
+    return generator.standard_normal(n), generator.position
 
 
 def quantiles(n: int, **key: Any) -> np.ndarray:
@@ -98,7 +98,7 @@ def quantiles(n: int, **key: Any) -> np.ndarray:
 
 
 def quick_model(n: Any = None, **key: Any) -> tuple[np.ndarray, int]:
-    numbers = quantiles(whole(n, 0, 1000), **key).astype(np.float32)
+    numbers = quantiles(as_integer(n, 0, 1000), **key).astype(np.float32)
     return numbers, int(key["position"]) + 2 * int(n)
 
 
@@ -108,14 +108,14 @@ def permutation(seed: Any, name: Any, index: Any, position: Any, n: Any) -> np.n
 
 def permutation_model(n: Any = None, **key: Any) -> np.ndarray:
     """Fisher and Yates's, each number below a bound by Lemire's multiplication."""
-    order, count = list(range(whole(n, 0, 1000))), whole(n, 0, 1000)
+    order, count = list(range(as_integer(n, 0, 1000))), as_integer(n, 0, 1000)
     bits = iter(draws(count, **key))
-    drawn = (half for word in bits for half in (word & MASK, word >> 32))
+    halves = (half for word in bits for half in (word & MASK, word >> 32))
     for last in range(count - 1, 0, -1):
         bound = last + 1
-        product = next(drawn) * bound
+        product = next(halves) * bound
         while product & MASK < 2**32 % bound:
-            product = next(drawn) * bound
+            product = next(halves) * bound
         at = product >> 32
         order[last], order[at] = order[at], order[last]
     return np.array(order, dtype=np.int64)
@@ -124,18 +124,18 @@ def permutation_model(n: Any = None, **key: Any) -> np.ndarray:
 def orthogonal(
     seed: Any, name: Any, index: Any, position: Any, rows: Any, columns: Any
 ) -> tuple[np.ndarray, int]:
-    made = stream(seed, name, index, position)
-    return made.orthogonal(rows, columns), made.position
+    generator = stream(seed, name, index, position)
+    return generator.orthogonal(rows, columns), generator.position
 
 
 def orthogonal_model(rows: Any = None, columns: Any = None, **key: Any) -> tuple[np.ndarray, int]:
     """QR of the same normal numbers, whose triangle has a positive diagonal: Gram and Schmidt's."""
-    few, long = sorted((whole(rows, 0, 1000), whole(columns, 0, 1000)))
+    few, long = sorted((as_integer(rows, 0, 1000), as_integer(columns, 0, 1000)))
     numbers = quantiles(few * long, **key).reshape(few, long)
     q, r = np.linalg.qr(numbers.T)
     basis = (q * np.sign(np.diag(r))).T
-    made = basis if rows <= columns else basis.T
-    return np.ascontiguousarray(made), int(key["position"]) + 2 * few * long
+    generator = basis if rows <= columns else basis.T
+    return np.ascontiguousarray(generator), int(key["position"]) + 2 * few * long
 
 
 def draw_shape(draw: Draw) -> Arguments:

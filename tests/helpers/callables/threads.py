@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from helpers.callables.engine import Arguments, Case, Draw, whole
+from helpers.callables.engine import Arguments, Case, Draw, as_integer
 from rlox import _core
 
 DEFAULT = _core.num_threads()
 
 
-def chosen(n: Any = None) -> tuple[int, int]:
+def after_choice(n: Any = None) -> tuple[int, int]:
     """The number after a choice, and after the default was asked for."""
     try:
         _core.set_num_threads(n)
@@ -20,11 +20,11 @@ def chosen(n: Any = None) -> tuple[int, int]:
 
 
 def model(n: Any = None) -> tuple[int, int]:
-    return DEFAULT if n is None else whole(n, 1, 1024), DEFAULT
+    return DEFAULT if n is None else as_integer(n, 1, 1024), DEFAULT
 
 
 def draw(draw: Draw) -> Arguments:
     return {"n": draw.one_of(None, 1, 2, 7, 1024)}
 
 
-CASES = {"set_num_threads": Case(chosen, draw, model, covers=frozenset({"num_threads"}))}
+CASES = {"set_num_threads": Case(after_choice, draw, model, covers=frozenset({"num_threads"}))}

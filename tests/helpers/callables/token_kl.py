@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from helpers.callables.engine import (
+    Approximate,
     Arguments,
     Case,
     Draw,
-    Near,
     any_numeric,
     is_single,
     named,
@@ -45,31 +45,31 @@ def terms(log_p: np.ndarray, log_q: np.ndarray, estimator: str) -> np.ndarray:
 
 def rows(
     log_p: np.ndarray, log_q: np.ndarray, mask: np.ndarray, estimator: str, reduction: str
-) -> Near:
+) -> Approximate:
     """One value per row of `[B, T]` arrays."""
     with np.errstate(all="ignore"):
-        each = np.where(mask, terms(log_p, log_q, estimator), 0)
-        each = each.astype(log_p.dtype).astype(np.float64)
-        total = each.sum(axis=1)
+        token_terms = np.where(mask, terms(log_p, log_q, estimator), 0)
+        token_terms = token_terms.astype(log_p.dtype).astype(np.float64)
+        total = token_terms.sum(axis=1)
         counted = np.maximum(mask.sum(axis=1), 1) if reduction == "mean" else 1
-        largest = np.abs(each[np.isfinite(each)]).sum()
+        largest = np.abs(token_terms[np.isfinite(token_terms)]).sum()
         result = (total / counted).astype(log_p.dtype)
     finite = np.abs(result[np.isfinite(result)]).max(initial=1.0)
     # 16 units of rounding of each term, of terms that may cancel.
-    return Near(result, max(1e-12, 32 * np.finfo(log_p.dtype).eps * largest / finite))
+    return Approximate(result, max(1e-12, 32 * np.finfo(log_p.dtype).eps * largest / finite))
 
 
 def inputs(log_p: Any, log_q: Any, mask: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     kind = np.float32 if is_single(log_p, log_q) else np.float64
     p = any_numeric(log_p)
     q = numeric(log_q, *p.shape)
-    kept = np.ones(p.shape, bool)
+    mask_values = np.ones(p.shape, bool)
     if mask is not None:
-        given = numeric(mask, *p.shape)
-        require(((given == 0) | (given == 1)).all())
-        kept = given != 0
+        flags = numeric(mask, *p.shape)
+        require(((flags == 0) | (flags == 1)).all())
+        mask_values = flags != 0
     with np.errstate(all="ignore"):
-        return p.astype(kind), q.astype(kind), kept
+        return p.astype(kind), q.astype(kind), mask_values
 
 
 def batch(
@@ -79,12 +79,12 @@ def batch(
     estimator: Any = "exact",
     mask: Any = None,
     reduction: Any = "sum",
-) -> Near:
-    how = named(estimator, *ESTIMATORS), named(reduction, *REDUCTIONS)
-    p, q, kept = inputs(log_p, log_q, mask)
+) -> Approximate:
+    names = named(estimator, *ESTIMATORS), named(reduction, *REDUCTIONS)
+    p, q, mask_values = inputs(log_p, log_q, mask)
     length = row_length(p, seq_len)
     shape = (-1, length) if p.size else (0, 1)
-    return rows(p.reshape(shape), q.reshape(shape), kept.reshape(shape), *how)
+    return rows(p.reshape(shape), q.reshape(shape), mask_values.reshape(shape), *names)
 
 
 def one(
@@ -93,35 +93,35 @@ def one(
     estimator: Any = "exact",
     mask: Any = None,
     reduction: Any = "sum",
-) -> Near:
-    how = named(estimator, *ESTIMATORS), named(reduction, *REDUCTIONS)
-    p, q, kept = inputs(log_p, log_q, mask)
+) -> Approximate:
+    names = named(estimator, *ESTIMATORS), named(reduction, *REDUCTIONS)
+    p, q, mask_values = inputs(log_p, log_q, mask)
     require(p.ndim == 1)
-    found = rows(p[None], q[None], kept[None], *how)
-    return Near(float(found.value[0]), max(found.tolerance, 1e-6 if p.dtype == np.float32 else 0))
+    values = rows(p[None], q[None], mask_values[None], *names)
+    return Approximate(float(values.value[0]), max(values.tolerance, 1e-6 if p.dtype == np.float32 else 0))
 
 
-def batch_schulman(**given: Any) -> Near:
-    require("estimator" not in given)
-    return batch(**given, estimator="k3")
+def batch_schulman(**arguments: Any) -> Approximate:
+    require("estimator" not in arguments)
+    return batch(**arguments, estimator="k3")
 
 
-def one_schulman(**given: Any) -> Near:
-    require("estimator" not in given)
-    return one(**given, estimator="k3")
+def one_schulman(**arguments: Any) -> Approximate:
+    require("estimator" not in arguments)
+    return one(**arguments, estimator="k3")
 
 
 def draw_tokens(draw: Draw, *shape: int) -> Arguments:
     width = draw.one_of(1e-6, 1e-3, 1.0, 30.0)
     log_p = -np.abs(draw.rng.normal(size=shape)) * 3
     log_q = log_p + draw.rng.normal(size=shape) * width
-    given = {"log_p": log_p, "log_q": log_q}
+    arguments = {"log_p": log_p, "log_q": log_q}
     if draw.boolean():
-        given = {name: array.astype(np.float32) for name, array in given.items()}
-    given = {name: draw.layout(array, keep_dtype=True) for name, array in given.items()}
+        arguments = {name: array.astype(np.float32) for name, array in arguments.items()}
+    arguments = {name: draw.layout(array, keep_dtype=True) for name, array in arguments.items()}
     if draw.boolean():
-        given["mask"] = draw.flags(*shape, rate=0.7)
-    return {**given, "reduction": draw.one_of(*REDUCTIONS)}
+        arguments["mask"] = draw.flags(*shape, rate=0.7)
+    return {**arguments, "reduction": draw.one_of(*REDUCTIONS)}
 
 
 def draw_one(draw: Draw) -> Arguments:
@@ -136,8 +136,8 @@ def draw_batch(draw: Draw) -> Arguments:
     return draw_tokens(draw, max(batches, 1), tokens)
 
 
-def with_estimator(drawn: Any) -> Any:
-    return lambda draw: drawn(draw) | {"estimator": draw.one_of(*ESTIMATORS)}
+def with_estimator(arguments: Any) -> Any:
+    return lambda draw: arguments(draw) | {"estimator": draw.one_of(*ESTIMATORS)}
 
 
 CASES = {

@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from helpers.callables.engine import Near
+from helpers.callables.engine import Approximate
 from helpers.callables.streams import draws
 from helpers.native import Twin
 from helpers.native_envs import SPECS
@@ -34,10 +34,10 @@ class Twins:
         self.elapsed = np.zeros(self.n, np.int64)
         self.state = np.stack([self.start(row) for row in range(self.n)])
 
-    def near(self, result: Any) -> Near:
+    def near(self, result: Any) -> Approximate:
         """The result with the deviation that the documentation of the environments states."""
         single = max(self.spec.deviation, self.spec.reward_deviation)
-        return Near(result, single if self.precision == "f32" else 1e-10)
+        return Approximate(result, single if self.precision == "f32" else 1e-10)
 
     def start(self, row: int) -> np.ndarray:
         """The next episode's first state."""
@@ -47,14 +47,13 @@ class Twins:
         self.positions[row] += np.uint64(2 * count)
         self.elapsed[row] = 0
         state = [
-            0.0 if b is None else b[0] + (b[1] - b[0]) * ((next(numbers) >> 11) * 2.0**-53)
-            for b in bounds
+            0.0 if b is None else b[0] + (b[1] - b[0]) * ((next(numbers) >> 11) * 2.0**-53) for b in bounds
         ]
         if self.spec.float32_start:
             return np.array(state, np.float32).astype(np.float64)
-        return self.kept(np.array(state))
+        return self.round_state(np.array(state))
 
-    def kept(self, state: np.ndarray) -> np.ndarray:
+    def round_state(self, state: np.ndarray) -> np.ndarray:
         """The state in the precision in which it is kept."""
         if self.precision == "f32" or self.spec.float32_state:
             return state.astype(np.float32).astype(np.float64)
@@ -75,7 +74,7 @@ class Twins:
         self.elapsed += 1
         flags[1] = self.elapsed >= self.limit
         mask = flags.any(axis=0)
-        reached = self.kept(reached)
+        reached = self.round_state(reached)
         self.state = reached.copy()
         for row in np.flatnonzero(mask):
             self.state[row] = self.start(row)

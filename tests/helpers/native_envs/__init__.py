@@ -27,9 +27,9 @@ class NativeSpec:
     """Bounds of each variable of the first state; one without bounds is 0 and costs no draw."""
     observe: Callable[[np.ndarray], Sequence[np.ndarray]]
     """Columns of the observation, from the transposed states `[state_dim, n]`."""
-    skilled: Callable[[np.ndarray], np.ndarray]
+    scripted_policy: Callable[[np.ndarray], np.ndarray]
     """Actions that solve the task, from the transposed observations `[obs_dim, n]`."""
-    solved: float
+    solved_return: float
     """What a skilled policy's mean return over 50 episodes exceeds."""
     deviation: float
     """Of one float32 step's state, relative to the larger of a variable's magnitude and 1, as in
@@ -54,7 +54,7 @@ class NativeSpec:
         return np.stack(list(self.observe(state.T)), axis=1).astype(np.float32)
 
     @property
-    def kept(self) -> type[np.floating]:
+    def state_dtype(self) -> type[np.floating]:
         """The dtype in which Gymnasium keeps the state."""
         return np.float32 if self.float32_state else np.float64
 
@@ -62,7 +62,6 @@ class NativeSpec:
 SPECS: dict[str, NativeSpec] = {
     spec.env_id: spec
     for spec in (
-        importlib.import_module(f"{__name__}.{module.name}").SPEC
-        for module in pkgutil.iter_modules(__path__)
+        importlib.import_module(f"{__name__}.{module.name}").SPEC for module in pkgutil.iter_modules(__path__)
     )
 }

@@ -9,7 +9,7 @@ import rlox
 from . import NativeSpec
 
 
-def skilled(obs: np.ndarray) -> np.ndarray:
+def scripted_policy(obs: np.ndarray) -> np.ndarray:
     x, x_dot, angle, angle_dot = obs
     return (angle + 0.3 * angle_dot + 0.02 * x + 0.06 * x_dot > 0).astype(np.int64)
 
@@ -19,7 +19,7 @@ SPEC = NativeSpec(
     single=rlox.CartPole,
     starts=[(-0.05, 0.05)] * 4,
     observe=list,
-    skilled=skilled,
-    solved=450,
+    scripted_policy=scripted_policy,
+    solved_return=450,
     deviation=3e-7,
 )

@@ -13,7 +13,7 @@ SPEC = NativeSpec(
     single=rlox.MountainCar,
     starts=[(-0.6, -0.4), None],
     observe=list,
-    skilled=lambda obs: np.where(obs[1] >= 0, 2, 0),
-    solved=-130,
+    scripted_policy=lambda obs: np.where(obs[1] >= 0, 2, 0),
+    solved_return=-130,
     deviation=3e-7,
 )

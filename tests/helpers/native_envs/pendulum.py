@@ -9,7 +9,7 @@ import rlox
 from . import NativeSpec
 
 
-def skilled(obs: np.ndarray) -> np.ndarray:
+def scripted_policy(obs: np.ndarray) -> np.ndarray:
     cos, sin, speed = obs
     energy = 0.5 * speed**2 + 15.0 * (cos - 1.0)
     pump = np.where(energy < 0.0, 2.0, -2.0) * np.sign(speed + 1e-9)
@@ -22,8 +22,8 @@ SPEC = NativeSpec(
     single=rlox.Pendulum,
     starts=[(-float(np.pi), float(np.pi)), (-1.0, 1.0)],
     observe=lambda state: [np.cos(state[0]), np.sin(state[0]), state[1]],
-    skilled=skilled,
-    solved=-400,
+    scripted_policy=scripted_policy,
+    solved_return=-400,
     deviation=1e-6,
     reward_deviation=1e-5,
 )

@@ -88,9 +88,7 @@ class CQLChoices:
 
     def lowest(self, weights: Weights, name: str, obs: Tensor) -> Tensor:
         first, second = (mlp(weights, f"{name}.{k}", obs, "relu", self.kinks) for k in (0, 1))
-        return torch.stack(
-            [least(a, b, self.kinks, name) for a, b in zip(first, second, strict=True)]
-        )
+        return torch.stack([least(a, b, self.kinks, name) for a, b in zip(first, second, strict=True)])
 
     def _critics(self, batch: dict[str, Tensor]) -> Tensor:
         errors, penalties = [], []
@@ -114,9 +112,7 @@ class Weight:
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self.learned, self.target = settings["auto_alpha"], settings["cql_target_value"]
-        self.weights = {
-            "log": leaf(torch.tensor(math.log(settings["cql_alpha"]), dtype=torch.float64))
-        }
+        self.weights = {"log": leaf(torch.tensor(math.log(settings["cql_alpha"]), dtype=torch.float64))}
         self.optimizer = Adam(settings["learning_rate"], eps=1e-8)
 
     @property

@@ -35,10 +35,7 @@ class PPO:
     def train(self, batch: dict[str, Tensor]) -> list[Step]:
         size = self.settings["batch_size"]
         minibatches = [rows for epoch in batch["order"] for rows in epoch.long().split(size)]
-        return [
-            self._step({k: v[rows] for k, v in batch.items() if k != "order"})
-            for rows in minibatches
-        ]
+        return [self._step({k: v[rows] for k, v in batch.items() if k != "order"}) for rows in minibatches]
 
     def _step(self, rows: dict[str, Tensor]) -> Step:
         s = self.settings
@@ -64,11 +61,7 @@ class PPO:
         eps, r = self.settings["clip_eps"], torch.exp(log_ratio)
         for bound in (1 - eps, 1 + eps):
             self.kinks.note(r - bound, "a ratio at a bound")
-        bounded = (
-            r
-            if 1 - eps <= r.item() <= 1 + eps
-            else r.new_tensor(1 - eps if r.item() < 1 else 1 + eps)
-        )
+        bounded = r if 1 - eps <= r.item() <= 1 + eps else r.new_tensor(1 - eps if r.item() < 1 else 1 + eps)
         plain, clipped = r * advantage, bounded * advantage
         return plain if plain.item() <= clipped.item() else clipped
 

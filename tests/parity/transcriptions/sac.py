@@ -43,8 +43,7 @@ class SAC:
     def __init__(self, weights: Weights, settings: dict[str, Any]) -> None:
         self.weights, self.settings = leaves(weights), settings
         self.targets = {
-            name.replace("critic", "target"): value
-            for name, value in detached(self._part("critic")).items()
+            name.replace("critic", "target"): value for name, value in detached(self._part("critic")).items()
         }
         self.kinks = Kinks()
         rate = settings["learning_rate"]

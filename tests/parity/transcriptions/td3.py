@@ -66,9 +66,7 @@ class TD3:
                 obs, noise = batch["next_obs"][i], batch["noise_target"][i].clamp(-limit, limit)
                 action = self.act(self.targets, "target.actor", obs) + noise
                 action = action.clamp(-1, 1)
-                first, second = (
-                    self.q(self.targets, f"target.critic.{k}", obs, action) for k in (0, 1)
-                )
+                first, second = (self.q(self.targets, f"target.critic.{k}", obs, action) for k in (0, 1))
                 value = least(first, second, self.kinks, "targets")
                 goal = goal + self.settings["gamma"] ** int(batch["steps"][i]) * value
             for k in (0, 1):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from helpers.envs import Countdown
-from helpers.factored import env_id
+from helpers.factored_actions import env_id
 from torch import nn
 
 from rlox import OfflineDatasetBuffer
@@ -52,9 +52,7 @@ def test_choices_are_learned_by_cross_entropy_as_torch_has_it() -> None:
     for i in range(4):
         logits = twin.net(data.obs[i])
         loss = nn.CrossEntropyLoss()(logits, actions[i])
-        found.append(
-            (float(loss.detach()), float((logits.argmax(-1) == actions[i]).float().mean()))
-        )
+        found.append((float(loss.detach()), float((logits.argmax(-1) == actions[i]).float().mean())))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -122,7 +120,7 @@ def test_a_recording_is_what_the_environment_did_and_its_actions_those_that_were
         assert ended.tolist() == [False] * (end - start - 1) + [True]
     assert columns["obs"][starts, 0].tolist() == [5.0, 6.0, 7.0]  # seeds of the episodes
     assert sum(dataset.about["returns"]) == pytest.approx(float(columns["rewards"].sum()))
-    assert made[-1].taken == columns["actions"].tolist()
+    assert made[-1].actions_taken == columns["actions"].tolist()
 
 
 def test_a_recording_names_the_environment_that_was_played() -> None:
@@ -229,9 +227,7 @@ def test_actions_of_the_other_kind_and_choices_that_do_not_exist_are_refused_by_
 def test_a_folder_of_the_other_kind_is_refused_like_a_dataset_in_memory() -> None:
     with pytest.raises(ShapeError, match=r"the actions of the dataset .*CartPole-v1 are int64"):
         BC(CARTPOLE, obs_dim=4, act_dim=1, continuous=True)
-    with pytest.raises(
-        ShapeError, match=r"Pendulum-v1 has action .*, expected a choice from 0 to 1"
-    ):
+    with pytest.raises(ShapeError, match=r"Pendulum-v1 has action .*, expected a choice from 0 to 1"):
         BC(PENDULUM, obs_dim=3, act_dim=2, continuous=False)
 
 
@@ -251,9 +247,7 @@ def test_a_dataset_of_another_environment_is_refused_unless_none_is_played(tmp_p
     write = {"gone": "MountainCar-v0", "same": "CartPole-v1", "unknown": "<lambda>"}
     for folder, env in write.items():
         write_dataset(replace(read, about={**read.about, "env": env}), tmp_path / folder)
-    with pytest.raises(
-        ConfigError, match="gone is of env=MountainCar-v0, the run's is CartPole-v1"
-    ):
+    with pytest.raises(ConfigError, match="gone is of env=MountainCar-v0, the run's is CartPole-v1"):
         BC(tmp_path / "gone", env_id="CartPole-v1")
     BC(tmp_path / "gone", **CHOICES)
     BC(tmp_path / "same", env_id="gymnasium.envs:CartPole-v1")
@@ -261,9 +255,7 @@ def test_a_dataset_of_another_environment_is_refused_unless_none_is_played(tmp_p
 
 
 def test_a_folder_is_named_by_text_or_path_and_anything_else_refused_by_its_type() -> None:
-    assert (
-        BC(Path(CARTPOLE), env_id="CartPole-v1").config == BC(CARTPOLE, env_id="CartPole-v1").config
-    )
+    assert BC(Path(CARTPOLE), env_id="CartPole-v1").config == BC(CARTPOLE, env_id="CartPole-v1").config
     for wrong in ({"obs": np.zeros((3, 4))}, 3):
         with pytest.raises(ConfigError, match=f"dataset is a {type(wrong).__name__}, expected an"):
             BC(wrong, **CHOICES)  # type: ignore[arg-type]
@@ -322,7 +314,7 @@ def test_an_actor_sees_what_the_learner_saw_to_1e_5(dtype: Any) -> None:
     at, plain = rows["indices"].astype(int).ravel(), standardised(dtype=dtype)
     obs = np.random.default_rng(0).normal([300, -5, 0.2, 7], [40, 0.1, 3, 0], size=(400, 4))
     seen = obs.astype(np.float32)[at]
-    bc.parts.actor.normalizer.apply(seen)  # type: ignore[union-attr]
+    bc.components.actor.normalizer.apply(seen)  # type: ignore[union-attr]
     mean, std = plain.stats()["obs_mean"], plain.stats()["obs_std"]
     std[3] = 1.0
     np.testing.assert_allclose(seen, rows["obs"].reshape(-1, 4), atol=1e-5, rtol=1e-5)
@@ -462,9 +454,7 @@ def test_a_recording_of_several_parts_has_the_choices_from_0_and_then_the_number
         ),
     ],
 )
-def test_a_dataset_of_other_parts_is_refused_by_its_choice(
-    space: str, actions: Any, told: str
-) -> None:
+def test_a_dataset_of_other_parts_is_refused_by_its_choice(space: str, actions: Any, told: str) -> None:
     obs, ends = np.zeros((8, 4), np.float32), np.zeros(8, bool)
     data = OfflineDatasetBuffer(obs, obs, actions, np.zeros(8, np.float32), ends, ends)
     with pytest.raises(ShapeError, match=told):

@@ -13,13 +13,13 @@ from helpers.bit_flipping import BitFlipping
 from helpers.vectors import make_cartpoles
 
 from rlox.algorithms import A2C, DQN, PPO, SAC, TD3, RecurrentPPO
-from rlox.algorithms.on_policy import on_policy_parts
+from rlox.algorithms.on_policy import build_on_policy
 from rlox.configs import EnvConfig, PPOConfig, make_run
 from rlox.configs.buffers import MAX_CAPACITY
 from rlox.envs.make import make_vec
 from rlox.errors import ConfigError, EnvError, RloxError, UnsupportedSpaceError
 from rlox.rng import Streams
-from rlox.training.parts import Tools
+from rlox.training.components import BuildContext
 
 
 class Counted(gym.Env[Any, Any]):
@@ -122,17 +122,17 @@ def test_workers_end_where_their_environments_have_no_space_that_is_known() -> N
 class OnlyChoices(PPOConfig):
     """As a plugin declares that it learns choices alone."""
 
-    actions = ("Discrete",)
+    action_kinds = ("Discrete",)
 
 
 def test_on_policy_parts_refuse_actions_of_a_kind_that_the_learner_does_not_take() -> None:
     run = make_run({"algo": {"name": "ppo"}, "env": {"id": "mine", "n_envs": 4}})
     config = replace(run, algo=OnlyChoices())
-    tools = Tools("cpu", Streams(0), Counted)
+    tools = BuildContext("cpu", Streams(0), Counted)
 
     def learner(policy: Any) -> Any:
         raise AssertionError("nothing is made for actions of another kind")
 
     with pytest.raises(UnsupportedSpaceError, match=r"^ppo needs Discrete actions, mine has Box"):
-        on_policy_parts(config, tools, learner)
+        build_on_policy(config, tools, learner)
     assert Counted.closed == 4

@@ -17,9 +17,9 @@ from rlox.algorithms.decision_transformer import DecisionTransformerLearner
 from rlox.configs import DecisionTransformerConfig, make
 from rlox.errors import CheckpointError, ConfigError, UnsupportedSpaceError
 from rlox.optim import AdamW
-from rlox.policies.conditioned import Conditioned
+from rlox.policies.decision_transformer import DecisionTransformerPolicy
 from rlox.rng import Streams
-from rlox.sources.stretches import Stretches
+from rlox.sources.sub_trajectories import SubTrajectories
 from rlox.types import Clock
 
 
@@ -34,28 +34,26 @@ OBS, ACT, LENGTH = 3, 2, 5
 SMALL: dict[str, Any] = {"context_length": 4, "hidden": 8, "n_layers": 1, "batch_size": 8}
 
 
-def policy(choices: bool = False, dropout: float = 0.0) -> Conditioned:
+def policy(choices: bool = False, dropout: float = 0.0) -> DecisionTransformerPolicy:
     torch.manual_seed(0)
-    return Conditioned(OBS, ACT, choices, 8, 2, 2, dropout, 50)
+    return DecisionTransformerPolicy(OBS, ACT, choices, 8, 2, 2, dropout, 50)
 
 
-def stretches(choices: bool = False, n: int = 1, size: int = 6) -> Stretches:
+def stretches(choices: bool = False, n: int = 1, size: int = 6) -> SubTrajectories:
     """The last step but one of every second stretch, and the last, is padding."""
     g = torch.Generator().manual_seed(1)
     shape = (n, size, LENGTH)
     actions = (
-        torch.randint(ACT, shape, generator=g)
-        if choices
-        else torch.rand(*shape, ACT, generator=g) * 2 - 1
+        torch.randint(ACT, shape, generator=g) if choices else torch.rand(*shape, ACT, generator=g) * 2 - 1
     )
     mask = torch.ones(shape, dtype=torch.bool)
     mask[:, ::2, -2:] = False
     returns = torch.randn(shape, generator=g) * 100
     obs, times = torch.randn(*shape, OBS, generator=g), torch.arange(LENGTH).expand(shape)
-    return Stretches(obs, actions, returns, times, mask)
+    return SubTrajectories(obs, actions, returns, times, mask)
 
 
-def said(model: Conditioned, given: Stretches) -> Tensor:
+def said(model: DecisionTransformerPolicy, given: SubTrajectories) -> Tensor:
     with torch.no_grad():
         out: Tensor = model.eval()(
             given.returns[0] * 0.01, given.obs[0], given.actions[0], given.timesteps[0]
@@ -71,7 +69,7 @@ def test_later_timesteps_do_not_change_earlier_outputs_of_the_transformer() -> N
             changed = {n: getattr(given, n).clone() for n in ("returns", "obs", "actions")}
             later = t if name == "actions" else t + 1  # its own action is not seen by what says it
             changed[name][:, :, later:] += 1.0
-            other = said(model, Stretches(**changed, timesteps=given.timesteps, mask=given.mask))
+            other = said(model, SubTrajectories(**changed, timesteps=given.timesteps, mask=given.mask))
             torch.testing.assert_close(other[:, : t + 1], before[:, : t + 1])
             if name != "actions" and later < LENGTH:
                 assert not torch.allclose(other[:, later:], before[:, later:])
@@ -84,7 +82,7 @@ def test_the_first_output_of_the_transformer_depends_on_the_target_return() -> N
     assert not torch.allclose(said(model, given)[:, 0], before[:, 0])
 
 
-def by_hand(model: Conditioned, given: Stretches, i: int) -> tuple[Tensor, Tensor]:
+def by_hand(model: DecisionTransformerPolicy, given: SubTrajectories, i: int) -> tuple[Tensor, Tensor]:
     """Loss of one batch and what is said, a stretch at a time, without its padding."""
     outputs, targets = [], []
     for row in range(given.obs.shape[1]):
@@ -102,10 +100,10 @@ def by_hand(model: Conditioned, given: Stretches, i: int) -> tuple[Tensor, Tenso
             x = x + attended(block, block.before(x))
             x = x + block.back(torch.relu(block.wider(block.between(x))))
         x = model.head(model.transformer.norm(x))[1::3]
-        outputs.append(x if model.choices else torch.tanh(x))
+        outputs.append(x if model.is_discrete else torch.tanh(x))
         targets.append(given.actions[i, row, :steps])
     found, target = torch.cat(outputs), torch.cat(targets)
-    if model.choices:
+    if model.is_discrete:
         return nn.CrossEntropyLoss()(found, target), found
     return ((found - target) ** 2).mean(), found
 
@@ -131,7 +129,7 @@ def test_updates_are_those_of_a_transformer_by_hand_in_float64(choices: bool) ->
     given = stretches(choices, n=20)
     rows = {n: getattr(given, n).double() for n in ("returns", "obs")}
     actions = given.actions if choices else given.actions.double()
-    given = Stretches(**rows, actions=actions, timesteps=given.timesteps, mask=given.mask)
+    given = SubTrajectories(**rows, actions=actions, timesteps=given.timesteps, mask=given.mask)
     ours, twin = policy(choices).double(), policy(choices).double()
     settings = {"dropout": 0.0, "warmup_updates": 5, "return_scale": 0.01, "learning_rate": 1e-2}
     config = make(DecisionTransformerConfig, {**settings, "weight_decay": 0.1})
@@ -149,9 +147,7 @@ def test_updates_are_those_of_a_transformer_by_hand_in_float64(choices: bool) ->
     update = learner.update(given, Clock(unit="updates", horizon=100))
     assert update.metrics["loss/policy"] == pytest.approx(np.mean(losses), rel=1e-6)
     assert (update.count, update.samples) == (20, int(given.mask.sum()))
-    apart = torch.cat(
-        [(a - b).flatten() for a, b in zip(ours.parameters(), twin.parameters(), strict=True)]
-    )
+    apart = torch.cat([(a - b).flatten() for a, b in zip(ours.parameters(), twin.parameters(), strict=True)])
     norm = torch.cat([p.flatten() for p in twin.parameters()]).norm()
     assert float((apart.norm() / norm).detach()) < 1e-6
 
@@ -181,7 +177,7 @@ def test_dropout_masks_depend_only_on_the_seed_and_the_update_number() -> None:
         data = stretches(n=4)
         for part in parts:
             names = ("obs", "actions", "returns", "timesteps", "mask")
-            some = Stretches(**{name: getattr(data, name)[part] for name in names})
+            some = SubTrajectories(**{name: getattr(data, name)[part] for name in names})
             learner.update(some, Clock(updates=part.start, unit="updates", horizon=100))
         return torch.cat([p.detach().flatten() for p in model.parameters()])
 
@@ -204,18 +200,18 @@ def test_a_decision_transformer_updates_return_to_go_and_keeps_its_last_steps(
         return out
 
     monkeypatch.setattr(algorithm.policy, "forward", told)
-    actor = algorithm.parts.actor
-    player, rewards = actor.player(1), [-1.0, -20.0, -3.0, -40.0, -5.0, -6.0]
+    actor = algorithm.components.actor
+    player, rewards = actor.make_player(1), [-1.0, -20.0, -3.0, -40.0, -5.0, -6.0]
     rows = np.random.default_rng(0).normal(size=(6, 1, 3)).astype(np.float32)
     done = []
-    with actor.ready():
+    with actor.inference_mode():
         for row, reward in zip(rows, rewards, strict=True):
             done.append(np.asarray(player.act(row))[0] / 2.0)  # torques to 2
-            player.paid([reward])
+            player.observe_rewards([reward])
     left = -500.0 - np.concatenate([[0.0], np.cumsum(rewards)[:-1]])
     returns, obs, actions, times = (part[0].numpy() for part in seen[-1])
     np.testing.assert_allclose(returns, 1e-3 * left[2:], rtol=1e-5)
-    np.testing.assert_allclose(obs, actor.normalized(rows[2:, 0]), rtol=1e-5)
+    np.testing.assert_allclose(obs, actor.normalize(rows[2:, 0]), rtol=1e-5)
     np.testing.assert_allclose(actions[:-1], np.stack(done[2:5]), atol=1e-6)
     assert times.tolist() == [2, 3, 4, 5]
     second = [part[0].numpy() for part in seen[1]]
@@ -226,30 +222,30 @@ def test_a_decision_transformer_updates_return_to_go_and_keeps_its_last_steps(
 def test_a_decision_transformer_keeps_parallel_episodes_separate() -> None:
     algorithm = DecisionTransformer(CARTPOLE, env_id="CartPole-v1", **SMALL)
     algorithm.train(16)
-    actor = algorithm.parts.actor
+    actor = algorithm.components.actor
     rows = np.random.default_rng(0).normal(size=(7, 3, 4)).astype(np.float32)
 
     def alone(place: int, first: int) -> list[int]:
-        player, found = actor.player(1), []
+        player, found = actor.make_player(1), []
         for t in range(first, 7):
             found.append(int(player.act(rows[t, [place]])[0]))
-            player.paid([1.0 + place])
+            player.observe_rewards([1.0 + place])
         return found
 
-    with actor.ready():
-        together = actor.player(3)
+    with actor.inference_mode():
+        together = actor.make_player(3)
         found: list[list[int]] = [[], [], []]
         for t in range(5):
             if t == 3:
-                together.begin(1)
+                together.reset_slot(1)
             for place, action in enumerate(together.act(rows[t])):
                 found[place].append(int(action))
-            together.paid([1.0, 2.0, 3.0])
-        together.keep([1, 2])
+            together.observe_rewards([1.0, 2.0, 3.0])
+        together.select_slots([1, 2])
         for t in (5, 6):
             for place, action in zip((1, 2), together.act(rows[t][[1, 2]]), strict=True):
                 found[place].append(int(action))
-            together.paid([2.0, 3.0])
+            together.observe_rewards([2.0, 3.0])
         assert found[1][3:] == alone(1, 3)
         assert found[2] == alone(2, 0)
         assert found[0] == alone(0, 0)[:5]
@@ -259,16 +255,16 @@ def test_the_highest_return_of_the_dataset_is_asked_for_unless_another_is(tmp_pa
     algorithm = DecisionTransformer(CARTPOLE, env_id="CartPole-v1", **SMALL)
     algorithm.train(16)
     rewards = algorithm.source.load().stats()["max_return"]
-    assert algorithm.parts.actor.wish.asked == rewards
+    assert algorithm.components.actor.target_return.value == rewards
     algorithm.save(tmp_path / "saved")
     alone = DecisionTransformer.from_checkpoint(tmp_path / "saved", replay=False)
-    assert alone.parts.actor.wish.asked == rewards
+    assert alone.components.actor.target_return.value == rewards
     assert alone.evaluate(3).returns == algorithm.evaluate(3).returns
     alone.ask(7.0)
-    assert alone.parts.actor.wish.asked == 7.0
+    assert alone.components.actor.target_return.value == 7.0
     alone.save(tmp_path / "asked")
     again = DecisionTransformer.from_checkpoint(tmp_path / "asked", replay=False)
-    assert again.parts.actor.wish.asked == rewards  # what is asked for is of the object alone
+    assert again.components.actor.target_return.value == rewards  # what is asked for is of the object alone
     obs = np.zeros((2, 4), np.float32)
     assert algorithm.predict(obs, target_return=3.0).shape == (2,)
     assert isinstance(algorithm.predict(obs[0]), int)
@@ -330,9 +326,7 @@ def test_a_decision_transformer_collects_exactly_its_target_return_over_steps() 
 
 
 def test_a_decision_transformer_refuses_datasets_and_spaces_it_cannot_learn() -> None:
-    with pytest.raises(
-        ConfigError, match=r"algo\.max_timesteps=9: an episode .* set algo\.max_time"
-    ):
+    with pytest.raises(ConfigError, match=r"algo\.max_timesteps=9: an episode .* set algo\.max_time"):
         DecisionTransformer(PENDULUM, env_id="Pendulum-v1", max_timesteps=9, **SMALL)
     with pytest.raises(ConfigError, match="the heads divide the width, expected a multiple of 3"):
         DecisionTransformer(PENDULUM, env_id="Pendulum-v1", n_heads=3, **SMALL)
@@ -374,7 +368,7 @@ def test_stretches_are_rows_of_the_dataset_and_none_is_behind_the_last_end() -> 
     begin, end = np.where(rows < 20, 0, 20), np.where(rows < 20, 20, 32)
     np.testing.assert_array_equal(batch.timesteps.numpy()[mask], rows - begin)
     np.testing.assert_allclose(batch.returns.numpy()[mask], rows - end)
-    assert algorithm.parts.actor.wish.best == -12.0
+    assert algorithm.components.actor.target_return.dataset_return == -12.0
     again, _ = algorithm.source.next(Clock(unit="updates"))
     assert not torch.equal(again.obs, batch.obs)
 
@@ -425,9 +419,7 @@ def test_weights_with_other_heads_unit_of_returns_or_context_are_another_functio
     given = {"env_id": "CartPole-v1", **SMALL}
     DecisionTransformer(CARTPOLE, **{**given, **setting}).save(tmp_path / "saved")
     (name, value), begun = next(iter(setting.items())), {**given, "init_from": tmp_path / "saved"}
-    with pytest.raises(
-        ConfigError, match=rf"has algo\.{name}={value}, .*; set algo\.{name}={value}$"
-    ):
+    with pytest.raises(ConfigError, match=rf"has algo\.{name}={value}, .*; set algo\.{name}={value}$"):
         DecisionTransformer(CARTPOLE, **begun)
     DecisionTransformer(CARTPOLE, **{**begun, **setting}, learning_rate=1e-5, dropout=0.0)
 

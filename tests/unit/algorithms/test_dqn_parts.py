@@ -14,16 +14,16 @@ from rlox.algorithms import DQN, Rainbow
 from rlox.algorithms.torch_dqn import DQNLearner
 from rlox.configs.dqn import DQNConfig
 from rlox.losses import categorical_kl, project_atoms, quantile_huber
-from rlox.networks.noisy import stream_factors
-from rlox.policies.q import NoisyGreedy, QPolicy
-from rlox.policies.returns import Atoms, Quantiles, Returns
+from rlox.networks.noisy import keyed_factorized_noise
+from rlox.policies.q_policy import NoisyGreedy, QPolicy
+from rlox.policies.value_distribution import CategoricalValue, QuantileValue, ValueDistribution
 from rlox.types import Clock, Transitions
 
 OBS, ACTIONS, SEED = 3, 4, 9
-DISTRIBUTIONS: dict[str, Returns | None] = {
+DISTRIBUTIONS: dict[str, ValueDistribution | None] = {
     "none": None,
-    "categorical": Atoms(7, -4.0, 5.0),
-    "quantile": Quantiles(6),
+    "categorical": CategoricalValue(7, -4.0, 5.0),
+    "quantile": QuantileValue(6),
 }
 SIZES = {"n_atoms": 7, "v_min": -4.0, "v_max": 5.0, "n_quantiles": 6}
 
@@ -45,7 +45,7 @@ def batch(n: int = 1, size: int = 32, seed: int = 0) -> Transitions:
 def policy(distribution: str, noisy: bool, seed: int, dueling: bool = False) -> QPolicy:
     torch.manual_seed(seed)
     returns, sigma = DISTRIBUTIONS[distribution], 0.5 if noisy else None
-    return QPolicy(OBS, ACTIONS, (8, 6), dueling=dueling, returns=returns, sigma=sigma)
+    return QPolicy(OBS, ACTIONS, (8, 6), dueling=dueling, value_distribution=returns, sigma=sigma)
 
 
 def learner(distribution: str = "none", noisy: bool = False, **settings: Any) -> DQNLearner:
@@ -63,12 +63,12 @@ def wrong(made: DQNLearner, data: Transitions, number: int) -> Tensor:
     config, size = made.config, made.policy.noise_size
 
     def noise(stream: str) -> Tensor | None:
-        return stream_factors(SEED, f"noise-{stream}", number, (size,)) if size else None
+        return keyed_factorized_noise(SEED, f"noise-{stream}", number, (size,)) if size else None
 
     rows = torch.arange(data.obs.shape[1])
     with torch.no_grad():
-        said = made.policy.said(data.obs[0], noise("learning"))[rows, data.actions[0]]
-        after = made.target.said(data.next_obs[0], noise("target"))
+        said = made.policy.outputs(data.obs[0], noise("learning"))[rows, data.actions[0]]
+        after = made.target.outputs(data.next_obs[0], noise("target"))
         if config.double_dqn:
             best = made.policy(data.next_obs[0], noise("choice")).argmax(-1)
         else:
@@ -111,8 +111,8 @@ def test_the_loss_is_the_weighted_mean_of_the_priorities(distribution: str) -> N
     frozen = made.target
     index = torch.arange(data.obs.shape[1])
     with torch.no_grad():
-        after = frozen.said(data.next_obs[0])[index, frozen.mode(data.next_obs[0])]
-    said = online.said(data.obs[0])[index, data.actions[0]]
+        after = frozen.outputs(data.next_obs[0])[index, frozen.mode(data.next_obs[0])]
+    said = online.outputs(data.obs[0])[index, data.actions[0]]
     r, g = data.rewards[0], data.discounts[0]
     if distribution == "categorical":
         goal = project_atoms(r, g, torch.softmax(after, -1), -4.0, 5.0)
@@ -181,8 +181,8 @@ def test_expectations_of_a_chain_are_those_of_dynamic_programming(distribution: 
     n, gamma = 5, 0.9
     torch.manual_seed(0)
     # the lowest and highest atoms leave room, else what clips would keep the values right
-    returns = {"categorical": Atoms(31, -1.0, 2.0), "quantile": Quantiles(5)}[distribution]
-    online, target = (QPolicy(n + 1, 2, (32,), returns=returns) for _ in range(2))
+    returns = {"categorical": CategoricalValue(31, -1.0, 2.0), "quantile": QuantileValue(5)}[distribution]
+    online, target = (QPolicy(n + 1, 2, (32,), value_distribution=returns) for _ in range(2))
     config = DQNConfig(
         learning_rate=0.01, target_update_interval=1, double_dqn=True, distribution=distribution,
         n_atoms=31, v_min=-1.0, v_max=2.0, n_quantiles=5,
@@ -210,7 +210,7 @@ def test_rainbow_is_dqn_with_its_parts() -> None:
         adam_eps=1.5e-4,
         target_update_interval=8_000,
     )
-    assert isinstance(rainbow.source.behaviour, NoisyGreedy)
+    assert isinstance(rainbow.source.exploration, NoisyGreedy)
     assert rainbow.train(300) == dqn.train(300)
     pairs = zip(rainbow.policy.parameters(), dqn.policy.parameters(), strict=True)
     assert all(torch.equal(a, b) for a, b in pairs)

@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rlox.algorithms import DQN
-from rlox.algorithms.dqn_schedule import epsilon
+from rlox.algorithms.dqn_schedule import scheduled_epsilon
 from rlox.algorithms.torch_dqn import DQNLearner
 from rlox.configs.dqn import DQNConfig
 from rlox.errors import NonFiniteError, UnsupportedSpaceError
 from rlox.losses import td_loss, td_target
 from rlox.networks import DuelingMLP
-from rlox.policies.q import EpsilonGreedy, QPolicy
+from rlox.policies.q_policy import EpsilonGreedy, QPolicy
 from rlox.types import Clock, Transitions
 
 OBS, ACTIONS = 3, 4
@@ -113,14 +113,10 @@ def test_the_double_estimator_is_the_online_choice_at_the_targets_value() -> Non
     priorities = made.update(replaced(data, weights=torch.ones(1, 64)), Clock(horizon=1))
     goal = data.rewards[0] + data.discounts[0] * chosen
     q = online(data.obs[0]).detach().gather(-1, data.actions[0][:, None])[:, 0]
-    np.testing.assert_allclose(
-        priorities.columns["priorities"], (q - goal).abs(), rtol=1e-4, atol=1e-5
-    )
+    np.testing.assert_allclose(priorities.columns["priorities"], (q - goal).abs(), rtol=1e-4, atol=1e-5)
 
 
-def test_of_actions_all_worth_nothing_the_maximum_is_too_high_and_the_double_estimate_is_not() -> (
-    None
-):
+def test_of_actions_all_worth_nothing_the_maximum_is_too_high_and_the_double_estimate_is_not() -> None:
     """Two networks that know nothing are two estimates of 0 (van Hasselt et al. 2016, section 3)."""
     next_obs = batches(1, size=16).next_obs[0]
     found: dict[bool, list[float]] = {False: [], True: []}
@@ -130,7 +126,7 @@ def test_of_actions_all_worth_nothing_the_maximum_is_too_high_and_the_double_est
             made.policy.load_state_dict(policy(seed=seed).state_dict())
             made.target.load_state_dict(policy(seed=1000 + seed).state_dict())
             with torch.no_grad():
-                values.append(float(made._after(next_obs, 0).mean()))
+                values.append(float(made._next_outputs(next_obs, 0).mean()))
     error = np.std(found[True]) / 300**0.5
     assert abs(np.mean(found[True])) < 3.0 * error
     assert np.mean(found[False]) > 10.0 * error
@@ -166,9 +162,7 @@ def test_no_gradient_reaches_the_target_network() -> None:
 
 
 def test_td_target_and_td_loss_equal_numbers_computed_by_hand() -> None:
-    target = td_target(
-        torch.tensor([1.0, 1.0]), torch.tensor([0.81, 0.0]), torch.tensor([2.0, 5.0])
-    )
+    target = td_target(torch.tensor([1.0, 1.0]), torch.tensor([0.81, 0.0]), torch.tensor([2.0, 5.0]))
     torch.testing.assert_close(target, torch.tensor([2.62, 1.0]))
     q, goal = torch.tensor([0.5, 3.0]), torch.zeros(2)
     assert float(td_loss(q, goal, "huber")) == pytest.approx((0.125 + 2.5) / 2)
@@ -188,10 +182,8 @@ def test_a_dueling_networks_advantages_have_no_mean() -> None:
 
 
 def test_epsilon_falls_linearly_over_its_part_of_the_run() -> None:
-    config = DQNConfig(
-        exploration_fraction=0.5, exploration_initial_eps=0.8, exploration_final_eps=0.2
-    )
-    found = [epsilon(config, elapsed) for elapsed in (0.0, 0.25, 0.5, 0.75, 1.0)]
+    config = DQNConfig(exploration_fraction=0.5, exploration_initial_eps=0.8, exploration_final_eps=0.2)
+    found = [scheduled_epsilon(config, elapsed) for elapsed in (0.0, 0.25, 0.5, 0.75, 1.0)]
     assert found == pytest.approx([0.8, 0.5, 0.2, 0.2, 0.2])
 
 
@@ -206,11 +198,9 @@ def test_exploration_takes_any_action_as_often_as_epsilon_says_and_else_the_best
         assert again.act(obs, 2999, 0.0).tolist() == taken[2999].tolist()  # whenever it is asked
     # 0.7 + 0.3 / 4 of 15,000 draws are the best: four standard deviations are 0.014
     assert (taken == best).mean() == pytest.approx(0.775, abs=0.014)
-    others = np.bincount(explore.random(0, obs), minlength=ACTIONS)
+    others = np.bincount(explore.random_actions(0, obs), minlength=ACTIONS)
     assert others.sum() == 5
-    rest = [
-        np.bincount(taken[:, n], minlength=ACTIONS)[np.arange(ACTIONS) != best[n]] for n in range(5)
-    ]
+    rest = [np.bincount(taken[:, n], minlength=ACTIONS)[np.arange(ACTIONS) != best[n]] for n in range(5)]
     assert np.ptp(np.sum(rest, 0)) < 6 * np.sqrt(3000 * 5 * 0.075)
 
 

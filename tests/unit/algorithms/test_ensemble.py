@@ -53,7 +53,7 @@ def test_n_steps_of_a_target_network_leave_one_minus_tau_to_the_nth() -> None:
     with torch.no_grad():
         flat.vector.add_(1.0)
     for _ in range(5):
-        target.follow(0.1)
+        target.polyak_update(0.1)
     part = 0.9**5
     expected = part * begun + (1 - part) * online.weight.detach()
     torch.testing.assert_close(target.module.weight, expected)
@@ -76,13 +76,9 @@ def test_a_target_moves_by_no_more_than_the_whole_way(tau: float) -> None:
 
 
 def test_minus_one_is_the_low_end_of_a_box_and_one_its_high_end() -> None:
-    box = spaces.Box(
-        np.array([[-2, 0, 5]], np.float32), np.array([[2, 1, 9]], np.float32), dtype=np.float32
-    )
-    codec = ActionCodec.of(box).unit("env", "algo")
-    given = codec.to_env(
-        np.array([[-1, -1, -1], [1, 1, 1], [0, 0.5, -0.5], [7, -7, 0]], np.float32)
-    )
+    box = spaces.Box(np.array([[-2, 0, 5]], np.float32), np.array([[2, 1, 9]], np.float32), dtype=np.float32)
+    codec = ActionCodec.of(box).unit_codec("env", "algo")
+    given = codec.to_env(np.array([[-1, -1, -1], [1, 1, 1], [0, 0.5, -0.5], [7, -7, 0]], np.float32))
     assert given.dtype == np.float32
     assert given.tolist() == [
         [[-2, 0, 5]], [[2, 1, 9]], [[0, 0.75, 6]], [[2, 0, 7]],
@@ -121,7 +117,4 @@ def test_polyak_update_refuses_what_does_not_fit_and_changes_nothing(
     before = [p.clone() for p in target.parameters()] if isinstance(target, nn.Module) else []
     with pytest.raises((ConfigError, ShapeError), match=re.escape(f"polyak_update: {told}")):
         polyak_update(source, target, tau)
-    assert all(
-        torch.equal(a, b)
-        for a, b in zip(before, getattr(target, "parameters", list)(), strict=True)
-    )
+    assert all(torch.equal(a, b) for a, b in zip(before, getattr(target, "parameters", list)(), strict=True))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers.words import ANSWERS, OTHERS, PROMPTS, Words
+from helpers.tiny_lm import ANSWERS, PROMPTS, REJECTED, TinyLM
 
 from rlox.algorithms import DPO, SFT
 from rlox.errors import ConfigError
@@ -18,7 +18,7 @@ from rlox.errors import ConfigError
 
 def test_a_pair_of_equal_completions_has_no_gradient() -> None:
     for loss_type in ("sigmoid", "ipo", "hinge", "robust"):
-        dpo = DPO(Words(), loss_type=loss_type)
+        dpo = DPO(TinyLM(), loss_type=loss_type)
         loss, metrics = dpo.compute_loss(PROMPTS, ANSWERS, ANSWERS)
         loss.backward()  # type: ignore[no-untyped-call]
         assert float(dpo.policy.table.grad.abs().max()) <= 1e-6  # rounding
@@ -26,31 +26,31 @@ def test_a_pair_of_equal_completions_has_no_gradient() -> None:
 
 
 def test_equal_pairs_that_are_handed_over_are_told_of_once_with_their_row() -> None:
-    dpo = DPO(Words())
+    dpo = DPO(TinyLM())
     told = "are the same in 2 of 4 rows (the first is row 1): nothing is learned from these"
-    rejected = [OTHERS[0], ANSWERS[1], OTHERS[2], ANSWERS[3]]
+    rejected = [REJECTED[0], ANSWERS[1], REJECTED[2], ANSWERS[3]]
     with pytest.warns(UserWarning, match=re.escape(told)):
         dpo.train_step(PROMPTS, ANSWERS, rejected)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         dpo.train_step(PROMPTS, ANSWERS, rejected)
-        DPO(Words()).train_step(PROMPTS, ANSWERS, OTHERS)
+        DPO(TinyLM()).train_step(PROMPTS, ANSWERS, REJECTED)
         # padding is no token: the shorter one is another completion
-        DPO(Words()).train_step(PROMPTS[:1], torch.tensor([[4]]), torch.tensor([[4, 0]]))
+        DPO(TinyLM()).train_step(PROMPTS[:1], torch.tensor([[4]]), torch.tensor([[4, 0]]))
 
 
 def test_a_batch_of_equal_pairs_alone_is_refused_and_nothing_is_learned() -> None:
-    dpo = DPO(Words())
+    dpo = DPO(TinyLM())
     with pytest.raises(ConfigError, match="chosen and rejected are the same in all 4 rows"):
         dpo.train_step(PROMPTS, ANSWERS, ANSWERS)
-    assert (dpo.clock.updates, torch.equal(dpo.policy.table, Words().table)) == (0, True)
+    assert (dpo.clock.updates, torch.equal(dpo.policy.table, TinyLM().table)) == (0, True)
 
 
-def written(folder: Path, same: Sequence[int], rows: int = 20) -> Path:
+def write_pairs(folder: Path, equal_rows: Sequence[int], n_rows: int = 20) -> Path:
     """A file of pairs, those of some rows equal."""
     lines = [
-        {"prompt": f"{i}+1=", "chosen": f"{i + 1}", "rejected": f"{i + (i in same)}"}
-        for i in range(rows)
+        {"prompt": f"{i}+1=", "chosen": f"{i + 1}", "rejected": f"{i + (i in equal_rows)}"}
+        for i in range(n_rows)
     ]
     (folder / "pairs.jsonl").write_text("\n".join(map(json.dumps, lines)))
     return folder / "pairs.jsonl"
@@ -59,7 +59,7 @@ def written(folder: Path, same: Sequence[int], rows: int = 20) -> Path:
 def test_equal_pairs_of_a_file_are_counted_and_the_first_is_named_by_its_line(
     tmp_path: Path,
 ) -> None:
-    path = written(tmp_path, same=[4, 7, 11])
+    path = write_pairs(tmp_path, equal_rows=[4, 7, 11])
     told = f"dataset={path}: of 3 of 20 rows chosen and rejected are the same tokens (the first is line 5)"
     with pytest.warns(UserWarning, match=re.escape(told)):
         DPO("tiny", dataset=path)
@@ -69,7 +69,7 @@ def test_equal_pairs_of_a_file_are_counted_and_the_first_is_named_by_its_line(
 
 
 def test_a_file_of_equal_pairs_alone_is_refused(tmp_path: Path) -> None:
-    path = written(tmp_path, same=range(20))
+    path = write_pairs(tmp_path, equal_rows=range(20))
     told = f"dataset={path}: of 20 of 20 rows chosen and rejected are the same tokens, so that there is"
     with pytest.raises(ConfigError, match=re.escape(told)):
         DPO("tiny", dataset=path)

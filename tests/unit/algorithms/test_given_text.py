@@ -9,36 +9,36 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers.words import ANSWERS, OTHERS, PROMPTS, WRITES, Words, low, step
+from helpers.tiny_lm import ANSWERS, GENERATING, PROMPTS, REJECTED, TinyLM, low_token_reward, step
 from torch import Tensor, nn
 
 from rlox.algorithms import DPO, GRPO, RLOO, SFT, BestOfN, OnlineDPO
 from rlox.callbacks import Callback
 from rlox.errors import ConfigError
-from rlox.llm import Sampling, TextModel, completions
+from rlox.llm import Sampling, TextModel, generate_completions
 
-END: dict[str, Any] = {"eos_token_id": (8,), "learning_rate": 0.02}
+END_SETTINGS: dict[str, Any] = {"eos_token_id": (8,), "learning_rate": 0.02}
 
 
-def padded(rows: list[Tensor], by: int) -> Tensor:
+def pad_rows(rows: list[Tensor], pad_id: int) -> Tensor:
     """Rows of one length, with a token behind each."""
-    return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=float(by))
+    return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=float(pad_id))
 
 
 @pytest.mark.parametrize("by", [0, 5, 8])
 def test_nothing_is_learned_of_the_tokens_behind_an_end(by: int) -> None:
-    answers, others = padded(ANSWERS, by), padded(OTHERS, by)
-    one, same = SFT(Words(), **END), SFT(Words(), **END)
+    answers, others = pad_rows(ANSWERS, by), pad_rows(REJECTED, by)
+    one, same = SFT(TinyLM(), **END_SETTINGS), SFT(TinyLM(), **END_SETTINGS)
     assert one.train_step(PROMPTS, ANSWERS)["loss"] == same.train_step(PROMPTS, answers)["loss"]
     assert torch.equal(one.policy.table, same.policy.table)
     assert one.loss(PROMPTS, ANSWERS) == one.loss(PROMPTS, answers)
-    one, same = DPO(Words(), **END), DPO(Words(), **END)
-    assert one.train_step(PROMPTS, ANSWERS, OTHERS)["loss"] == pytest.approx(
+    one, same = DPO(TinyLM(), **END_SETTINGS), DPO(TinyLM(), **END_SETTINGS)
+    assert one.train_step(PROMPTS, ANSWERS, REJECTED)["loss"] == pytest.approx(
         same.train_step(PROMPTS, answers, others)["loss"], abs=1e-7
     )
     assert torch.allclose(one.policy.table, same.policy.table, atol=1e-6)
     for own, of in zip(
-        one.reference_log_probs(PROMPTS, ANSWERS, OTHERS),
+        one.reference_log_probs(PROMPTS, ANSWERS, REJECTED),
         one.reference_log_probs(PROMPTS, answers, others),
         strict=True,
     ):
@@ -47,66 +47,66 @@ def test_nothing_is_learned_of_the_tokens_behind_an_end(by: int) -> None:
 
 def test_the_end_itself_is_learned_and_without_known_ends_all_tokens_are() -> None:
     prompt, answer = PROMPTS[:1], torch.tensor([[4, 8, 1]])
-    said = TextModel(Words()).log_probs(torch.cat([prompt, answer], 1), start=3)[0].detach()
-    for given, count in ((END, 2), ({}, 3)):
-        found = SFT(Words(), **given).loss(prompt, answer)
+    said = TextModel(TinyLM()).log_probs(torch.cat([prompt, answer], 1), start=3)[0].detach()
+    for given, count in ((END_SETTINGS, 2), ({}, 3)):
+        found = SFT(TinyLM(), **given).loss(prompt, answer)
         assert found == pytest.approx(-float(said[:count].mean()), abs=1e-6)
 
 
 def test_pairs_that_differ_behind_their_ends_alone_are_the_same() -> None:
     one, other = torch.tensor([[4, 8, 1]]), torch.tensor([[4, 8, 2]])
     with pytest.raises(ConfigError, match="the same in all 1 rows"):
-        DPO(Words(), **END).train_step(PROMPTS[:1], one, other)
+        DPO(TinyLM(), **END_SETTINGS).train_step(PROMPTS[:1], one, other)
 
 
-MASKED = np.ma.array([3, 4], mask=[0, 1])
-HIDING: dict[str, Callable[[], Any]] = {
-    "an array of prompts": lambda: GRPO(Words(), reward_fn=low).train(
+MASKED_IDS = np.ma.array([3, 4], mask=[0, 1])
+MASKED_CALLS: dict[str, Callable[[], Any]] = {
+    "an array of prompts": lambda: GRPO(TinyLM(), reward_fn=low_token_reward).train(
         np.ma.array([[3, 4], [5, 6]], mask=[[0, 1], [0, 0]])
     ),
-    "a row of prompts": lambda: OnlineDPO(Words(), reward_fn=low).train_step([MASKED, [3]]),
-    "a prompt to complete": lambda: RLOO(Words(), reward_fn=low).generate([MASKED]),
-    "a completion": lambda: SFT(Words()).train_step([[3]], [MASKED]),
-    "a chosen completion": lambda: DPO(Words()).train_step([[3]], [MASKED], [[5]]),
-    "log-probabilities": lambda: DPO(Words()).compute_loss(
-        [[3], [4]], [[4], [3]], [[5], [6]], ref_log_probs=[MASKED, MASKED]
+    "a row of prompts": lambda: OnlineDPO(TinyLM(), reward_fn=low_token_reward).train_step([MASKED_IDS, [3]]),
+    "a prompt to complete": lambda: RLOO(TinyLM(), reward_fn=low_token_reward).generate([MASKED_IDS]),
+    "a completion": lambda: SFT(TinyLM()).train_step([[3]], [MASKED_IDS]),
+    "a chosen completion": lambda: DPO(TinyLM()).train_step([[3]], [MASKED_IDS], [[5]]),
+    "log-probabilities": lambda: DPO(TinyLM()).compute_loss(
+        [[3], [4]], [[4], [3]], [[5], [6]], ref_log_probs=[MASKED_IDS, MASKED_IDS]
     ),
-    "a prompt of completions": lambda: completions(
-        TextModel(Words()), [MASKED], Sampling(2, 0.0), None
+    "a prompt of completions": lambda: generate_completions(
+        TextModel(TinyLM()), [MASKED_IDS], Sampling(2, 0.0), None
     ),
 }
 
 
-@pytest.mark.parametrize("kind", HIDING)
+@pytest.mark.parametrize("kind", MASKED_CALLS)
 def test_arrays_with_masked_entries_are_refused_by_name(kind: str) -> None:
     told = "(prompts|completions|ref_log_probs): some of it is masked, expected numbers"
     with pytest.raises(ConfigError, match=told):
-        HIDING[kind]()
+        MASKED_CALLS[kind]()
 
 
-class Writing(Words):
+class InPlaceWords(TinyLM):
     """One whose forward writes to what it is given."""
 
     def forward(self, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         if attention_mask is not None:
             attention_mask.zero_()
-        found = super().forward(ids.clone())
+        logits = super().forward(ids.clone())
         ids.zero_()
-        return found
+        return logits
 
 
-MAKING: dict[str, Callable[[nn.Module], Any]] = {
-    "sft": lambda model: SFT(model, **END),
-    "dpo": lambda model: DPO(model, **END),
-    "grpo": lambda model: GRPO(model, reward_fn=low, **WRITES),
-    "rloo": lambda model: RLOO(model, reward_fn=low, **WRITES),
-    "online_dpo": lambda model: OnlineDPO(model, reward_fn=low, **WRITES),
+MAKERS: dict[str, Callable[[nn.Module], Any]] = {
+    "sft": lambda model: SFT(model, **END_SETTINGS),
+    "dpo": lambda model: DPO(model, **END_SETTINGS),
+    "grpo": lambda model: GRPO(model, reward_fn=low_token_reward, **GENERATING),
+    "rloo": lambda model: RLOO(model, reward_fn=low_token_reward, **GENERATING),
+    "online_dpo": lambda model: OnlineDPO(model, reward_fn=low_token_reward, **GENERATING),
 }
 
 
-@pytest.mark.parametrize("name", MAKING)
+@pytest.mark.parametrize("name", MAKERS)
 def test_a_forward_that_writes_to_its_argument_changes_nothing_that_is_learned(name: str) -> None:
-    plain, writing = (MAKING[name](kind()) for kind in (Words, Writing))
+    plain, writing = (MAKERS[name](kind()) for kind in (TinyLM, InPlaceWords))
     assert step(plain)["loss"] == step(writing)["loss"]
     assert torch.equal(plain.policy.table, writing.policy.table)
     assert torch.equal(plain.generate(PROMPTS)[0], writing.generate(PROMPTS)[0])
@@ -127,118 +127,114 @@ def test_prompts_that_are_written_to_while_they_are_learned_stay_what_they_were(
         return [float(row[0] < 5) for row in completions]
 
     kind = {"grpo": GRPO, "rloo": RLOO, "online_dpo": OnlineDPO}[name]
-    made: Any = kind(
-        Words(), reward_fn=watched, callbacks=[Overwriting()], batch_size=2, max_new_tokens=2
-    )
+    made: Any = kind(TinyLM(), reward_fn=watched, callbacks=[Overwriting()], batch_size=2, max_new_tokens=2)
     made.train(given)
     assert given.tolist() == torch.ones_like(PROMPTS).tolist()
     assert {tuple(row) for row in seen} == {tuple(row) for row in PROMPTS.tolist()}
 
 
-class SeeingLater(Words):
+class NonCausalWords(TinyLM):
     """Logits of each token that have something of all tokens."""
 
     def forward(self, ids: Tensor) -> Tensor:
-        found = super().forward(ids)
-        return found + found.mean(1, keepdim=True)
+        logits = super().forward(ids)
+        return logits + logits.mean(1, keepdim=True)
 
 
-class Turned(Words):
+class FlippedWords(TinyLM):
     """Logits of each token that have something of the token at the same place from the other end."""
 
     def forward(self, ids: Tensor) -> Tensor:
-        found = super().forward(ids)
-        return found + found.flip(1)
+        logits = super().forward(ids)
+        return logits + logits.flip(1)
 
 
-class Noisy(Words):
+class NoisyWords(TinyLM):
     """Logits that are others each time."""
 
     def forward(self, ids: Tensor) -> Tensor:
-        found = super().forward(ids)
-        return found + torch.rand(found.shape, generator=torch.Generator().manual_seed(3))
+        logits = super().forward(ids)
+        return logits + torch.rand(logits.shape, generator=torch.Generator().manual_seed(3))
 
 
-@pytest.mark.parametrize("name", MAKING)
-@pytest.mark.parametrize("kind", [SeeingLater, Turned])
-def test_a_model_whose_logits_depend_on_later_tokens_is_refused(
-    name: str, kind: type[nn.Module]
-) -> None:
+@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("kind", [NonCausalWords, FlippedWords])
+def test_a_model_whose_logits_depend_on_later_tokens_is_refused(name: str, kind: type[nn.Module]) -> None:
     with pytest.raises(ConfigError, match=f"^model: the logits that {kind.__name__} returns"):
-        MAKING[name](kind())
+        MAKERS[name](kind())
 
 
 def test_a_reference_and_a_sampler_that_see_later_tokens_are_refused_too() -> None:
-    with pytest.raises(ConfigError, match=r"^ref_model: the logits that Turned returns"):
-        DPO(Words(), ref_model=Turned())
-    with pytest.raises(ConfigError, match=r"^model: the logits that Turned returns"):
-        BestOfN(Turned(), low)
+    with pytest.raises(ConfigError, match=r"^ref_model: the logits that FlippedWords returns"):
+        DPO(TinyLM(), ref_model=FlippedWords())
+    with pytest.raises(ConfigError, match=r"^model: the logits that FlippedWords returns"):
+        BestOfN(FlippedWords(), low_token_reward)
 
 
 def test_looking_at_a_model_leaves_it_in_its_mode_and_passes_over_what_is_noisy() -> None:
     model = nn.Sequential(nn.Embedding(9, 4), nn.Dropout(0.9), nn.Linear(4, 9))
     model[1].eval()
-    BestOfN(model, low)
+    BestOfN(model, low_token_reward)
     assert [part.training for part in model] == [True, False, True]
-    SFT(Noisy())
+    SFT(NoisyWords())
 
 
 class OwnLoss(DPO):
-    def compute_loss(self, *given: Any, **more: Any) -> Any:
-        return super().compute_loss(*given, **more)
+    def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
+        return super().compute_loss(*args, **kwargs)
 
 
 class OwnReference(DPO):
-    def reference_log_probs(self, *given: Any) -> Any:
-        return super().reference_log_probs(*given)
+    def reference_log_probs(self, *args: Any) -> Any:
+        return super().reference_log_probs(*args)
 
 
 class OwnCrossEntropy(SFT):
-    def loss(self, *given: Any) -> Any:
-        return super().loss(*given)
+    def loss(self, *args: Any) -> Any:
+        return super().loss(*args)
 
 
-class OwnGroups(GRPO):
+class UnrelatedComputeLoss(GRPO):
     def compute_loss(self) -> None:
         """A method of a name that others have."""
 
 
 class OwnStep(OwnLoss):
-    def train_step(self, *given: Any, **more: Any) -> Any:
-        return self.compute_loss(*given, **more)[1]
+    def train_step(self, *args: Any, **kwargs: Any) -> Any:
+        return self.compute_loss(*args, **kwargs)[1]
 
 
-@pytest.mark.parametrize("kind", [OwnLoss, OwnReference, OwnCrossEntropy, OwnGroups])
+@pytest.mark.parametrize("kind", [OwnLoss, OwnReference, OwnCrossEntropy, UnrelatedComputeLoss])
 def test_a_method_that_no_training_calls_cannot_be_overridden(kind: Any) -> None:
     name = next(iter(set(vars(kind)) & {"loss", "compute_loss", "reference_log_probs"}))
     told = f"{kind.__name__}.{name}: train and train_step of {kind.name} never call it"
     with pytest.raises(ConfigError, match=re.escape(told)):
-        kind(Words())
+        kind(TinyLM())
 
 
 def test_a_step_of_ones_own_may_call_a_loss_of_ones_own() -> None:
-    own, plain = OwnStep(Words()), DPO(Words())
-    expected = plain.compute_loss(PROMPTS, ANSWERS, OTHERS)[1]["loss"]
-    assert own.train_step(PROMPTS, ANSWERS, OTHERS)["loss"] == expected
-    assert torch.equal(own.policy.table, Words().table)
+    own, plain = OwnStep(TinyLM()), DPO(TinyLM())
+    expected = plain.compute_loss(PROMPTS, ANSWERS, REJECTED)[1]["loss"]
+    assert own.train_step(PROMPTS, ANSWERS, REJECTED)["loss"] == expected
+    assert torch.equal(own.policy.table, TinyLM().table)
 
 
-PREFERRING: dict[str, tuple[Callable[..., Any], str]] = {
+WRONG_PREFERENCES: dict[str, tuple[Callable[..., Any], str]] = {
     "prompts and both": (lambda prompts, a, b: [0], "(prompts, a, b)"),
     "nothing": (lambda: [0], "()"),
     "by name alone": (lambda *, pairs: [0], "(*, pairs)"),
 }
 
 
-@pytest.mark.parametrize("kind", PREFERRING)
+@pytest.mark.parametrize("kind", WRONG_PREFERENCES)
 def test_a_preference_function_of_other_arguments_is_refused_before_the_first_step(
     kind: str,
 ) -> None:
-    function, told = PREFERRING[kind]
+    function, told = WRONG_PREFERENCES[kind]
     with pytest.raises(ConfigError, match=re.escape(f" takes {told} (") + ".*list of pairs"):
-        OnlineDPO(Words(), preference_fn=function)
+        OnlineDPO(TinyLM(), preference_fn=function)
 
 
 def test_a_preference_function_may_have_more_parameters_with_defaults() -> None:
     for function in (lambda pairs, least=0: [0] * len(pairs), lambda *all: [0] * len(all[0])):
-        assert step(OnlineDPO(Words(), preference_fn=function, **WRITES))["samples"] == len(PROMPTS)
+        assert step(OnlineDPO(TinyLM(), preference_fn=function, **GENERATING))["samples"] == len(PROMPTS)

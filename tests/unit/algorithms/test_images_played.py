@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from helpers.seen import Samples, image
+from helpers.observation_spaces import Samples, image
 
 from rlox.algorithms import SAC, Rainbow, RecurrentPPO
 from rlox.errors import ConfigError
-from rlox.networks.noisy import factors
+from rlox.networks.noisy import factorized_noise
 
 PICTURE = image((7, 7, 3))
 SMALL: dict[str, Any] = {"net_arch": (8,), "encoder_features": 4, "seed": 1}
@@ -36,7 +36,7 @@ def test_sampled_choices_of_noisy_networks_are_those_of_noise_with_fractions() -
     rows = torch.randint(0, 256, (64, 147), dtype=torch.uint8)
     for seed in range(4):
         first, second = (torch.Generator().manual_seed(seed) for _ in range(2))
-        noise = factors((policy.noise_size,), first)
+        noise = factorized_noise((policy.noise_size,), first)
         expected = policy(rows, noise).argmax(-1)
         assert torch.equal(policy.sample(rows, second), expected)
 

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers.inside import break_off
-from helpers.states import assert_same_state, packed
+from helpers.mid_call import raise_during
+from helpers.states import assert_same_state, pack_state
 
 from rlox import set_num_threads
 from rlox.algorithms import A2C, PPO, HybridPPO
 from rlox.collectors.fused import FusedSource
 from rlox.errors import NonFiniteError
 from rlox.sources.rollout import RolloutSource
-from rlox.types import Clock, Iterated, Progress, Rollout, Update
+from rlox.types import Clock, FusedUpdate, Progress, Rollout, Update
 
 SETTINGS: list[dict[str, Any]] = [
     {"algo": A2C, "env_id": "CartPole-v1", "n_envs": 8, "n_steps": 5, "ent_coef": 0.01},
@@ -60,7 +60,7 @@ def saved(run: Any, folder: Path) -> dict[str, Any]:
     run.save(folder)
     state = {"learner": run.learner.state(), "collector": run.collector.state()}
     state |= {"last": run.source.last_batch(), "clock": run.clock.counters}
-    return packed(state)
+    return pack_state(state)
 
 
 @EACH
@@ -82,7 +82,7 @@ def test_fused_ppo_and_a2c_resume_bit_for_bit_from_a_checkpoint(
 ) -> None:
     straight, first = made(settings), made(settings)
     told = trained(straight, 30)
-    first.aim(straight.config.total_steps)  # of which its schedules are
+    first.set_total_steps(straight.config.total_steps)  # of which its schedules are
     early: list[Any] = []
 
     def stop(*of: Any) -> None:
@@ -99,9 +99,7 @@ def test_fused_ppo_and_a2c_resume_bit_for_bit_from_a_checkpoint(
 
 
 @pytest.mark.parametrize("algo", [A2C, PPO])
-def test_fused_ppo_and_a2c_give_equal_bits_for_any_number_of_threads(
-    algo: Any, tmp_path: Path
-) -> None:
+def test_fused_ppo_and_a2c_give_equal_bits_for_any_number_of_threads(algo: Any, tmp_path: Path) -> None:
     wide = {"algo": algo, "env_id": "CartPole-v1", "n_envs": 1_500, "n_steps": 4}
     found = []
     try:
@@ -126,7 +124,7 @@ def test_only_what_rust_does_everything_for_is_one_call() -> None:
     for settings, whole in cases:
         run = A2C("CartPole-v1", backend="native", n_envs=2, **settings)
         batch, progress = run.source.next(run.clock)
-        assert isinstance(batch, Iterated if whole else Rollout)
+        assert isinstance(batch, FusedUpdate if whole else Rollout)
         assert progress.env_steps == 10
     for run in (A2C("CartPole-v1", backend="torch"), HybridPPO("CartPole-v1")):
         assert type(run.source) is RolloutSource
@@ -140,9 +138,7 @@ def test_collecting_and_learning_are_timed_apart() -> None:
 
 @pytest.mark.parametrize("algo", [A2C, PPO])
 @pytest.mark.parametrize("apart", [False, True])
-def test_a_column_that_is_no_number_is_told_by_name_step_and_environment(
-    algo: Any, apart: bool
-) -> None:
+def test_a_column_that_is_no_number_is_told_by_name_step_and_environment(algo: Any, apart: bool) -> None:
     run = made({"algo": algo, "env_id": "CartPole-v1"}, apart)
     trained(run, 2)
     before = run.learner.optimizer.steps
@@ -175,16 +171,14 @@ def broken_off(what: str, size: int) -> Any:
     def call(size: int) -> Callable[[], object]:
         given = {"n_steps": 64, "batch_size": 64, what: size}
         runs.append(made({"algo": PPO, "env_id": "CartPole-v1", **given}))
-        runs[-1].collector._arena_of(given["n_steps"])  # made before: it is the call that is long
+        runs[-1].collector._arena_for(given["n_steps"])  # made before: it is the call that is long
         return lambda: runs[-1].source.next(runs[-1].clock)
 
-    break_off(call, size)
+    raise_during(call, size)
     return runs[-1]
 
 
-@pytest.mark.parametrize(
-    ("what", "size", "collected"), [("n_steps", 20_000, 0), ("n_epochs", 5_000, 1)]
-)
+@pytest.mark.parametrize(("what", "size", "collected"), [("n_steps", 20_000, 0), ("n_epochs", 5_000, 1)])
 def test_an_interrupted_fused_iteration_leaves_ppo_in_a_consistent_state(
     what: str, size: int, collected: int
 ) -> None:

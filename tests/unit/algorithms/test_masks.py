@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers.masked import BY_METHOD, Masked, telling
+from helpers.masked_envs import BY_METHOD, Masked, make_masked
 from torch import Tensor, nn
 
 from rlox.algorithms import A2C, BC, DQN, PPO, Rainbow
@@ -49,7 +49,7 @@ KINDS = pytest.mark.parametrize(
 def made(facade: Any, source: str = "info", strict: bool = True, **more: Any) -> Any:
     """An algorithm on doors of which one that is closed raises."""
     given = {"n_envs": 3, "seed": 1, "action_mask": source, **SMALL[facade], **more}
-    return facade(lambda: telling(source, strict=strict), **given)
+    return facade(lambda: make_masked(source, strict=strict), **given)
 
 
 def weights(algorithm: Any) -> Tensor:
@@ -66,7 +66,7 @@ def test_no_closed_door_is_ever_tried_in_training_evaluation_or_play(
     assert algorithm.clock.updates >= 10
     assert len(algorithm.evaluate(20).returns) == 20
     assert len(algorithm.evaluate(20, deterministic=False).returns) == 20
-    env = telling("info")
+    env = make_masked("info")
     for seed in range(5):
         obs, info = env.reset(seed=seed)
         ended = False
@@ -200,12 +200,10 @@ def test_stored_rows_have_the_mask_of_their_own_state_and_of_the_one_after_the_w
 ) -> None:
     algorithm = made(DQN, n_step=n_step, prioritized=prioritized, batch_size=64, normalize_obs=True)
     algorithm.train(160)
-    batch = algorithm.source.memory.sample(4, 0.0, 0)
+    batch = algorithm.source.replay_sampler.sample(4, 0.0, 0)
     terminals = cut = 0
     for i in range(4):
-        for obs, after, discount in zip(
-            batch.obs[i], batch.next_obs[i], batch.discounts[i], strict=True
-        ):
+        for obs, after, discount in zip(batch.obs[i], batch.next_obs[i], batch.discounts[i], strict=True):
             assert obs[6:].tolist() == doors(obs)
             if discount == 0:
                 terminals += 1
@@ -233,7 +231,7 @@ def test_a_run_that_is_loaded_goes_on_to_the_same_weights(
     # not where an episode ends or a rollout of all begins
     part.fit(720, hooks=(lambda clock, *_: part.stop("half") if clock.now >= 336 else None,))
     part.save(tmp_path / "saved")
-    again = facade.from_checkpoint(tmp_path / "saved", lambda: telling("method"))
+    again = facade.from_checkpoint(tmp_path / "saved", lambda: make_masked("method"))
     again.fit(720)
     assert torch.equal(weights(whole), weights(again))
     assert whole.recent.state() == again.recent.state()
@@ -303,10 +301,10 @@ def test_weights_of_a_run_begin_one_with_masks_and_one_without(
 
 def test_a_recording_has_what_is_seen_without_the_masks() -> None:
     algorithm = made(PPO)
-    dataset = record(algorithm, 3, env=lambda: telling("info"))
+    dataset = record(algorithm, 3, env=lambda: make_masked("info"))
     assert dataset.columns["obs"].shape[1:] == dataset.columns["next_obs"].shape[1:] == (6,)
     with pytest.raises(ConfigError, match="bc keeps to no masks"):
-        BC(env_id=lambda: telling("info"), action_mask="info")
+        BC(env_id=lambda: make_masked("info"), action_mask="info")
 
 
 def test_a_collector_of_ones_own_has_masked_rows() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import torch
+from helpers.observation_probes import EYE
 from helpers.policies import UserMlp
-from helpers.riddles import EYE
 
 from rlox.algorithms import A2C, PPO, RecurrentPPO
 from rlox.errors import ConfigError, NonFiniteError
@@ -82,9 +82,7 @@ def test_either_backend_goes_on_from_a_checkpoint_of_the_other(tmp_path: Path) -
     first = PPO("CartPole-v1", backend="torch", **SMALL)
     first.train(2 * STEP)
     first.save(tmp_path / "saved")
-    went_on = {
-        name: PPO.from_checkpoint(tmp_path / "saved", backend=name) for name in ("torch", "native")
-    }
+    went_on = {name: PPO.from_checkpoint(tmp_path / "saved", backend=name) for name in ("torch", "native")}
     learned(went_on)
     assert apart(went_on["native"], went_on["torch"]) < 1e-5
     assert apart(first, went_on["torch"]) > 1e-4
@@ -121,9 +119,7 @@ def test_native_ppo_refuses_encoders_and_user_policies_at_construction(
 
 def test_weights_that_are_no_numbers_stop_the_run_in_the_same_update() -> None:
     endless = PPO("CartPole-v1", backend="native", **{**SMALL, "learning_rate": 1e38})
-    with pytest.raises(
-        NonFiniteError, match=r"in the update of rollout 0 .*lower algo.learning_rate"
-    ):
+    with pytest.raises(NonFiniteError, match=r"in the update of rollout 0 .*lower algo.learning_rate"):
         endless.train(STEP)
 
 

@@ -9,7 +9,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from helpers.riddles import EYE
+from helpers.observation_probes import EYE
 
 from rlox.algorithms import DDPG, SAC, TD3
 from rlox.errors import ConfigError, NonFiniteError

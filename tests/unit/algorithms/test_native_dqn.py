@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers.masked import telling
-from helpers.riddles import EYE
+from helpers.masked_envs import make_masked
+from helpers.observation_probes import EYE
 
 from rlox.algorithms import DQN, Rainbow
 from rlox.errors import ConfigError, NonFiniteError
@@ -51,9 +51,7 @@ def drawn(n: int = 3, weighted: bool = False) -> Transitions:
 
 @pytest.mark.parametrize("parts", PARTS, ids=str)
 def test_native_dqn_updates_equal_those_of_torch_up_to_rounding(parts: dict[str, Any]) -> None:
-    runs = {
-        name: DQN("CartPole-v1", backend=name, **SMALL, **parts) for name in ("torch", "native")
-    }
+    runs = {name: DQN("CartPole-v1", backend=name, **SMALL, **parts) for name in ("torch", "native")}
     start = weights(runs["torch"]).clone()
     batch = drawn(weighted="prioritized" in parts)
     told = {name: run.learner.update(batch, Clock(horizon=1_000)) for name, run in runs.items()}
@@ -103,14 +101,12 @@ def test_a_run_gives_the_same_bytes_twice_and_goes_on_exactly(tmp_path: Path) ->
         ({"distribution": "quantile"}, r"distributions of returns \(algo.distribution=quantile\)"),
         ({"env_id": EYE, "net_arch": (8,), "encoder_features": 8}, "from vectors, not from images"),
         (
-            {"env_id": lambda: telling("info"), "action_mask": "info"},
+            {"env_id": lambda: make_masked("info"), "action_mask": "info"},
             r"masks of actions \(env.action_mask\)",
         ),
     ],
 )
-def test_native_dqn_refuses_unsupported_networks_at_construction(
-    settings: dict[str, Any], says: str
-) -> None:
+def test_native_dqn_refuses_unsupported_networks_at_construction(settings: dict[str, Any], says: str) -> None:
     given = {"env_id": "CartPole-v1", "backend": "native", **SMALL, **settings}
     with pytest.raises(ConfigError, match=f"algo.backend=native: .*{says}.*algo.backend=torch"):
         DQN(**given)
@@ -120,7 +116,7 @@ def test_native_dqn_refuses_to_train_after_the_user_changed_its_module() -> None
     for change, says in [
         (lambda p: p.q[0].register_forward_hook(lambda *_: None), "hooked"),
         (lambda p: p.q[0].weight.requires_grad_(False), r"frozen in q\.0\.weight"),
-        (lambda p: setattr(p, "said", p.said), "a said of its own"),
+        (lambda p: setattr(p, "outputs", p.outputs), "a outputs of its own"),
         (lambda p: p.q.__setitem__(1, torch.nn.Tanh()), "of other layers"),
     ]:
         run = DQN("CartPole-v1", backend="native", **SMALL)

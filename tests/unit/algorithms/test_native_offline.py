@@ -11,7 +11,7 @@ import pytest
 from rlox import OfflineDatasetBuffer
 from rlox.algorithms import BC, CQL, IQL, TD3BC
 from rlox.errors import ConfigError
-from rlox.policies.engine import NativeRefused
+from rlox.policies.engine import NativeUnsupportedError
 
 N = 600
 SIZES: dict[str, Any] = {
@@ -46,9 +46,7 @@ def dataset(choices: bool = False) -> OfflineDatasetBuffer:
     obs = rng.normal(size=(N + 1, 5)).astype(np.float32)
     taken = rng.integers(0, 3, N) if choices else rng.uniform(-2, 2, (N, 3)).astype(np.float32)
     step = np.arange(N) % 60
-    return OfflineDatasetBuffer(
-        obs[:-1], obs[1:], taken, rng.normal(size=N), step == 29, step == 59
-    )
+    return OfflineDatasetBuffer(obs[:-1], obs[1:], taken, rng.normal(size=N), step == 29, step == 59)
 
 
 def made(case: str, backend: str, **more: Any) -> Any:
@@ -111,9 +109,9 @@ def test_images_and_actions_of_several_parts_are_torchs() -> None:
 
     rows, no = np.zeros((8, 5), np.float32), np.zeros(8, bool)
     data = OfflineDatasetBuffer(rows, rows, np.zeros((8, 2), int), np.zeros(8), no, no)
-    with pytest.raises(NativeRefused, match="not actions of several parts"):
+    with pytest.raises(NativeUnsupportedError, match="not actions of several parts"):
         BC(data, env_id=Parts, backend="native", net_arch=(8,))
-    assert BC(data, env_id=Parts, net_arch=(8,)).parts.backend.name == "torch"
+    assert BC(data, env_id=Parts, net_arch=(8,)).components.backend.name == "torch"
     with pytest.raises(ConfigError, match=r"algo\.backend=native: expected one of torch"):
         CQL(dataset(), **BOUNDED, backend="native")
 
@@ -121,9 +119,9 @@ def test_images_and_actions_of_several_parts_are_torchs() -> None:
 def test_a_module_that_was_changed_is_refused() -> None:
     algorithm = made("iql", "native")
     algorithm.policy.actor.trace = lambda *_: None
-    with pytest.raises(NativeRefused, match="trace of its own"):
+    with pytest.raises(NativeUnsupportedError, match="trace of its own"):
         algorithm.train(2)
     frozen = made("bc", "native")
     frozen.policy.log_std.requires_grad_(False)
-    with pytest.raises(NativeRefused, match="frozen in log_std"):
+    with pytest.raises(NativeUnsupportedError, match="frozen in log_std"):
         frozen.train(2)

@@ -27,9 +27,9 @@ from rlox.networks import (
     q_values,
 )
 from rlox.policies.deterministic import DeterministicPolicy
-from rlox.policies.implicit import ImplicitPolicy
-from rlox.policies.soft import SquashedPolicy
-from rlox.training.conservative import LearnedWeight, PenaltyDraws
+from rlox.policies.implicit import IQLPolicy
+from rlox.policies.soft import SquashedSACPolicy
+from rlox.training.cql_penalty import LearnedPenaltyWeight, PenaltyNoise
 from rlox.types import Clock, Transitions
 
 from .test_sac_update import ACT, OBS, batches, vector
@@ -57,9 +57,7 @@ def td3_bc(alpha: float, **settings: Any) -> TD3BCLearner:
 
 def test_an_actor_of_td3_bc_with_an_endless_alpha_takes_the_step_of_td3s() -> None:
     held = td3_bc(1e9, policy_delay=1)
-    free = TD3Learner(
-        deterministic(), make(TD3Config, {"learning_rate": 0.01, "policy_delay": 1}), no_noise
-    )
+    free = TD3Learner(deterministic(), make(TD3Config, {"learning_rate": 0.01, "policy_delay": 1}), no_noise)
     for learner in (held, free):
         learner.update(batches(1), Clock(horizon=100))
     torch.testing.assert_close(vector(held.policy.actor), vector(free.policy.actor))
@@ -102,9 +100,7 @@ def test_an_expectile_of_a_half_is_the_mean_and_others_lie_where_they_should() -
 
 def test_iqls_value_at_an_expectile_of_a_half_takes_the_steps_of_squared_errors() -> None:
     torch.manual_seed(0)
-    learner = IQLLearner(
-        ImplicitPolicy(*SIZES), make(IQLConfig, {"expectile": 0.5, "learning_rate": 0.01})
-    )
+    learner = IQLLearner(IQLPolicy(*SIZES), make(IQLConfig, {"expectile": 0.5, "learning_rate": 0.01}))
     regressed, data = copy.deepcopy(learner.policy.value), batches(1)
     optimizer = torch.optim.Adam(regressed.parameters(), 0.01)
     for _ in range(6):
@@ -128,7 +124,7 @@ def test_iql_asks_for_no_value_of_an_action_that_is_not_the_datasets(
 
     monkeypatch.setattr("rlox.algorithms.torch_iql.ActionValues", asked)
     torch.manual_seed(0)
-    learner, data = IQLLearner(ImplicitPolicy(*SIZES), IQLConfig()), batches(3)
+    learner, data = IQLLearner(IQLPolicy(*SIZES), IQLConfig()), batches(3)
     learner.update(data, Clock(horizon=100))
     assert len(seen) == 6
     for i, (obs, actions) in enumerate(seen):
@@ -144,8 +140,8 @@ def conservative(samples: int, act_dim: int = 1, **settings: Any) -> CQLLearner:
         for weight in critic.weights:
             weight.mul_(3.0)
     config = make(CQLConfig, {"n_random_actions": samples, **settings})
-    policy = SquashedPolicy(actor, critic)
-    return CQLLearner(policy, config, -1.0, no_noise, PenaltyDraws(3))
+    policy = SquashedSACPolicy(actor, critic)
+    return CQLLearner(policy, config, -1.0, no_noise, PenaltyNoise(3))
 
 
 def one_number(rows: int = 8) -> Transitions:
@@ -170,9 +166,7 @@ def test_the_penalty_is_the_log_of_the_integral_of_exp_q_less_the_datasets_value
 
 
 @pytest.mark.parametrize(("weight", "rises"), [(5.0, True), (0.0, False)])
-def test_values_of_the_datasets_actions_rise_over_those_of_others(
-    weight: float, rises: bool
-) -> None:
+def test_values_of_the_datasets_actions_rise_over_those_of_others(weight: float, rises: bool) -> None:
     learner, data = conservative(4, cql_alpha=weight, learning_rate=3e-3), one_number()
 
     def gap() -> float:
@@ -200,7 +194,7 @@ def test_the_weight_of_the_penalty_rises_while_it_is_above_its_target_and_falls_
 
 def test_a_learned_weight_at_its_limit_comes_back_and_a_weight_of_0_is_refused() -> None:
     like = torch.zeros(())
-    weight = LearnedWeight(9e5, 1.0, 0.5, like)
+    weight = LearnedPenaltyWeight(9e5, 1.0, 0.5, like)
     for _ in range(20):
         weight.learn(torch.tensor(3.0), 0.5)
     assert float(weight.alpha) == pytest.approx(1e6, rel=1e-5)
@@ -224,7 +218,7 @@ def test_a_target_that_the_penalty_is_always_above_is_taken_with_a_warning(
 
 
 def test_the_penalty_is_drawn_anew_at_each_update() -> None:
-    draws, like = PenaltyDraws(3), torch.zeros(())
+    draws, like = PenaltyNoise(3), torch.zeros(())
     (one, even), (same, _), (other, odd) = (draws(k, (4, 2, 1), like) for k in (0, 0, 1))
     assert torch.equal(one, same)
     assert not torch.equal(one, other)
@@ -237,7 +231,7 @@ def test_cql_learns_the_same_weights_for_any_size_of_chunks_of_rows(
 ) -> None:
     found = []
     for rows in (1, 40, 10_000):
-        monkeypatch.setattr("rlox.algorithms.torch_cql.ROWS", rows)
+        monkeypatch.setattr("rlox.algorithms.torch_cql.MAX_ROWS", rows)
         learner = conservative(4)
         for update in range(5):
             learner.update(one_number(), Clock(updates=update, horizon=100))
@@ -360,9 +354,7 @@ def test_a_bounded_gaussians_way_back_is_autograds_also_where_its_deviation_is_c
     torch.manual_seed(0)
     actor = BoundedGaussianPolicy(OBS, 3, (8,), "relu")
     with torch.no_grad():
-        actor.log_std.copy_(
-            torch.tensor([-0.5, -7.0, 3.0])
-        )  # the second and third beyond the limits
+        actor.log_std.copy_(torch.tensor([-0.5, -7.0, 3.0]))  # the second and third beyond the limits
     obs, actions = torch.randn(6, OBS), torch.rand(6, 3) * 2 - 1
     slope = torch.randn(6)
     mean, std = actor.net(obs).tanh(), actor.log_std.clamp(-5.0, 2.0).exp()
@@ -396,5 +388,5 @@ def test_the_policys_step_size_falls_once(settings: dict[str, Any], rate: float)
 
 
 def test_a_cosine_over_the_total_is_a_schedule() -> None:
-    assert IQLConfig().scheduled
-    assert not make(IQLConfig, {"cosine_actor": False}).scheduled
+    assert IQLConfig().has_schedule
+    assert not make(IQLConfig, {"cosine_actor": False}).has_schedule

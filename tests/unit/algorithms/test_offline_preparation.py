@@ -13,7 +13,7 @@ from rlox.algorithms import ALGORITHMS, BC, CQL, IQL, TD3BC
 from rlox.envs.actions import ActionCodec
 from rlox.errors import CheckpointError, ConfigError, ShapeError, UnsupportedSpaceError
 from rlox.runs.checkpoint import write_checkpoint
-from rlox.sources.prepared import factor_of
+from rlox.sources.preparation import reward_factor
 from rlox.types import Clock
 
 DATA = Path(__file__).parents[2] / "golden" / "datasets"
@@ -56,8 +56,8 @@ def test_observations_are_standardised_with_a_thousandth_beside_the_deviation_an
     algorithm.save(tmp_path / "saved")
     alone = TD3BC.from_checkpoint(tmp_path / "saved", replay=False)
     for one in (algorithm, alone):
-        acted = one.policy.mode(one.parts.actor.seen(given["obs"]))
-        np.testing.assert_allclose(one.parts.actor.normalized(given["obs"]), seen, atol=1e-4)
+        acted = one.policy.mode(one.components.actor.policy_input(given["obs"]))
+        np.testing.assert_allclose(one.components.actor.normalize(given["obs"]), seen, atol=1e-4)
         np.testing.assert_allclose(one.predict(given["obs"]), 3.0 * acted.detach(), atol=1e-5)
 
 
@@ -65,7 +65,7 @@ def test_only_td3_bc_standardises_unless_it_is_told() -> None:
     data = OfflineDatasetBuffer(**columns())
     for kind in (BC, *OFFLINE):
         algorithm = kind(data, **SIZES, **({} if kind is BC else {"act_high": 3.0}))
-        assert (algorithm.parts.actor.normalizer.moments is not None) is (kind is TD3BC)
+        assert (algorithm.components.actor.normalizer.moments is not None) is (kind is TD3BC)
     batch, rows = batch_of(BC(data, **SIZES, standardize_obs=True))
     own = columns()["obs"][rows]
     assert abs(float(batch.obs.mean())) < 0.5 < abs(float(own.mean()))
@@ -89,11 +89,11 @@ def test_bounds_of_an_environment_are_stretched_and_shrunk_by_each_number_of_the
 
     low, high = np.array([-2.0, 0.0, 1.0]), np.array([2.0, 10.0, 1.0])
     box = gym.spaces.Box(low, high, dtype=np.float64)
-    codec = ActionCodec.of(box).unit("a test", "td3_bc")
+    codec = ActionCodec.of(box).unit_codec("a test", "td3_bc")
     rows = np.array([[-2.0, 2.5, 1.0], [1.0, 10.0, 1.0]])
-    found = codec.shrunk(rows)
+    found = codec.to_unit(rows)
     np.testing.assert_allclose(found, [[-1.0, -0.5, 0.0], [0.5, 1.0, 0.0]])
-    np.testing.assert_allclose(codec.stretched(found), rows)
+    np.testing.assert_allclose(codec.to_bounds(found), rows)
 
 
 @pytest.mark.parametrize("kind", OFFLINE)
@@ -110,9 +110,7 @@ def test_actions_beyond_their_bounds_are_refused_by_number(kind: Any) -> None:
 
 
 def test_an_environment_says_itself_what_bounds_its_actions() -> None:
-    with pytest.raises(
-        ConfigError, match=r"act_high=3: the environment says itself.* from -2 to 2;"
-    ):
+    with pytest.raises(ConfigError, match=r"act_high=3: the environment says itself.* from -2 to 2;"):
         TD3BC(PENDULUM, env_id="Pendulum-v1", act_high=3.0)
     for agreeing in (None, 2.0):
         batch, _ = batch_of(TD3BC(PENDULUM, env_id="Pendulum-v1", act_high=agreeing))
@@ -161,14 +159,14 @@ def test_returns_that_are_all_alike_cannot_scale() -> None:
     given = columns()
     for rewards in (np.zeros(60, np.float32), np.ones(60, np.float32)):
         with pytest.raises(ConfigError, match=r"2 complete episodes with no two returns"):
-            factor_of({**given, "rewards": rewards})
+            reward_factor({**given, "rewards": rewards})
     ends = np.arange(20_000) % 20 == 19
     alike = np.where(ends, 100.0, 1e-5).astype(np.float32)  # a long file rounds sums that run on
     with pytest.raises(ConfigError, match=r"1000 complete episodes with no two returns"):
-        factor_of({"rewards": alike, "terminated": ends, "truncated": np.zeros_like(ends)})
+        reward_factor({"rewards": alike, "terminated": ends, "truncated": np.zeros_like(ends)})
     no = np.zeros(60, bool)
     with pytest.raises(ConfigError, match=r"0 complete episodes"):
-        factor_of({**given, "terminated": no, "truncated": no})
+        reward_factor({**given, "terminated": no, "truncated": no})
 
 
 @pytest.mark.parametrize("wrong", ["often", "-1", "0", "nan", "inf"])
@@ -198,7 +196,5 @@ def test_td3_bc_and_iql_refuse_discrete_actions_by_name(name: str) -> None:
 
 
 def test_settings_of_environments_name_what_is_meant_of_a_dataset() -> None:
-    with pytest.raises(
-        ConfigError, match=r"env\.normalize_obs=true.*algo\.standardize_obs is what"
-    ):
+    with pytest.raises(ConfigError, match=r"env\.normalize_obs=true.*algo\.standardize_obs is what"):
         TD3BC(PENDULUM, env_id="Pendulum-v1", env_backend="auto", normalize_obs=True)

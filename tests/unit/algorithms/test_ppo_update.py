@@ -129,12 +129,8 @@ def test_the_update_does_not_depend_on_the_order_of_the_environments() -> None:
     assert torch.allclose(*weights, atol=2e-6)
 
 
-@pytest.mark.parametrize(
-    ("batch_size", "sizes"), [(16, [16] * 5), (30, [30, 30, 20]), (79, [79, 1])]
-)
-def test_every_epoch_sees_every_row_once_and_keeps_the_remainder(
-    batch_size: int, sizes: list[int]
-) -> None:
+@pytest.mark.parametrize(("batch_size", "sizes"), [(16, [16] * 5), (30, [30, 30, 20]), (79, [79, 1])])
+def test_every_epoch_sees_every_row_once_and_keeps_the_remainder(batch_size: int, sizes: list[int]) -> None:
     algorithm = ppo("box", batch_size=batch_size, n_epochs=2)
     rollout = rollout_of(algorithm)
     calls = recorded(algorithm.learner)
@@ -216,9 +212,7 @@ def test_adam_has_the_epsilon_of_the_published_implementation() -> None:
 @pytest.mark.parametrize(("steps", "remaining"), [(0, 1.0), (250, 0.75), (999, 0.001), (2000, 0.0)])
 def test_schedules_are_linear_to_zero_in_environment_steps(steps: int, remaining: float) -> None:
     algorithm = ppo(anneal_lr=True, anneal_clip=True, n_epochs=2)
-    metrics = algorithm.learner.update(
-        rollout_of(algorithm), Clock(env_steps=steps, horizon=1000)
-    ).metrics
+    metrics = algorithm.learner.update(rollout_of(algorithm), Clock(env_steps=steps, horizon=1000)).metrics
     assert metrics["train/learning_rate"] == pytest.approx(3e-4 * remaining)
     assert metrics["train/clip_eps"] == pytest.approx(0.2 * remaining)
 
@@ -255,14 +249,7 @@ def test_ppo_stops_its_epochs_before_a_step_beyond_target_kl() -> None:
     calls = recorded(algorithm.learner)
     update = algorithm.learner.update(rollout, Clock())
     kls = [
-        float(
-            (
-                (c["log_probs"] - c["old_log_probs"]).exp()
-                - 1
-                - c["log_probs"]
-                + c["old_log_probs"]
-            ).mean()
-        )
+        float(((c["log_probs"] - c["old_log_probs"]).exp() - 1 - c["log_probs"] + c["old_log_probs"]).mean())
         for c in calls
     ]
     assert kls[-1] > 0.015
@@ -282,9 +269,7 @@ def test_clip_vloss_changes_the_value_loss_of_ppo() -> None:
     totals = []
     for clip in (False, True):
         algorithm = ppo("box", clip_vloss=clip, learning_rate=0.02)
-        totals.append(
-            algorithm.learner.update(rollout_of(algorithm), Clock()).metrics["loss/value"]
-        )
+        totals.append(algorithm.learner.update(rollout_of(algorithm), Clock()).metrics["loss/value"])
     assert totals[0] != totals[1]
 
 

@@ -39,14 +39,10 @@ def test_predictions_step_by_step_have_the_distribution_that_the_collector_acted
         steps = rollout.obs.view(30, 3, 4).numpy(), rollout.extras["is_first"].view(30, 3).numpy()
         for t, (obs, first) in enumerate(zip(*steps, strict=True)):
             _, state = algorithm.predict(obs, state, first)
-            logits = policy.actor(
-                torch.from_numpy(state[:, :8])
-            )  # the hidden part of the LSTM's state
+            logits = policy.actor(torch.from_numpy(state[:, :8]))  # the hidden part of the LSTM's state
             chosen = rollout.actions.view(30, 3)[t]
             log_prob = torch.log_softmax(logits, -1).gather(1, chosen[:, None]).squeeze(1)
-            torch.testing.assert_close(
-                log_prob, rollout.log_probs.view(30, 3)[t], atol=1e-5, rtol=0
-            )
+            torch.testing.assert_close(log_prob, rollout.log_probs.view(30, 3)[t], atol=1e-5, rtol=0)
 
 
 def test_a_prediction_gives_the_best_action_and_the_next_state() -> None:
@@ -142,7 +138,7 @@ def test_episodes_that_are_evaluated_side_by_side_keep_their_own_states(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Seven episodes of different lengths in three environments: some begin where others ended."""
-    monkeypatch.setattr("rlox.training.evaluate.GYMNASIUM_PARALLEL", 3)
+    monkeypatch.setattr("rlox.training.evaluate.MAX_PARALLEL_GYMNASIUM", 3)
     algorithm = made()
     together = algorithm.evaluate(7, seed=50)
     assert len(set(together.lengths)) > 2

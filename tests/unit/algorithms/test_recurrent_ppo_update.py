@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rlox.algorithms import RecurrentPPO
 from rlox.losses import standardize
-from rlox.sources.sequences import Sequences, sequence_minibatches
+from rlox.sources.sequences import SequenceMinibatch, sequence_minibatches
 from rlox.types import Clock, Rollout
 
 SMALL = {"n_envs": 6, "seed": 3, "n_steps": 20, "lstm_hidden_size": 8, "net_arch": (8,)}
@@ -103,14 +103,14 @@ def test_one_minibatch_of_one_epoch_reports_no_kl_and_no_clipping(kind: str) -> 
     assert metrics["policy/clip_fraction"] == 0.0
 
 
-def evaluated(algorithm: RecurrentPPO, minibatch: Sequences) -> Any:
+def evaluated(algorithm: RecurrentPPO, minibatch: SequenceMinibatch) -> Any:
     """With gradients to everything."""
     return algorithm.policy.evaluate_actions(
         minibatch.obs, minibatch.actions, minibatch.state, minibatch.pieces
     )
 
 
-def gradient(algorithm: RecurrentPPO, minibatch: Sequences) -> tuple[float, Tensor]:
+def gradient(algorithm: RecurrentPPO, minibatch: SequenceMinibatch) -> tuple[float, Tensor]:
     with torch.no_grad():
         scored = algorithm.learner._evaluate(minibatch)
         terms, slopes = algorithm.learner._terms(scored, minibatch)
@@ -124,8 +124,7 @@ def test_the_order_of_the_sequences_changes_neither_loss_nor_gradient(kind: str)
     algorithm = made(kind, ent_coef=0.01)
     rollout = rollout_of(algorithm)
     found = [
-        gradient(algorithm, *sequence_minibatches(rollout, 120, shuffled(rollout, seed)))
-        for seed in (0, 1)
+        gradient(algorithm, *sequence_minibatches(rollout, 120, shuffled(rollout, seed))) for seed in (0, 1)
     ]
     assert found[0][0] == pytest.approx(found[1][0], rel=1e-5)
     torch.testing.assert_close(found[0][1], found[1][1], atol=1e-4, rtol=1e-4)
@@ -147,10 +146,10 @@ def test_the_first_gradient_is_that_of_a2c_through_single_steps(kind: str) -> No
     for obs, is_first in zip(grid(rollout.obs), grid(rollout.extras["is_first"]), strict=True):
         state = state * ~is_first[:, None]
         values.append(policy.get_value(obs, state))
-        said, after = policy.act(obs, state[:, : policy.acting_size])
+        said, after = policy.act(obs, state[:, : policy.actor_state_size])
         outputs.append(said)
         if policy.critic_rnn is not None:
-            critic = policy.critic_rnn.step(obs, state[:, policy.acting_size :])[1]
+            critic = policy.critic_rnn.step(obs, state[:, policy.actor_state_size :])[1]
             after = torch.cat([after, critic], -1)
         state = after
     seen_values = torch.cat(values)
@@ -173,9 +172,7 @@ def test_the_first_gradient_is_that_of_a2c_through_single_steps(kind: str) -> No
     ("batch_size", "sizes"),
     [(40, [2, 2, 2]), (80, [4, 2]), (59, [2] * 3), (1, [1] * 6), (999, [6])],
 )
-def test_minibatches_are_whole_sequences_and_keep_the_remainder(
-    batch_size: int, sizes: list[int]
-) -> None:
+def test_minibatches_are_whole_sequences_and_keep_the_remainder(batch_size: int, sizes: list[int]) -> None:
     algorithm = made(n_epochs=1, batch_size=batch_size)
     rollout = rollout_of(algorithm)
     marked = replace(rollout, first_state=torch.arange(6.0)[:, None])
@@ -203,7 +200,7 @@ def test_every_epoch_shuffles_the_sequences_anew() -> None:
     rollout, learner, seen = rollout_of(algorithm), algorithm.learner, []
     original = learner._evaluate
 
-    def noted(minibatch: Sequences) -> Any:
+    def noted(minibatch: SequenceMinibatch) -> Any:
         seen.append(float(minibatch.returns[0]))
         return original(minibatch)
 

@@ -12,7 +12,7 @@ from rlox.algorithms import DQN, off_policy
 from rlox.configs.dqn import DQNConfig
 from rlox.errors import ConfigError
 from rlox.runs import preflight
-from rlox.sources.memory import drawn_bytes
+from rlox.sources.replay_sampler import sampled_bytes
 from rlox.types import Clock
 
 GIB = 1 << 30
@@ -32,7 +32,7 @@ def test_memory_for_less_than_a_transition_of_each_environment_is_refused() -> N
         dqn(memory="10", n_envs=3)
     least = re.search(r"at least (\d+) bytes", str(refused.value))
     assert least is not None
-    assert dqn(memory=least[1], n_envs=3).source.memory.buffer.capacity == 3
+    assert dqn(memory=least[1], n_envs=3).source.replay_sampler.buffer.capacity == 3
     with pytest.raises(ConfigError, match=r"buffer\.memory"):
         dqn(memory=str(int(least[1]) - 1), n_envs=3)
 
@@ -89,7 +89,7 @@ def test_a_batch_of_more_rows_than_can_be_drawn_names_the_key_and_the_largest() 
 def test_the_batches_that_are_kept_are_those_of_whole_draws_and_of_the_last(
     settings: dict[str, Any], n_envs: int, kept: int
 ) -> None:
-    assert off_policy._batches_kept(DQNConfig(**settings), n_envs, 64) == kept
+    assert off_policy._max_batches_alive(DQNConfig(**settings), n_envs, 64) == kept
 
 
 @pytest.mark.parametrize("prioritized", [False, True])
@@ -98,9 +98,9 @@ def test_drawn_bytes_bounds_the_memory_of_a_sampled_transition_from_above(
 ) -> None:
     made = dqn(prioritized=prioritized, learning_starts=8, buffer_size=100, batch_size=16)
     made.train(20)
-    drawn = made.source.memory.last
+    drawn = made.source.replay_sampler.last_sample
     size = sum(np.asarray(column).nbytes for column in drawn.values()) / 16
-    assert size <= drawn_bytes(made.source.env) <= 1.5 * size
+    assert size <= sampled_bytes(made.source.env) <= 1.5 * size
 
 
 @pytest.mark.parametrize("asked", [False, True])

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers.inside import break_off
-from helpers.states import assert_same_state, packed
+from helpers.mid_call import raise_during
+from helpers.states import assert_same_state, pack_state
 
 from rlox import set_num_threads
 from rlox._core import Explorer, ReplayIteration
@@ -20,7 +20,7 @@ from rlox.algorithms import DDPG, DQN, SAC, TD3
 from rlox.collectors.replay import NativeReplaySource
 from rlox.errors import ConfigError, NonFiniteError, ShapeError
 from rlox.sources.replay import ReplaySource
-from rlox.types import Clock, Iterated, Progress, Transitions, Update
+from rlox.types import Clock, FusedUpdate, Progress, Transitions, Update
 
 POLE, PENDULUM = "CartPole-v1", "Pendulum-v1"
 SETTINGS: list[dict[str, Any]] = [
@@ -56,8 +56,8 @@ def made(settings: dict[str, Any], apart: bool = False) -> Any:
 
 def stepping(source: NativeReplaySource) -> ReplaySource:
     """The source that learners have in environments which Rust does not step."""
-    given = (source.env, source.memory, source.behaviour, source.cadence)
-    return ReplaySource(*given, actions=source.actions)
+    given = (source.env, source.replay_sampler, source.exploration, source.update_schedule)
+    return ReplaySource(*given, action_codec=source.action_codec)
 
 
 def counted(run: Any) -> Counter[type]:
@@ -91,10 +91,10 @@ def saved(run: Any, folder: Path) -> dict[str, Any]:
     """The whole state, the rows of the buffer, and what was stepped and drawn last."""
     run.save(folder)
     source = run.source
-    state = {"learner": run.learner.state(), "env": source.env.state(), "steps": source.steps}
+    state = {"learner": run.learner.state(), "env": source.env.state(), "steps": source.vector_steps}
     state |= {"episodes": source.tracker.state(), "last": source.last_batch()}
-    state |= {"clock": run.clock.counters, "buffer": source.memory.buffer.state()}
-    return packed(state)
+    state |= {"clock": run.clock.counters, "buffer": source.replay_sampler.buffer.state()}
+    return pack_state(state)
 
 
 @EACH
@@ -104,7 +104,7 @@ def test_one_call_changes_no_bit_of_weights_buffer_metrics_episodes_and_state(
     whole, apart = made(settings), made(settings, apart=True)
     calls = counted(whole)
     told, others = trained(whole, 640), trained(apart, 640)
-    assert calls[Iterated] > 0  # some of which learned as well
+    assert calls[FusedUpdate] > 0  # some of which learned as well
     assert told == others  # clocks, episodes, numbers, and priorities
     assert any(update.count for *_, update in told)
     assert_same_state(saved(whole, tmp_path / "whole"), saved(apart, tmp_path / "apart"))
@@ -117,7 +117,7 @@ def test_fused_dqn_sac_and_td3_resume_bit_for_bit_from_a_checkpoint(
 ) -> None:
     straight, first = made(settings), made(settings)
     told = trained(straight, 640)
-    first.aim(straight.config.total_steps)  # of which its schedules are
+    first.set_total_steps(straight.config.total_steps)  # of which its schedules are
     early: list[Any] = []
 
     def stop(*of: Any) -> None:
@@ -145,18 +145,16 @@ def test_native_exploration_chooses_the_actions_of_torch_up_to_rounding(algo: An
     seen = []
     for step in range(40):
         with torch.inference_mode():
-            done = [run.source.behaviour.act(obs, step, step / 40) for run in runs]
+            done = [run.source.exploration.act(obs, step, step / 40) for run in runs]
         np.testing.assert_allclose(*done, rtol=1e-5, atol=1e-6)
-        chance = [run.source.behaviour.random(step, obs) for run in runs]
+        chance = [run.source.exploration.random_actions(step, obs) for run in runs]
         assert np.array_equal(*chance)
         seen += [(done[0] == chance[0]).mean()]
     assert 0.2 < np.mean(seen) < 1.0 if algo is DQN else np.mean(seen) == 0.0
 
 
 @pytest.mark.parametrize("algo", [DQN, SAC, TD3])
-def test_fused_dqn_sac_and_td3_give_equal_bits_for_any_number_of_threads(
-    algo: Any, tmp_path: Path
-) -> None:
+def test_fused_dqn_sac_and_td3_give_equal_bits_for_any_number_of_threads(algo: Any, tmp_path: Path) -> None:
     wide = {"algo": algo, "env_id": POLE if algo is DQN else PENDULUM, "n_envs": 20_000}
     wide |= {"buffer_size": 60_000, "train_freq": 40_000, "batch_size": 64}
     found = []
@@ -184,13 +182,13 @@ def test_steps_are_taken_one_by_one_where_rust_does_not_do_everything(
     for settings, whole in cases:
         run = made({"algo": DQN, "env_id": POLE, "learning_starts": 0, **settings})
         acted: list[int] = []
-        act = run.source.behaviour.act
+        act = run.source.exploration.act
 
         def counted(obs: Any, step: int, elapsed: float, acted=acted, act=act) -> Any:  # type: ignore[no-untyped-def]
             acted.append(step)
             return act(obs, step, elapsed)
 
-        monkeypatch.setattr(run.source.behaviour, "act", counted)
+        monkeypatch.setattr(run.source.exploration, "act", counted)
         trained(run, 40)
         assert acted == ([] if whole else list(range(40)))
     for torchs in (DQN(POLE, backend="torch"), DQN(POLE, backend="auto", noisy=True)):
@@ -202,7 +200,7 @@ def test_steps_are_taken_one_by_one_where_rust_does_not_do_everything(
 def test_a_parameter_that_is_no_number_is_told_in_the_same_update(algo: Any, apart: bool) -> None:
     run = made({"algo": algo, "env_id": POLE if algo is DQN else PENDULUM}, apart)
     trained(run, 100)
-    updates, begun = run.clock.updates, run.source.steps
+    updates, begun = run.clock.updates, run.source.vector_steps
     layers = run.policy.q if algo is DQN else run.policy.critic
     with torch.no_grad():
         next(iter(layers.parameters())).fill_(float("nan"))
@@ -222,11 +220,11 @@ def test_a_call_that_cannot_be_made_is_refused_by_name() -> None:
         explorer.act(vector, obs, actions, np.zeros((2, 1), np.float32))
     with pytest.raises(ShapeError, match="parameters"):
         Explorer(engine).act(vector[1:], obs, actions)
-    stretch, given = run.source._stretch(1, run.clock)
+    stretch, given = run.source._collect_arguments(1, run.clock)
     settings: dict[str, Any] = {"given": given, "gamma": 0.9}
     with pytest.raises(ConfigError, match="n_step"):
         ReplayIteration(
-            explorer, core, run.source.memory.buffer, {}, vector, *stretch, n_step=0, **settings
+            explorer, core, run.source.replay_sampler.buffer, {}, vector, *stretch, n_step=0, **settings
         )
     other: Any = object()
     iteration = ReplayIteration(explorer, core, other, {}, vector, *stretch, n_step=1, **settings)
@@ -240,18 +238,18 @@ def test_an_observation_that_is_no_number_is_told_by_name_environment_and_step()
     for apart in (False, True):
         run = made({"algo": DQN, "env_id": POLE, "n_envs": 3, "train_freq": 30}, apart)
         trained(run, 90)
-        held = len(run.source.memory.buffer)
+        held = len(run.source.replay_sampler.buffer)
         run.source._obs[1, 2] = np.nan
         with pytest.raises(NonFiniteError) as raised:
             trained(run, 150)
         said.append(str(raised.value))
-        assert len(run.source.memory.buffer) == held
+        assert len(run.source.replay_sampler.buffer) == held
     assert said == ["obs is not finite in environment 1 (env_steps 90)"] * 2
 
 
 def stand(run: Any) -> tuple[int, int]:
     """The steps that were taken, and the transitions that are held."""
-    return run.source.steps, len(run.source.memory.buffer)
+    return run.source.vector_steps, len(run.source.replay_sampler.buffer)
 
 
 def broken_off(algo: Any, trainings: int, width: int) -> tuple[Any, tuple[int, int]]:
@@ -268,25 +266,23 @@ def broken_off(algo: Any, trainings: int, width: int) -> tuple[Any, tuple[int, i
         )  # fmt: skip
         if trainings:
             trained(run, 4_096)
-        run.aim(10**9)
+        run.set_total_steps(10**9)
         found.append((run, stand(run)))
         return lambda: run.source.next(run.clock)
 
-    break_off(call, width)
+    raise_during(call, width)
     return found[-1]
 
 
 @pytest.mark.parametrize("trainings", [0, 1])
 @pytest.mark.parametrize("algo", [DQN, SAC, TD3])
-def test_an_interrupted_fused_collection_leaves_a_consistent_replay_run(
-    algo: Any, trainings: int
-) -> None:
+def test_an_interrupted_fused_collection_leaves_a_consistent_replay_run(algo: Any, trainings: int) -> None:
     # Where the machine is so fast that the call is broken off only while it learns, the steps are taken.
     found = (broken_off(algo, trainings, 512 << more) for more in range(4))
     run = next((run for run, before in found if stand(run) == before), None)
     assert run is not None, "never broken off while it collected"
     assert not run.source.tracker.lengths.any()
     batch, progress = run.source.next(run.clock)
-    assert isinstance(batch, Iterated if trainings else Transitions)
+    assert isinstance(batch, FusedUpdate if trainings else Transitions)
     assert progress.env_steps == 4_096
     assert run.source.env_steps == 4_096 * (1 + trainings)

@@ -16,7 +16,7 @@ from rlox.algorithms import A2C, PPO, HybridPPO, RecurrentPPO
 from rlox.algorithms.on_policy import rollout_bytes
 from rlox.algorithms.recurrent_ppo import recurrent_bytes
 from rlox.errors import ConfigError
-from rlox.parameters.cost import Cost
+from rlox.parameters.encoder_cost import EncoderCost
 from rlox.runs.algorithm import Algorithm
 from rlox.sources.arena import Arena
 
@@ -46,7 +46,7 @@ CPU = torch.device("cpu")
 def said(algorithm: Algorithm, minibatch: int | None) -> int:
     algo: Any = algorithm.config.algo
     env = algorithm.source.collector.env
-    return rollout_bytes(algo, env, True, minibatch, algo.widths)
+    return rollout_bytes(algo, env, True, minibatch, algo.hidden_widths)
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux's /proc")
@@ -83,15 +83,14 @@ def test_only_what_is_shuffled_is_copied_and_only_what_is_learned_at_once_keeps_
     config: Any = algorithm.config.algo
     env, rows = algorithm.collector.env, 8 * 512
     whole, halves, small = (
-        rollout_bytes(config, env, True, minibatch, ((64, 64), (64, 64)))
-        for minibatch in (None, 2048, 32)
+        rollout_bytes(config, env, True, minibatch, ((64, 64), (64, 64))) for minibatch in (None, 2048, 32)
     )
     assert halves - small == 4 * (2048 - 32) * (256 + 128 + 24)
     # obs, action, four columns and the order, less the other half's layers
     assert halves - whole == rows * (16 + 8 + 16 + 8) - 4 * 2048 * (256 + 128 + 24)
     unknown = rollout_bytes(config, env, True, None, ((), ()))
     assert whole - unknown == 4 * rows * (256 + 2 * 64 + 3 * 64)
-    arena = Arena.bytes_of(512, 8, env.observations.dim, env.actions)
+    arena = Arena.byte_size(512, 8, env.observations.dim, env.actions)
     assert rollout_bytes(config, env, False, 32, ((64, 64), (64, 64))) == arena
 
 
@@ -100,13 +99,12 @@ def test_rollout_bytes_counts_the_features_kept_by_a_shared_encoder() -> None:
     config: Any = algorithm.config.algo
     env, widths = algorithm.collector.env, ((64,), (64,))
     few, many = (
-        rollout_bytes(config, env, True, 32, widths, Cost(0, 0, 0, features))
-        for features in (1, 33)
+        rollout_bytes(config, env, True, 32, widths, EncoderCost(0, 0, 0, features)) for features in (1, 33)
     )
     assert many - few == 4 * (8 * 512) * 32
     apart = replace(config, share_encoder=False)
     few, many = (
-        rollout_bytes(apart, env, True, 32, widths, Cost(0, 0, 0, features)) for features in (1, 33)
+        rollout_bytes(apart, env, True, 32, widths, EncoderCost(0, 0, 0, features)) for features in (1, 33)
     )
     assert many == few
 

@@ -20,8 +20,8 @@ from rlox.configs import SACConfig, make
 from rlox.errors import ConfigError, NonFiniteError, UnsupportedSpaceError
 from rlox.losses import temperature_loss
 from rlox.networks import EnsembleMLP, SquashedGaussianPolicy, SquashedSDEPolicy, squashed_log_prob
-from rlox.policies.exploration import SampledChoices
-from rlox.policies.soft import CategoricalSoftPolicy, SquashedPolicy
+from rlox.policies.exploration import CategoricalExploration
+from rlox.policies.soft import CategoricalSACPolicy, SquashedSACPolicy
 from rlox.rng import Streams
 from rlox.trainers import SACTrainer
 from rlox.training.learner import UpdateNoise
@@ -35,9 +35,7 @@ def batches(n: int, size: int = 12, weights: bool = False, choices: int = 0) -> 
     draw = lambda *shape: torch.randn(*shape, generator=g)  # noqa: E731
     return Transitions(
         obs=draw(n, size, OBS),
-        actions=torch.randint(choices, (n, size), generator=g)
-        if choices
-        else draw(n, size, ACT).tanh(),
+        actions=torch.randint(choices, (n, size), generator=g) if choices else draw(n, size, ACT).tanh(),
         rewards=draw(n, size),
         next_obs=draw(n, size, OBS),
         discounts=torch.where(torch.rand(n, size, generator=g) < 0.3, 0.0, 0.9),
@@ -46,12 +44,10 @@ def batches(n: int, size: int = 12, weights: bool = False, choices: int = 0) -> 
     )
 
 
-def squashed(sde: bool = False) -> SquashedPolicy:
+def squashed(sde: bool = False) -> SquashedSACPolicy:
     torch.manual_seed(0)
     actor: Any = SquashedSDEPolicy if sde else SquashedGaussianPolicy
-    return SquashedPolicy(
-        actor(OBS, ACT, net_arch=(8, 6)), EnsembleMLP(2, (OBS + ACT, 8, 6, 1), "relu")
-    )
+    return SquashedSACPolicy(actor(OBS, ACT, net_arch=(8, 6)), EnsembleMLP(2, (OBS + ACT, 8, 6, 1), "relu"))
 
 
 def learner(policy: Any = None, **settings: Any) -> SACLearner:
@@ -86,18 +82,14 @@ def test_an_actions_log_density_and_gradient_are_those_of_its_own_noise() -> Non
     action, log_prob = actor.draw(obs, noise)
     mean, log_std = actor(obs)
     torch.testing.assert_close(action, (mean + log_std.exp() * noise).tanh())
-    torch.testing.assert_close(
-        log_prob, squashed_log_prob((mean + log_std.exp() * noise), mean, log_std)
-    )
+    torch.testing.assert_close(log_prob, squashed_log_prob((mean + log_std.exp() * noise), mean, log_std))
     assert torch.autograd.grad(action.sum(), actor.net[0].weight)[0].abs().sum() > 0
     with torch.no_grad():
         torch.testing.assert_close(actor.explore(obs, noise), action)
         torch.testing.assert_close(actor.mode(obs), mean.tanh())
 
 
-def test_the_logarithm_of_a_deviation_is_cut_off_at_minus_20_and_2_in_learning_and_exploring() -> (
-    None
-):
+def test_the_logarithm_of_a_deviation_is_cut_off_at_minus_20_and_2_in_learning_and_exploring() -> None:
     actor = squashed().actor
     obs, noise = torch.randn(3, OBS), torch.randn(3, ACT)
     for said, kept in ((-100.0, -20.0), (100.0, 2.0)):
@@ -140,38 +132,32 @@ def test_the_lowest_critic_counts_and_every_critic_is_learned() -> None:
     policy = squashed()
     obs, action = torch.randn(7, OBS), torch.rand(7, ACT)
     with torch.no_grad():
-        each, value = (f(policy.critic, obs, action)[0] for f in (policy.taken, policy.value))
+        each, value = (f(policy.critic, obs, action)[0] for f in (policy.action_values, policy.value))
     assert each.shape == (2, 7)
     assert (each[0] != each[1]).all()
     assert value.tolist() == each.amin(0).tolist()
     before = [p.detach().clone() for p in policy.critic.parameters()]
     learner(policy).update(batches(1), Clock(horizon=100))
-    moved = [
-        (b != p).flatten(1).any(1) for b, p in zip(before, policy.critic.parameters(), strict=True)
-    ]
+    moved = [(b != p).flatten(1).any(1) for b, p in zip(before, policy.critic.parameters(), strict=True)]
     assert all(m.all() for m in moved)
 
 
 def test_choices_are_learned_by_sums_over_all_of_them() -> None:
     torch.manual_seed(0)
-    policy = CategoricalSoftPolicy(OBS, 4, 2, (8,), (6,), "relu")
+    policy = CategoricalSACPolicy(OBS, 4, 2, (8,), (6,), "relu")
     obs = torch.randn(5, OBS)
     with torch.no_grad():
         p, neg_entropy, _ = policy.draw(obs, torch.empty(0))
         value, _ = policy.value(policy.critic, obs, p)
-        taken, _ = policy.taken(policy.critic, obs, torch.tensor([0, 3, 1, 1, 2]))
+        taken, _ = policy.action_values(policy.critic, obs, torch.tensor([0, 3, 1, 1, 2]))
     logits, q = policy.actor.net(obs).detach(), policy.critic(obs).detach()
     for b in range(5):
         weights = [math.exp(float(x)) for x in logits[b]]
         chance = [w / sum(weights) for w in weights]
         by_hand = sum(c * min(float(q[0, b, a]), float(q[1, b, a])) for a, c in enumerate(chance))
         assert float(value[b]) == pytest.approx(by_hand, rel=1e-4)
-        assert float(neg_entropy[b]) == pytest.approx(
-            sum(c * math.log(c) for c in chance), rel=1e-4
-        )
-    assert taken.tolist() == [
-        [float(q[i, b, a]) for b, a in enumerate([0, 3, 1, 1, 2])] for i in (0, 1)
-    ]
+        assert float(neg_entropy[b]) == pytest.approx(sum(c * math.log(c) for c in chance), rel=1e-4)
+    assert taken.tolist() == [[float(q[i, b, a]) for b, a in enumerate([0, 3, 1, 1, 2])] for i in (0, 1)]
 
 
 def test_the_actors_step_moves_no_critic_and_the_critics_step_no_actor() -> None:
@@ -214,7 +200,7 @@ def test_the_soft_target_takes_the_entropy_away_and_ends_at_termination() -> Non
         action, log_prob, _ = made.policy.draw(data.next_obs[0], noise)
         after = made.target.module(torch.cat([data.next_obs[0], action], -1))[..., 0].amin(0)
         goal = data.rewards[0] + data.discounts[0] * (after - 0.3 * log_prob)
-        q, _ = made.policy.taken(made.policy.critic, data.obs[0], data.actions[0])
+        q, _ = made.policy.action_values(made.policy.critic, data.obs[0], data.actions[0])
     update = made.update(data, Clock(horizon=100))
     expected = (q - goal).abs().mean(0)
     np.testing.assert_allclose(update.columns["priorities"], expected, rtol=1e-4)
@@ -245,9 +231,7 @@ def test_a_fixed_temperature_stays_and_a_learned_one_begins_where_it_is_told() -
 
 @pytest.mark.parametrize("given", ["automatic", "auto_", "auto_0", -0.1, "nan", "inf", "lin_0.1"])
 def test_a_temperature_that_is_none_is_refused(given: Any) -> None:
-    with pytest.raises(
-        ConfigError, match=r"^algo\.ent_coef=.*: expected auto, auto_0\.1 .* or a number"
-    ):
+    with pytest.raises(ConfigError, match=r"^algo\.ent_coef=.*: expected auto, auto_0\.1 .* or a number"):
         SAC("Pendulum-v1", ent_coef=given)
 
 
@@ -256,9 +240,7 @@ def test_a_target_for_a_temperature_that_is_not_learned_is_refused() -> None:
         SAC("Pendulum-v1", ent_coef=0.1, target_entropy=-1.0)
 
 
-def test_the_target_entropy_is_minus_the_dimensions_or_98_percent_of_the_most_there_can_be() -> (
-    None
-):
+def test_the_target_entropy_is_minus_the_dimensions_or_98_percent_of_the_most_there_can_be() -> None:
     entropy = lambda env, **more: SAC(env, **more).learner.temperature.target_entropy  # noqa: E731
     assert entropy("Pendulum-v1") == -1.0
     assert entropy("CartPole-v1") == pytest.approx(0.98 * math.log(2))
@@ -266,18 +248,14 @@ def test_the_target_entropy_is_minus_the_dimensions_or_98_percent_of_the_most_th
     assert entropy("Pendulum-v1", target_entropy="auto") == -1.0
     assert entropy("CartPole-v1", target_entropy="auto") == entropy("CartPole-v1")
     assert SACTrainer("Pendulum-v1", target_entropy="auto").algo.config.algo == SACConfig()
-    assert (
-        SAC("Pendulum-v1", ent_coef=0.1, target_entropy="auto").config.algo.target_entropy is None
-    )
+    assert SAC("Pendulum-v1", ent_coef=0.1, target_entropy="auto").config.algo.target_entropy is None
 
 
 @pytest.mark.parametrize(
     ("env", "said", "most"), [("CartPole-v1", 0.7, "0.693"), ("Pendulum-v1", 0.75, "0.693")]
 )
 def test_a_target_entropy_above_the_uniform_policys_is_refused(env: str, said: float, most: str):
-    with pytest.raises(
-        ConfigError, match=rf"algo\.target_entropy={said}: .* has {most}; give less"
-    ):
+    with pytest.raises(ConfigError, match=rf"algo\.target_entropy={said}: .* has {most}; give less"):
         SAC(env, target_entropy=said)
 
 
@@ -307,7 +285,7 @@ def test_sac_learns_the_same_weights_however_batches_are_grouped(kind: str) -> N
     results = []
     for parts in ([slice(0, 4)], [slice(0, 1), slice(1, 3), slice(3, 4)]):
         torch.manual_seed(0)
-        policy: Any = CategoricalSoftPolicy(OBS, 3, 2, (8,), (8,), "relu")
+        policy: Any = CategoricalSACPolicy(OBS, 3, 2, (8,), (8,), "relu")
         made = learner(policy if kind == "choices" else squashed(kind == "gsde"))
         for part in parts:
             names = ("obs", "actions", "rewards", "next_obs", "discounts", "indices")
@@ -329,9 +307,7 @@ class Wide(gym.Env[Any, Any]):
     """Notes every action it is given."""
 
     observation_space = spaces.Box(-1, 1, (OBS,), np.float32)
-    action_space = spaces.Box(
-        np.array([[-1.0, 0.0]], np.float32), np.array([[3.0, 10.0]], np.float32)
-    )
+    action_space = spaces.Box(np.array([[-1.0, 0.0]], np.float32), np.array([[3.0, 10.0]], np.float32))
 
     def __init__(self, given: list[Any]) -> None:
         self.given = given
@@ -355,7 +331,7 @@ def test_warm_up_covers_the_whole_of_the_actions_and_stored_are_those_in_minus_o
     np.testing.assert_allclose(given.min(0), [-1.0, 0.0], atol=0.1)
     np.testing.assert_allclose(given.max(0), [3.0, 10.0], atol=0.2)
     np.testing.assert_allclose(given.mean(0), [1.0, 5.0], atol=0.5)
-    rows = algorithm.source.memory.buffer.sample(200, seed=0)["actions"]
+    rows = algorithm.source.replay_sampler.buffer.sample(200, seed=0)["actions"]
     assert np.abs(rows).max() <= 1.0
     assert rows.min() < -0.9
     action = algorithm.predict(np.zeros(OBS, np.float32))
@@ -367,9 +343,7 @@ def test_actions_without_bounds_are_refused_by_name() -> None:
     class Endless(Wide):
         action_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
 
-    with pytest.raises(
-        UnsupportedSpaceError, match=r"sac needs Box actions with finite bounds, <.*>"
-    ):
+    with pytest.raises(UnsupportedSpaceError, match=r"sac needs Box actions with finite bounds, <.*>"):
         SAC(lambda: Endless([]))
 
 
@@ -386,9 +360,7 @@ def test_a_single_observation_is_sampled_for_as_a_batch_is() -> None:
 
 
 def test_sac_refuses_use_sde_with_discrete_actions() -> None:
-    with pytest.raises(
-        ConfigError, match=r"algo\.use_sde=true needs Box actions, CartPole-v1 has .*out$"
-    ):
+    with pytest.raises(ConfigError, match=r"algo\.use_sde=true needs Box actions, CartPole-v1 has .*out$"):
         SAC("CartPole-v1", use_sde=True)
 
 
@@ -401,7 +373,7 @@ def test_sac_stops_at_an_infinite_loss_and_names_the_minibatch() -> None:
 
 def test_exploration_is_the_policys_own_noise_and_a_function_of_the_step() -> None:
     algorithm = SAC("Pendulum-v1", n_envs=3, seed=4, net_arch=(8,))
-    explore, obs = algorithm.source.behaviour, np.ones((3, 3), np.float32)
+    explore, obs = algorithm.source.exploration, np.ones((3, 3), np.float32)
     with torch.inference_mode():
         drawn = np.stack([explore.act(obs, step, 0.0) for step in range(4000)])
         assert (explore.act(obs, 7, 0.5) == drawn[7]).all()
@@ -413,10 +385,10 @@ def test_exploration_is_the_policys_own_noise_and_a_function_of_the_step() -> No
 
 def test_choices_are_explored_by_the_softmax_and_at_random_each_as_likely() -> None:
     logits = torch.tensor([0.0, 1.0, -1.0, 0.5])
-    explore = SampledChoices(lambda obs: logits.expand(len(obs), 4), 4, 8, 3, torch.device("cpu"))
+    explore = CategoricalExploration(lambda obs: logits.expand(len(obs), 4), 4, 8, 3, torch.device("cpu"))
     obs = np.zeros((8, 2), np.float32)
     acted = np.concatenate([explore.act(obs, step, 0.0) for step in range(5000)])
-    random = np.concatenate([explore.random(step, obs) for step in range(5000)])
+    random = np.concatenate([explore.random_actions(step, obs) for step in range(5000)])
     for drawn, p in ((acted, torch.softmax(logits, 0).numpy()), (random, np.full(4, 0.25))):
         expected = p * len(drawn)
         counts = np.bincount(drawn, minlength=4)
@@ -428,7 +400,7 @@ def test_a_matrix_of_gsde_is_kept_for_its_steps(freq: int, same: int) -> None:
     """-1: for the steps between two trainings, 12 of two environments."""
     options: dict[str, Any] = {"train_freq": 12, "net_arch": (8,), "n_envs": 2, "log_std_init": 0.0}
     algorithm = SAC("Pendulum-v1", use_sde=True, sde_sample_freq=freq, **options)
-    explore, obs = algorithm.source.behaviour, np.ones((2, 3), np.float32)
+    explore, obs = algorithm.source.exploration, np.ones((2, 3), np.float32)
     with torch.inference_mode():
         drawn = [explore.act(obs, step, 0.0).tobytes() for step in range(24)]
         noise = explore._noise[0]

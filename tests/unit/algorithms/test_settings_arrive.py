@@ -90,9 +90,7 @@ def test_orthogonal_layers_are_made_where_they_are_asked_for(kind: Any, options:
         (SAC, {**VECTORS, "use_sde": True}, "actor.log_std"),
     ],
 )  # fmt: skip
-def test_log_std_init_sets_the_initial_log_std_of_every_policy(
-    kind: Any, options: Any, name: str
-) -> None:
+def test_log_std_init_sets_the_initial_log_std_of_every_policy(kind: Any, options: Any, name: str) -> None:
     parameters = dict(kind(**options, log_std_init=-1.25).policy.named_parameters())
     assert (parameters[name] == -1.25).all()
 
@@ -100,9 +98,7 @@ def test_log_std_init_sets_the_initial_log_std_of_every_policy(
 def test_n_critics_and_noisy_sigma_reach_the_value_networks() -> None:
     assert SAC(**VECTORS, n_critics=3, net_arch=(4,)).policy.critic.weights[0].shape == (3, 4, 4)
     assert SAC(**CHOICES, n_critics=3, net_arch=(4,)).policy.critic.weights[0].shape == (3, 4, 4)
-    noisy = dict(
-        DQN(**CHOICES, noisy=True, noisy_sigma=0.3, net_arch=(4,)).policy.named_parameters()
-    )
+    noisy = dict(DQN(**CHOICES, noisy=True, noisy_sigma=0.3, net_arch=(4,)).policy.named_parameters())
     sigmas = noisy["q.layers.0.weight_sigma"]
     torch.testing.assert_close(sigmas, torch.full_like(sigmas, 0.3 / 4**0.5))
 
@@ -113,9 +109,7 @@ OFF_POLICY: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("kind", "env"), [(SAC, VECTORS), (SAC, CHOICES), (TD3, VECTORS), (DDPG, VECTORS)]
-)
+@pytest.mark.parametrize(("kind", "env"), [(SAC, VECTORS), (SAC, CHOICES), (TD3, VECTORS), (DDPG, VECTORS)])
 def test_steps_of_every_network_have_the_size_of_the_schedule(
     kind: Any, env: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,7 +174,7 @@ def test_rewards_are_normalised_with_the_discount_and_the_window_of_the_run() ->
     collected = PPO(**MINIBATCHES, gamma=0.9, normalize_reward=True)
     for source in (replayed.source, collected.source.collector):
         assert source.reward_normalizer.gamma == 0.9
-    assert replayed.source.reward_normalizer.most == pytest.approx(10 * (1 + 0.9 + 0.81))
+    assert replayed.source.reward_normalizer.limit == pytest.approx(10 * (1 + 0.9 + 0.81))
 
 
 @pytest.mark.parametrize(

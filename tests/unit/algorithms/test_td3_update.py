@@ -48,9 +48,7 @@ def test_actor_and_targets_move_at_every_second_update_only() -> None:
         before = {name: vector(part) for name, part in parts.items()}
         critics = vector(made.policy.critic)
         row = made.update(batches(1), Clock(updates=update, horizon=100)).metrics
-        moved = {
-            name for name, part in parts.items() if not torch.equal(vector(part), before[name])
-        }
+        moved = {name for name, part in parts.items() if not torch.equal(vector(part), before[name])}
         assert moved == (set(parts) if update % 2 else set())
         assert ("loss/actor" in row) is (update > 0)  # the last one, once there is one
         assert not torch.equal(vector(made.policy.critic), critics)
@@ -122,7 +120,7 @@ def test_ddpg_has_one_critic_and_no_keys_of_td3() -> None:
 
 def test_exploration_adds_noise_of_its_size_within_the_bounds_and_playing_has_none() -> None:
     algorithm = TD3("Pendulum-v1", n_envs=3, seed=4, net_arch=(8,), exploration_noise=0.2)
-    explore, obs = algorithm.source.behaviour, np.ones((3, 3), np.float32)
+    explore, obs = algorithm.source.exploration, np.ones((3, 3), np.float32)
     with torch.inference_mode():
         drawn = np.stack([explore.act(obs, step, 0.0) for step in range(3000)])
         best = algorithm.policy.mode(torch.from_numpy(obs)).numpy()

@@ -7,33 +7,42 @@ from typing import Any
 
 import pytest
 import torch
-from helpers.words import ANSWERS, PROMPTS, WRITES, Words, low, step
+from helpers.tiny_lm import ANSWERS, GENERATING, PROMPTS, TinyLM, low_token_reward, step
 from torch import Tensor
 
 from rlox.algorithms import DPO, GRPO, RLOO, SFT, OnlineDPO
 from rlox.errors import ConfigError
-from rlox.llm.prompts import GivenPrompts
+from rlox.llm.prompts import FixedPrompts
 
 LOSSES = ("grpo", "dr_grpo", "dapo", "bnpo", "gspo", "cispo")
 CASES: dict[str, Callable[..., Any]] = {
     **{
         loss: lambda loss=loss, **more: GRPO(
-            Words(), Words(1), low, loss_type=loss, clip_eps=0.01, n_epochs=2, **WRITES, **more
+            TinyLM(),
+            TinyLM(1),
+            low_token_reward,
+            loss_type=loss,
+            clip_eps=0.01,
+            n_epochs=2,
+            **GENERATING,
+            **more,
         )
         for loss in LOSSES
     },
-    "grpo in one step": lambda **more: GRPO(Words(), Words(1), low, **WRITES, **more),
+    "grpo in one step": lambda **more: GRPO(TinyLM(), TinyLM(1), low_token_reward, **GENERATING, **more),
     "grpo in several steps": lambda **more: GRPO(
-        Words(), None, low, minibatches=3, mask_truncated=True, **WRITES, **more
+        TinyLM(), None, low_token_reward, minibatches=3, mask_truncated=True, **GENERATING, **more
     ),
-    "rloo": lambda **more: RLOO(Words(), Words(1), low, **WRITES, **more),
+    "rloo": lambda **more: RLOO(TinyLM(), TinyLM(1), low_token_reward, **GENERATING, **more),
     "rloo in several steps": lambda **more: RLOO(
-        Words(), None, low, minibatches=2, **WRITES, **more
+        TinyLM(), None, low_token_reward, minibatches=2, **GENERATING, **more
     ),
-    "online_dpo": lambda **more: OnlineDPO(Words(), Words(1), reward_fn=low, **WRITES, **more),
-    "dpo": lambda **more: DPO(Words(), Words(1), learning_rate=0.02, **more),
-    "ipo": lambda **more: DPO(Words(), Words(1), learning_rate=0.02, loss_type="ipo", **more),
-    "sft": lambda **more: SFT(Words(), learning_rate=0.02, **more),
+    "online_dpo": lambda **more: OnlineDPO(
+        TinyLM(), TinyLM(1), reward_fn=low_token_reward, **GENERATING, **more
+    ),
+    "dpo": lambda **more: DPO(TinyLM(), TinyLM(1), learning_rate=0.02, **more),
+    "ipo": lambda **more: DPO(TinyLM(), TinyLM(1), learning_rate=0.02, loss_type="ipo", **more),
+    "sft": lambda **more: SFT(TinyLM(), learning_rate=0.02, **more),
 }
 
 
@@ -57,7 +66,7 @@ def test_gradients_of_parts_add_up_to_that_of_the_whole_batch(case: str) -> None
 def test_a_step_of_parts_sees_no_more_rows_at_once_than_a_part_has() -> None:
     seen: list[int] = []
 
-    class Watched(Words):
+    class Watched(TinyLM):
         def forward(self, ids: Tensor) -> Tensor:
             seen.append(len(ids))
             return super().forward(ids)
@@ -66,10 +75,10 @@ def test_a_step_of_parts_sees_no_more_rows_at_once_than_a_part_has() -> None:
     seen.clear()  # whether it is causal was seen to
     sft.train_step(PROMPTS, ANSWERS)
     assert seen == [2, 2]
-    grpo = GRPO(Watched(), None, low, accumulate=4, minibatches=2, group_size=4, **WRITES)
+    grpo = GRPO(Watched(), None, low_token_reward, accumulate=4, minibatches=2, group_size=4, **GENERATING)
     grpo.train_step(PROMPTS)
     seen.clear()
-    batch, _ = grpo.source.batch_of(GivenPrompts(PROMPTS).learned(0, 4), grpo.clock)
+    batch, _ = grpo.source.batch_of(FixedPrompts(PROMPTS).training_prompts(0, 4), grpo.clock)
     seen.clear()
     grpo.learner.update(batch, grpo.clock)
     assert max(seen) == 4
@@ -77,4 +86,4 @@ def test_a_step_of_parts_sees_no_more_rows_at_once_than_a_part_has() -> None:
 
 def test_parts_of_nothing_are_refused() -> None:
     with pytest.raises(ConfigError, match="accumulate=0: expected a value in"):
-        SFT(Words(), accumulate=0)
+        SFT(TinyLM(), accumulate=0)

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from helpers.words import Words
+from helpers.tiny_lm import TinyLM
 from torch import Tensor, nn
 
-import rlox.training.text
+import rlox.training.text_evaluation
 from rlox.algorithms import DPO, GRPO, RLOO, SFT, BestOfN, OnlineDPO
 from rlox.errors import CheckpointError, ConfigError, RewardError, RloxError, ShapeError
 from rlox.llm import Llama, LlamaSize, load_llama, save_llama, task_of
@@ -30,18 +30,18 @@ def low(completions: list[Tensor], prompts: Any) -> list[float]:
 
 
 def test_an_epoch_goes_through_all_prompts_in_batches_that_never_reach_into_the_next() -> None:
-    grpo = GRPO(Words(), reward_fn=low, batch_size=2, max_new_tokens=3)
+    grpo = GRPO(TinyLM(), reward_fn=low, batch_size=2, max_new_tokens=3)
     metrics = grpo.train(PROMPTS, n_epochs=2)
     assert (metrics["updates"], grpo.clock.samples) == (4, 6)
     assert grpo.train(PROMPTS, n_epochs=1)["updates"] == 6
 
 
 def test_a_schedule_goes_over_the_total_of_the_run_however_often_a_step_is_asked_for() -> None:
-    grpo = GRPO(Words(), None, low, max_new_tokens=3, learning_rate=1.0, anneal_lr=True)
-    grpo.aim(30)
+    grpo = GRPO(TinyLM(), None, low, max_new_tokens=3, learning_rate=1.0, anneal_lr=True)
+    grpo.set_total_steps(30)
     rates = [grpo.train_step(PROMPTS)["train/learning_rate"] for _ in range(4)]
     assert rates == pytest.approx([1.0, 0.9, 0.8, 0.7])
-    alone = GRPO(Words(), None, low, max_new_tokens=3, learning_rate=1.0, anneal_lr=True)
+    alone = GRPO(TinyLM(), None, low, max_new_tokens=3, learning_rate=1.0, anneal_lr=True)
     assert alone.train(PROMPTS, n_epochs=4)["train/learning_rate"] == pytest.approx(0.25)
 
 
@@ -52,13 +52,13 @@ def test_a_reward_function_is_given_completions_up_to_their_end_and_a_prompt_of_
         seen.append((completions, prompts))
         return [0.0] * len(completions)
 
-    GRPO(Words(), None, watching, max_new_tokens=4, eos_token_id=(8,)).train_step(PROMPTS)
+    GRPO(TinyLM(), None, watching, max_new_tokens=4, eos_token_id=(8,)).train_step(PROMPTS)
     (completions, prompts) = seen[0]
     assert torch.equal(prompts, PROMPTS.repeat_interleave(4, 0))
     for row in completions:
         assert 8 not in row[:-1].tolist()
         assert len(row) == 4 or row[-1] == 8
-    GRPO(Words(), None, watching, max_new_tokens=4).train_step([torch.tensor([3]), PROMPTS[0]])
+    GRPO(TinyLM(), None, watching, max_new_tokens=4).train_step([torch.tensor([3]), PROMPTS[0]])
     assert [len(prompt) for prompt in seen[1][1]] == [1] * 4 + [3] * 4
 
 
@@ -66,24 +66,24 @@ def test_several_rewards_are_weighed_and_one_that_is_none_leaves_its_completion_
     def missing(completions: list[Tensor], prompts: Any) -> list[Any]:
         return [None, *low(completions[1:], prompts)]
 
-    grpo = GRPO(Words(), None, [low, low], reward_weights=(0.5, -0.25), max_new_tokens=4)
+    grpo = GRPO(TinyLM(), None, [low, low], reward_weights=(0.5, -0.25), max_new_tokens=4)
     batch, _ = grpo.source.batch_of(_prompts(), grpo.clock)
     found = grpo.train_step(PROMPTS)["mean_reward"]
     assert batch.rewards.shape == (12, 2)
     assert found == pytest.approx(0.25 * batch.rewards[:, 0].mean())
-    one = GRPO(Words(), None, missing, max_new_tokens=4)
+    one = GRPO(TinyLM(), None, missing, max_new_tokens=4)
     one.train_step(PROMPTS)
     assert one.recent.count == 11
 
 
 def _prompts() -> list[Any]:
-    from rlox.llm.prompts import GivenPrompts
+    from rlox.llm.prompts import FixedPrompts
 
-    return GivenPrompts(PROMPTS).learned(0, 3)
+    return FixedPrompts(PROMPTS).training_prompts(0, 3)
 
 
 def test_evaluating_prompts_is_the_mean_reward_of_their_best_completions() -> None:
-    grpo = GRPO(Words(), None, low, max_new_tokens=4)
+    grpo = GRPO(TinyLM(), None, low, max_new_tokens=4)
     best = grpo.generate(PROMPTS)
     assert grpo.evaluate(PROMPTS) == pytest.approx(np.mean(low(best, None)))
     table = grpo.policy.table.detach()
@@ -97,13 +97,13 @@ def test_evaluating_prompts_is_the_mean_reward_of_their_best_completions() -> No
 
 def test_a_run_with_objects_goes_on_bit_for_bit_when_they_are_given_again(tmp_path: Path) -> None:
     def made() -> Any:
-        return GRPO(Words(), None, low, max_new_tokens=4, learning_rate=0.05, n_epochs=2)
+        return GRPO(TinyLM(), None, low, max_new_tokens=4, learning_rate=0.05, n_epochs=2)
 
     whole, part = made(), made()
     whole.train(PROMPTS, n_epochs=4)
     part.train(PROMPTS, n_epochs=2)
     part.save(tmp_path / "saved")
-    again = GRPO.from_checkpoint(tmp_path / "saved", Words(), reward_fn=low)
+    again = GRPO.from_checkpoint(tmp_path / "saved", TinyLM(), reward_fn=low)
     again.train(PROMPTS, n_epochs=2)
     assert torch.equal(whole.policy.table, again.policy.table)
     assert not torch.equal(whole.policy.table, part.policy.table)
@@ -112,47 +112,48 @@ def test_a_run_with_objects_goes_on_bit_for_bit_when_they_are_given_again(tmp_pa
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({}, "model=<Words>: an object, which is not saved; give it again"),
-        ({"model": Words()}, "algo.rewards[0]=<low>: an object, which is not saved; give it again"),
+        ({}, "model=<TinyLM>: an object, which is not saved; give it again"),
+        (
+            {"model": TinyLM()},
+            "algo.rewards[0]=<low>: an object, which is not saved; give it again",
+        ),
         ({"env_id": "CartPole-v1"}, "env=CartPole-v1: grpo learns text; leave it out"),
         ({"env": "text/copy"}, "env=text/copy: grpo learns text; leave it out"),
     ],
 )
 def test_a_checkpoint_says_which_object_it_needs(given: Any, said: str, tmp_path: Path) -> None:
-    GRPO(Words(), None, low).save(tmp_path / "saved")
+    GRPO(TinyLM(), None, low).save(tmp_path / "saved")
     with pytest.raises(ConfigError, match=re.escape(said)):
         GRPO.from_checkpoint(tmp_path / "saved", **given)
 
 
 def test_rewards_that_a_command_named_are_given_again_in_python(tmp_path: Path) -> None:
-    made = GRPO(Words(), rewards=("helpers.words:ended",))  # a function that is imported
+    made = GRPO(TinyLM(), rewards=("helpers.tiny_lm:ended_reward",))  # a function that is imported
     made.save(tmp_path / "saved")
-    with pytest.raises(ConfigError, match=r"names code: algo\.rewards=helpers\.words:ended"):
-        GRPO.from_checkpoint(tmp_path / "saved", Words())
-    again = GRPO.from_checkpoint(tmp_path / "saved", Words(), reward_fn=low)
+    with pytest.raises(ConfigError, match=r"names code: algo\.rewards=helpers\.tiny_lm:ended_reward"):
+        GRPO.from_checkpoint(tmp_path / "saved", TinyLM())
+    again = GRPO.from_checkpoint(tmp_path / "saved", TinyLM(), reward_fn=low)
     assert again.train_step(PROMPTS)["samples"] == 3
 
 
 def test_a_preference_function_gets_the_arguments_that_are_configured_for_it() -> None:
-    spec = {"name": "helpers.words:preferred", "which": 1}
-    made = OnlineDPO(Words(), preference=spec)
+    spec = {"name": "helpers.tiny_lm:prefer_first", "which": 1}
+    made = OnlineDPO(TinyLM(), preference=spec)
     assert made.learner._preference([0, 1, 2]) == [1, 1, 1]
-    with pytest.raises(
-        ConfigError, match=r"algo.preference=helpers.words:preferred takes no first"
-    ):
-        OnlineDPO(Words(), preference={"name": "helpers.words:preferred", "first": 1})
+    with pytest.raises(ConfigError, match=r"algo.preference=helpers.tiny_lm:prefer_first takes no first"):
+        OnlineDPO(TinyLM(), preference={"name": "helpers.tiny_lm:prefer_first", "first": 1})
 
 
 def test_a_reference_of_the_users_own_is_given_again_and_no_other(tmp_path: Path) -> None:
-    GRPO(Words(), Words(), low).save(tmp_path / "given")
+    GRPO(TinyLM(), TinyLM(), low).save(tmp_path / "given")
     with pytest.raises(CheckpointError, match="its ref_model was given, and is not saved: give it"):
-        GRPO.from_checkpoint(tmp_path / "given", Words(), reward_fn=low)
-    GRPO(Words(), None, low).save(tmp_path / "own")
+        GRPO.from_checkpoint(tmp_path / "given", TinyLM(), reward_fn=low)
+    GRPO(TinyLM(), None, low).save(tmp_path / "own")
     with pytest.raises(CheckpointError, match="leave ref_model out"):
-        GRPO.from_checkpoint(tmp_path / "own", Words(), Words(), low)
-    SFT(Words()).save(tmp_path / "none")
+        GRPO.from_checkpoint(tmp_path / "own", TinyLM(), TinyLM(), low)
+    SFT(TinyLM()).save(tmp_path / "none")
     with pytest.raises(ConfigError, match="ref_model is given, and sft has none"):
-        SFT.from_checkpoint(tmp_path / "none", Words(), Words())
+        SFT.from_checkpoint(tmp_path / "none", TinyLM(), TinyLM())
 
 
 def failing(completions: list[Tensor], prompts: Any) -> list[float]:
@@ -161,34 +162,34 @@ def failing(completions: list[Tensor], prompts: Any) -> list[float]:
 
 WRONG: dict[str, tuple[Callable[[], Any], type[RloxError], str]] = {
     "too few rewards": (
-        lambda: GRPO(Words(), None, lambda c, p: [1.0]).train_step(PROMPTS),
+        lambda: GRPO(TinyLM(), None, lambda c, p: [1.0]).train_step(PROMPTS),
         RewardError,
         "returned 1 numbers for 12 completions, expected one each",
     ),
     "no numbers": (
-        lambda: GRPO(Words(), None, lambda c, p: ["good"] * len(c)).train_step(PROMPTS),
+        lambda: GRPO(TinyLM(), None, lambda c, p: ["good"] * len(c)).train_step(PROMPTS),
         RewardError,
         "expected a number, or None, for each",
     ),
     "infinite": (
-        lambda: RLOO(Words(), None, lambda c, p: [float("inf")] * len(c)).train_step(PROMPTS),
+        lambda: RLOO(TinyLM(), None, lambda c, p: [float("inf")] * len(c)).train_step(PROMPTS),
         RewardError,
         "returned inf for completion 0, expected a finite number",
     ),
     "failing": (
-        lambda: GRPO(Words(), None, failing).train_step(PROMPTS),
+        lambda: GRPO(TinyLM(), None, failing).train_step(PROMPTS),
         RewardError,
         "reward <failing> fails: KeyError: 'no such word'",
     ),
-    "no reward": (lambda: GRPO(Words()), ConfigError, "grpo needs rewards: give it a reward_fn"),
+    "no reward": (lambda: GRPO(TinyLM()), ConfigError, "grpo needs rewards: give it a reward_fn"),
     "no model": (lambda: GRPO(), ConfigError, "missing key 'task': grpo learns what a task"),
     "the model as its reference": (
-        lambda: (lambda model: GRPO(model, model, low))(Words()),
+        lambda: (lambda model: GRPO(model, model, low))(TinyLM()),
         ConfigError,
         "ref_model is the model that learns",
     ),
     "nothing ends, and what did not is left out": (
-        lambda: GRPO(Words(), None, low, mask_truncated=True),
+        lambda: GRPO(TinyLM(), None, low, mask_truncated=True),
         ConfigError,
         "algo.mask_truncated=true without a token that ends",
     ),
@@ -198,104 +199,102 @@ WRONG: dict[str, tuple[Callable[[], Any], type[RloxError], str]] = {
         "nobody knows the right answer of a prompt that is handed over",
     ),
     "nothing held out": (
-        lambda: GRPO(Words(), None, low).evaluate(10),
+        lambda: GRPO(TinyLM(), None, low).evaluate(10),
         ConfigError,
         "grpo has no prompts that are held out: give evaluate() prompts",
     ),
     "nothing says what it is worth": (
-        lambda: DPO(Words()).evaluate(PROMPTS),
+        lambda: DPO(TinyLM()).evaluate(PROMPTS),
         ConfigError,
         "nothing says what a completion is worth",
     ),
     "no reward at all": (
-        lambda: GRPO(Words(), None, lambda c, p: [None] * len(c)).evaluate(PROMPTS),
+        lambda: GRPO(TinyLM(), None, lambda c, p: [None] * len(c)).evaluate(PROMPTS),
         RewardError,
         "no completion got a reward",
     ),
     "no prompts": (
-        lambda: GRPO(Words(), None, low).train(100),
+        lambda: GRPO(TinyLM(), None, low).train(100),
         ConfigError,
         "no prompts to learn from: give train() some, or a task",
     ),
     "no number of epochs": (
-        lambda: GRPO(Words(), None, low).train(PROMPTS, n_epochs=0),
+        lambda: GRPO(TinyLM(), None, low).train(PROMPTS, n_epochs=0),
         ConfigError,
         "n_epochs=0: expected a value in [1, inf)",
     ),
     "prompts of numbers": (
-        lambda: GRPO(Words(), None, low).train_step(PROMPTS.float()),
+        lambda: GRPO(TinyLM(), None, low).train_step(PROMPTS.float()),
         ConfigError,
         "prompts of torch.float32: expected whole numbers",
     ),
     "an empty prompt": (
-        lambda: GRPO(Words(), None, low).train_step([torch.tensor([], dtype=torch.long)]),
+        lambda: GRPO(TinyLM(), None, low).train_step([torch.tensor([], dtype=torch.long)]),
         ShapeError,
         "prompts [[0]]: expected token ids [P] each",
     ),
     "k1 without correction": (
-        lambda: GRPO(Words(), None, low, kl_estimator="k1", kl_correction=False),
+        lambda: GRPO(TinyLM(), None, low, kl_estimator="k1", kl_correction=False),
         ConfigError,
         "algo.kl_estimator=k1 without algo.kl_correction",
     ),
     "unlike numbers of completions": (
-        lambda: DPO(Words()).train_step(PROMPTS, PROMPTS[:2], PROMPTS),
+        lambda: DPO(TinyLM()).train_step(PROMPTS, PROMPTS[:2], PROMPTS),
         ShapeError,
         "3 prompts and 2 completions, expected as many",
     ),
     "log-probabilities of others": (
-        lambda: DPO(Words()).compute_loss(
-            PROMPTS, PROMPTS, PROMPTS, (torch.zeros(2), torch.zeros(3))
-        ),
+        lambda: DPO(TinyLM()).compute_loss(PROMPTS, PROMPTS, PROMPTS, (torch.zeros(2), torch.zeros(3))),
         ShapeError,
         "ref_log_probs [[2], [3]]: expected two of [3]",
     ),
     "pairs without an answer": (
-        lambda: DPO(Words()).train(10),
+        lambda: DPO(TinyLM()).train(10),
         ConfigError,
         "no prompts to learn from",
     ),
     "a preference of three": (
-        lambda: OnlineDPO(Words(), None, lambda pairs: [2] * len(pairs)).train_step(PROMPTS),
+        lambda: OnlineDPO(TinyLM(), None, lambda pairs: [2] * len(pairs)).train_step(PROMPTS),
         RewardError,
         "preference_fn returned 2, expected 0 or 1",
     ),
     "a preference between the two": (
-        lambda: OnlineDPO(Words(), None, lambda pairs: [0.9] * len(pairs)).train_step(PROMPTS),
+        lambda: OnlineDPO(TinyLM(), None, lambda pairs: [0.9] * len(pairs)).train_step(PROMPTS),
         RewardError,
         "preference_fn returned 0.9, expected 0 or 1",
     ),
     "no reward in a whole batch": (
-        lambda: GRPO(Words(), None, lambda c, p: [None] * len(c)).train_step(PROMPTS),
+        lambda: GRPO(TinyLM(), None, lambda c, p: [None] * len(c)).train_step(PROMPTS),
         RewardError,
         "none of the 12 completions of a batch got a reward",
     ),
     "too few preferences": (
-        lambda: OnlineDPO(Words(), None, lambda pairs: [0]).train_step(PROMPTS),
+        lambda: OnlineDPO(TinyLM(), None, lambda pairs: [0]).train_step(PROMPTS),
         RewardError,
         "preference_fn returned 1 numbers for 3 pairs",
     ),
     "smoothing of hinge": (
-        lambda: DPO(Words(), loss_type="hinge", label_smoothing=0.1),
+        lambda: DPO(TinyLM(), loss_type="hinge", label_smoothing=0.1),
         ConfigError,
         "algo.label_smoothing=0.1 is of algo.loss_type=sigmoid and robust",
     ),
     "weights of others": (
-        lambda: GRPO(Words(), None, low, reward_weights=(1.0, 2.0)),
+        lambda: GRPO(TinyLM(), None, low, reward_weights=(1.0, 2.0)),
         ConfigError,
         "algo.reward_weights has 2 numbers for 1 of algo.rewards",
     ),
     "rewards by both names": (
-        lambda: GRPO(Words(), None, low, rewards=("close",)),
+        lambda: GRPO(TinyLM(), None, low, rewards=("close",)),
         ConfigError,
         "rewards=('close',) and a function: one argument for both",
     ),
     "a word for a reward function": (
-        lambda: GRPO(Words(), None, "low"),
+        lambda: GRPO(TinyLM(), None, "low"),
         ConfigError,
         "reward_fn='low': expected a function",
     ),
     "a folder for a reference": (
-        lambda: GRPO(Words(), "folder", low),
+        lambda: GRPO(TinyLM(), "folder", low),
         ConfigError,
         "ref_model is a str, expected a torch.nn.Module",
     ),
@@ -305,7 +304,7 @@ WRONG: dict[str, tuple[Callable[[], Any], type[RloxError], str]] = {
         "model is a dict, expected a torch.nn.Module",
     ),
     "half of the model as its reference": (
-        lambda: (lambda model: GRPO(model, nn.Sequential(model), low))(Words()),
+        lambda: (lambda model: GRPO(model, nn.Sequential(model), low))(TinyLM()),
         ConfigError,
         "ref_model is the model that learns, or has weights of it",
     ),
@@ -315,34 +314,34 @@ WRONG: dict[str, tuple[Callable[[], Any], type[RloxError], str]] = {
         "n_epochs=3 is of prompts that are given, and 8 says how many",
     ),
     "a seed of prompts that are given": (
-        lambda: GRPO(Words(), None, low).evaluate(PROMPTS, seed=3),
+        lambda: GRPO(TinyLM(), None, low).evaluate(PROMPTS, seed=3),
         ConfigError,
         "evaluate(prompts) takes nothing else",
     ),
     "masks of actions": (
-        lambda: GRPO(Words(), None, low).predict(PROMPTS, action_masks=[1]),
+        lambda: GRPO(TinyLM(), None, low).predict(PROMPTS, action_masks=[1]),
         ConfigError,
         "action_masks: grpo writes text",
     ),
     "nothing for prompts": (
-        lambda: GRPO(Words(), None, low).train_step(None),
+        lambda: GRPO(TinyLM(), None, low).train_step(None),
         ConfigError,
         "prompts None: expected token ids, [B, P] or rows",
     ),
     "tokens of another vocabulary": (
-        lambda: GRPO(Words(), None, low).train_step(PROMPTS + 4),
+        lambda: GRPO(TinyLM(), None, low).train_step(PROMPTS + 4),
         ConfigError,
-        "Words fails on token ids from 7 to 11",
+        "TinyLM fails on token ids from 7 to 11",
     ),
     "completions of another vocabulary": (
-        lambda: DPO(Words()).train_step(PROMPTS, PROMPTS + 4, PROMPTS),
+        lambda: DPO(TinyLM()).train_step(PROMPTS, PROMPTS + 4, PROMPTS),
         ConfigError,
-        "Words fails on token ids from",
+        "TinyLM fails on token ids from",
     ),
     "an end of another vocabulary": (
-        lambda: GRPO(Words(), None, low, eos_token_id=(20,)).train_step(PROMPTS),
+        lambda: GRPO(TinyLM(), None, low, eos_token_id=(20,)).train_step(PROMPTS),
         ConfigError,
-        "eos=20: Words has 9 tokens, expected less",
+        "eos=20: TinyLM has 9 tokens, expected less",
     ),
     "the best of none": (
         lambda: SFT(task="copy").best_of(0, 4),
@@ -355,8 +354,8 @@ WRONG: dict[str, tuple[Callable[[], Any], type[RloxError], str]] = {
         "env.max_episode_steps=5: grpo learns from text, expected null; leave it out",
     ),
     "a task in capitals": (lambda: SFT(task="Copy"), ConfigError, "did you mean 'copy'"),
-    "no best of any": (lambda: BestOfN(Words(), low, n=0), ConfigError, "n=0: expected a value"),
-    "best by nothing": (lambda: BestOfN(Words(), None), ConfigError, "BestOfN needs a reward_fn"),
+    "no best of any": (lambda: BestOfN(TinyLM(), low, n=0), ConfigError, "n=0: expected a value"),
+    "best by nothing": (lambda: BestOfN(TinyLM(), None), ConfigError, "BestOfN needs a reward_fn"),
     "an unknown task": (
         lambda: SFT(task="sums"),
         ConfigError,
@@ -388,12 +387,12 @@ def test_more_completions_than_fit_side_by_side_are_written_one_part_after_the_o
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def weights() -> Tensor:
-        made = GRPO(Words(), None, low, max_new_tokens=5, eos_token_id=(2,), learning_rate=0.1)
+        made = GRPO(TinyLM(), None, low, max_new_tokens=5, eos_token_id=(2,), learning_rate=0.1)
         made.train_step(PROMPTS)
         return made.policy.table.detach()
 
     whole = weights()
-    monkeypatch.setattr(rlox.training.text, "ROWS", 5)
+    monkeypatch.setattr(rlox.training.text_evaluation, "MAX_ROWS", 5)
     assert torch.equal(whole, weights())
 
 
@@ -407,7 +406,7 @@ def test_a_reward_function_may_write_to_what_it_is_given() -> None:
     given = PROMPTS.clone()
     for functions in (low, [scribbling, low]):
         weights = {"reward_weights": (0.0, 1.0)} if functions is not low else {}
-        made = GRPO(Words(), None, functions, max_new_tokens=4, learning_rate=0.1, **weights)
+        made = GRPO(TinyLM(), None, functions, max_new_tokens=4, learning_rate=0.1, **weights)
         made.train_step(given)
         table = made.policy.table.detach()
         assert torch.equal(given, PROMPTS)
@@ -417,7 +416,7 @@ def test_a_reward_function_may_write_to_what_it_is_given() -> None:
 
 
 def test_a_batch_that_was_handed_over_can_be_looked_into() -> None:
-    dpo = DPO(Words())
+    dpo = DPO(TinyLM())
     assert dpo.source.last_batch() == {}
     dpo.train_step(PROMPTS, PROMPTS.flip(1), PROMPTS)
     assert dpo.source.last_batch()["tokens"].tolist() == PROMPTS.flip(1).tolist()
@@ -466,11 +465,11 @@ def test_dropout_is_off_so_that_a_seed_says_what_is_learned() -> None:
 
 
 def test_best_of_n_returns_prompts_with_the_completion_of_the_greatest_reward() -> None:
-    sampler = BestOfN(Words(), low, n=6, max_new_tokens=4, seed=1)
+    sampler = BestOfN(TinyLM(), low, n=6, max_new_tokens=4, seed=1)
     found, worth = sampler.sample(PROMPTS)
     assert low(found, None) == pytest.approx(worth.max(1))
     assert (worth.max(1) > worth.min(1)).all()
-    again = BestOfN(Words(), low, n=6, max_new_tokens=4, seed=1)
+    again = BestOfN(TinyLM(), low, n=6, max_new_tokens=4, seed=1)
     whole = again.generate(PROMPTS)
     assert whole.shape == (3, 7)
     assert torch.equal(whole, torch.cat([PROMPTS, torch.stack(found)], 1))
@@ -491,22 +490,20 @@ def test_a_model_is_saved_as_a_folder_that_answers_alike(tmp_path: Path) -> None
     sft = SFT("tiny", task="copy", learning_rate=2e-3)
     sft.train(64)
     sft.save_pretrained(tmp_path / "model")
-    prompt = [torch.from_numpy(task_of("copy").characters.encode("abc>"))]
+    prompt = [torch.from_numpy(task_of("copy").codec.encode("abc>"))]
     again = SFT(str(tmp_path / "model"), task="copy")
     assert torch.equal(again.generate(prompt)[0], sft.generate(prompt)[0])
     module = load_llama(tmp_path / "model")
     assert torch.equal(module.lm_head.weight, sft.policy.lm_head.weight)
     with pytest.raises(ConfigError, match=r"has 11 tokens, text as characters or bytes 14"):
         SFT(str(tmp_path / "model"), task="arithmetic")
-    with pytest.raises(ConfigError, match="Words has no save_pretrained, expected a Llama"):
-        GRPO(Words(), None, low).save_pretrained(tmp_path / "other")
+    with pytest.raises(ConfigError, match="TinyLM has no save_pretrained, expected a Llama"):
+        GRPO(TinyLM(), None, low).save_pretrained(tmp_path / "other")
 
 
 def test_a_checkpoint_goes_on_without_the_folder_that_its_model_came_from(tmp_path: Path) -> None:
     torch.manual_seed(0)
-    size = LlamaSize(
-        vocab_size=len(task_of("copy").characters), hidden_size=32, num_hidden_layers=1
-    )
+    size = LlamaSize(vocab_size=len(task_of("copy").codec), hidden_size=32, num_hidden_layers=1)
     save_llama(Llama(size), tmp_path / "model")
     made = SFT(tmp_path / "model", task="copy", batch_size=4)
     made.train(8)
@@ -521,9 +518,9 @@ def test_a_checkpoint_goes_on_without_the_folder_that_its_model_came_from(tmp_pa
 
 def test_a_task_is_evaluated_on_prompts_that_nothing_is_learned_from() -> None:
     sft = SFT(task="copy", learning_rate=2e-3, batch_size=64)
-    prompts = sft.parts.evaluate.prompts
+    prompts = sft.components.evaluate.prompts
     held_out = {p.columns["prompt"] for p in prompts.held_out(100_000, 0, 200)}
-    assert not held_out & {p.columns["prompt"] for p in prompts.learned(0, 2_000)}
+    assert not held_out & {p.columns["prompt"] for p in prompts.training_prompts(0, 2_000)}
     before = sft.evaluate(40)
     sft.train(64 * 60)
     after = sft.evaluate(40)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers.words import Words
+from helpers.tiny_lm import TinyLM
 from torch import Tensor
 from torch.nn.functional import cross_entropy, log_softmax
 
@@ -34,15 +34,15 @@ def adam(table: Tensor, gradient: Tensor, lr: float, norm: float = 1.0) -> Tenso
 
 def batch_of(algorithm: Any, prompts: Tensor = PROMPTS) -> Any:
     """What the algorithm would learn from next, given these prompts."""
-    from rlox.llm.prompts import GivenPrompts
+    from rlox.llm.prompts import FixedPrompts
 
-    given = GivenPrompts(prompts, algorithm.clock.samples)
-    batch, _ = algorithm.source.batch_of(given.learned(0, len(prompts)), algorithm.clock)
+    given = FixedPrompts(prompts, algorithm.clock.samples)
+    batch, _ = algorithm.source.batch_of(given.training_prompts(0, len(prompts)), algorithm.clock)
     return batch
 
 
 def completions_of(batch: Any) -> list[Tensor]:
-    return [row[m] for row, m in zip(batch.written.tokens, batch.written.mask, strict=True)]
+    return [row[m] for row, m in zip(batch.generated_tokens.tokens, batch.generated_tokens.mask, strict=True)]
 
 
 def low_tokens(completions: list[Tensor], prompts: Any) -> list[float]:
@@ -60,26 +60,20 @@ OPTIONS: dict[str, Any] = {
 }
 
 
-def test_a_step_of_grpo_is_the_gradient_of_its_papers_loss_over_the_tokens_of_all_completions() -> (
-    None
-):
-    reference, model = Words(1), Words(0)
+def test_a_step_of_grpo_is_the_gradient_of_its_papers_loss_over_the_tokens_of_all_completions() -> None:
+    reference, model = TinyLM(1), TinyLM(0)
     grpo = GRPO(model, reference, kl_coef=0.3, **OPTIONS)
     batch = batch_of(grpo)
     table = copy.deepcopy(model.table.detach()).double().requires_grad_()
     rows = completions_of(batch)
     assert len({len(row) for row in rows}) > 1, "completions that end early are among them"
     worth = np.array(low_tokens(rows, None)).reshape(-1, 4)
-    advantages = (worth - worth.mean(1, keepdims=True)) / (
-        worth.std(1, ddof=1, keepdims=True) + 1e-4
-    )
+    advantages = (worth - worth.mean(1, keepdims=True)) / (worth.std(1, ddof=1, keepdims=True) + 1e-4)
     total = torch.zeros((), dtype=torch.float64)
     for i, row in enumerate(rows):
         prompt = PROMPTS[i // 4]
         new, ref = said(table, prompt, row), said(reference.table.double(), prompt, row)
-        apart = (
-            (ref - new).detach() + new.detach() - new
-        )  # d of the reference, its gradient that of -log pi
+        apart = (ref - new).detach() + new.detach() - new  # d of the reference, its gradient that of -log pi
         penalty = apart.exp() - apart - 1.0
         ratio = (new - new.detach()).exp()
         total = total + (-ratio * advantages.ravel()[i] + 0.3 * penalty * ratio).sum()
@@ -93,14 +87,14 @@ def test_a_step_of_grpo_is_the_gradient_of_its_papers_loss_over_the_tokens_of_al
 
 def test_the_first_step_of_a_batch_has_the_ratio_1_and_later_ones_have_not() -> None:
     ratios: list[float] = []
-    grpo = GRPO(Words(), kl_coef=0.0, n_epochs=3, **OPTIONS)
-    learner, real = grpo.learner, grpo.learner.stepped
+    grpo = GRPO(TinyLM(), kl_coef=0.0, n_epochs=3, **OPTIONS)
+    learner, real = grpo.learner, grpo.learner.step_on_loss
 
     def watched(loss: Tensor, *numbers: Tensor, **shares: Any) -> Tensor:
         ratios.append(float(numbers[-1]))
         return real(loss, *numbers, **shares)
 
-    learner.stepped = watched
+    learner.step_on_loss = watched
     grpo.train_step(PROMPTS)
     assert ratios[0] == 1.0
     assert all(abs(ratio - 1.0) > 1e-6 for ratio in ratios[1:])
@@ -108,7 +102,7 @@ def test_the_first_step_of_a_batch_has_the_ratio_1_and_later_ones_have_not() -> 
 
 def test_minibatches_go_through_every_completion_once_in_each_epoch() -> None:
     seen: list[list[float]] = []
-    grpo = GRPO(Words(), kl_coef=0.0, n_epochs=2, minibatches=5, **OPTIONS)
+    grpo = GRPO(TinyLM(), kl_coef=0.0, n_epochs=2, minibatches=5, **OPTIONS)
     learner, real = grpo.learner, grpo.learner._step
 
     def watched(batch: Any, at: slice, *columns: Any) -> Tensor:
@@ -123,44 +117,38 @@ def test_minibatches_go_through_every_completion_once_in_each_epoch() -> None:
 
 
 def test_completions_that_were_cut_off_weigh_nothing_where_they_are_left_out() -> None:
-    grpo = GRPO(Words(), kl_coef=0.0, mask_truncated=True, **OPTIONS)
+    grpo = GRPO(TinyLM(), kl_coef=0.0, mask_truncated=True, **OPTIONS)
     batch, before = batch_of(grpo), copy.deepcopy(grpo.policy.table.detach())
-    assert not batch.written.ended.all()
-    assert batch.written.ended.any()
+    assert not batch.generated_tokens.has_ended.all()
+    assert batch.generated_tokens.has_ended.any()
     grpo.train_step(PROMPTS)
     moved = (grpo.policy.table.detach() != before).any(1)
-    ended = [row for row in completions_of(batch_of(GRPO(Words(), **OPTIONS))) if row[-1] == 8]
+    ended = [row for row in completions_of(batch_of(GRPO(TinyLM(), **OPTIONS))) if row[-1] == 8]
     asked = {int(t) for row in ended for t in row[:-1]} | {int(p[-1]) for p in PROMPTS}
     assert {int(t) for t in moved.nonzero()} <= asked
 
 
 def test_rloo_takes_kl_off_the_reward_and_the_mean_of_the_others_off_that() -> None:
-    reference, model = Words(1), Words(0)
+    reference, model = TinyLM(1), TinyLM(0)
     rloo = RLOO(model, reference, kl_coef=0.2, **OPTIONS)
     batch = batch_of(rloo)
     table = copy.deepcopy(model.table.detach()).double().requires_grad_()
     rows, worth = completions_of(batch), np.array(low_tokens(completions_of(batch), None))
     sums = [said(table, PROMPTS[i // 4], row).sum() for i, row in enumerate(rows)]
-    there = [
-        said(reference.table.double(), PROMPTS[i // 4], row).sum() for i, row in enumerate(rows)
-    ]
+    there = [said(reference.table.double(), PROMPTS[i // 4], row).sum() for i, row in enumerate(rows)]
     kl = np.array([(s - t).item() for s, t in zip(sums, there, strict=True)])
     net = (worth - 0.2 * kl).reshape(-1, 4)
     advantages = (4 / 3 * (net - net.mean(1, keepdims=True))).ravel()
-    loss = -sum(
-        (s - s.detach()).exp() * float(a) for s, a in zip(sums, advantages, strict=True)
-    ) / len(rows)
+    loss = -sum((s - s.detach()).exp() * float(a) for s, a in zip(sums, advantages, strict=True)) / len(rows)
     loss.backward()
     metrics = rloo.train_step(PROMPTS)
-    np.testing.assert_allclose(
-        model.table.detach(), adam(table.detach(), table.grad, 0.01), atol=2e-6
-    )
+    np.testing.assert_allclose(model.table.detach(), adam(table.detach(), table.grad, 0.01), atol=2e-6)
     tokens = sum(len(row) for row in rows)
     assert metrics["kl"] == pytest.approx(kl.sum() / tokens, rel=1e-5)
 
 
 def test_sft_learns_the_tokens_of_completions_and_none_of_a_prompt() -> None:
-    model = Words()
+    model = TinyLM()
     table = copy.deepcopy(model.table.detach()).double().requires_grad_()
     completions = [torch.tensor([5, 6, 8]), torch.tensor([4, 8]), torch.tensor([3, 3, 3, 8])]
     sft = SFT(model, learning_rate=0.01)
@@ -173,9 +161,7 @@ def test_sft_learns_the_tokens_of_completions_and_none_of_a_prompt() -> None:
     loss = total.item()
     assert sft.loss(PROMPTS, completions) == pytest.approx(loss, rel=1e-6)
     assert sft.train_step(PROMPTS, completions)["loss"] == pytest.approx(loss, rel=1e-6)
-    np.testing.assert_allclose(
-        model.table.detach(), adam(table.detach(), table.grad, 0.01), atol=2e-6
-    )
+    np.testing.assert_allclose(model.table.detach(), adam(table.detach(), table.grad, 0.01), atol=2e-6)
 
 
 CHOSEN, REJECTED = torch.tensor([[5, 8], [6, 8], [4, 8]]), torch.tensor([[3, 3, 8]] * 3)
@@ -184,7 +170,7 @@ CHOSEN, REJECTED = torch.tensor([[5, 8], [6, 8], [4, 8]]), torch.tensor([[3, 3, 
 def test_dpo_begins_at_ln_2_and_swapping_the_completions_turns_the_gradient_round() -> None:
     gradients = []
     for pair in ((CHOSEN, REJECTED), (REJECTED, CHOSEN)):
-        dpo = DPO(Words(), beta=0.5)
+        dpo = DPO(TinyLM(), beta=0.5)
         loss, metrics = dpo.compute_loss(PROMPTS, *pair)
         loss.backward()
         gradients.append(dpo.policy.table.grad.clone())
@@ -195,13 +181,13 @@ def test_dpo_begins_at_ln_2_and_swapping_the_completions_turns_the_gradient_roun
 
 
 def test_log_probs_of_a_reference_that_were_taken_before_give_the_same_loss() -> None:
-    dpo = DPO(Words(0), Words(1), beta=0.5)
+    dpo = DPO(TinyLM(0), TinyLM(1), beta=0.5)
     taken = dpo.reference_log_probs(PROMPTS, CHOSEN, REJECTED)
     whole, _ = dpo.compute_loss(PROMPTS, CHOSEN, REJECTED)
     known, _ = dpo.compute_loss(PROMPTS, CHOSEN, REJECTED, taken)
     assert float(whole.detach()) == float(known.detach()) != pytest.approx(math.log(2.0))
-    free, _ = DPO(Words(0), beta=0.5, reference_free=True).compute_loss(PROMPTS, CHOSEN, REJECTED)
-    table = Words(0).table
+    free, _ = DPO(TinyLM(0), beta=0.5, reference_free=True).compute_loss(PROMPTS, CHOSEN, REJECTED)
+    table = TinyLM(0).table
     apart = [
         (said(table, p, a).sum() - said(table, p, b).sum()).item()
         for p, a, b in zip(PROMPTS, CHOSEN, REJECTED, strict=True)
@@ -215,14 +201,14 @@ def test_online_dpo_learns_the_pairs_that_were_told_apart_as_dpo_would() -> None
         return [-1 if len(a) == len(b) else int(len(b) < len(a)) for a, b in pairs]
 
     online = OnlineDPO(
-        Words(), None, shorter, max_new_tokens=5, eos_token_id=(8,), learning_rate=0.01, seed=3
+        TinyLM(), None, shorter, max_new_tokens=5, eos_token_id=(8,), learning_rate=0.01, seed=3
     )
     many = PROMPTS.repeat(4, 1)
     rows = completions_of(batch_of(online, many))
     pairs = list(zip(rows[::2], rows[1::2], strict=True))
     told = [k for k, which in enumerate(shorter(pairs)) if which >= 0]
     assert 0 < len(told) < len(pairs)
-    dpo = DPO(Words(), learning_rate=0.01)
+    dpo = DPO(TinyLM(), learning_rate=0.01)
     better = [pairs[k][shorter(pairs)[k]] for k in told]
     worse = [pairs[k][1 - shorter(pairs)[k]] for k in told]
     dpo.train_step(many[told], better, worse)
@@ -232,7 +218,7 @@ def test_online_dpo_learns_the_pairs_that_were_told_apart_as_dpo_would() -> None
 
 
 def test_a_batch_without_a_pair_leaves_the_weights_and_counts_its_prompts() -> None:
-    online = OnlineDPO(Words(), None, lambda pairs: [-1] * len(pairs), max_new_tokens=3)
+    online = OnlineDPO(TinyLM(), None, lambda pairs: [-1] * len(pairs), max_new_tokens=3)
     before = online.policy.table.detach().clone()
     metrics = online.train_step(PROMPTS)
     assert torch.equal(online.policy.table, before)
@@ -241,7 +227,7 @@ def test_a_batch_without_a_pair_leaves_the_weights_and_counts_its_prompts() -> N
 
 @pytest.mark.parametrize("algorithm", [GRPO, RLOO])
 def test_a_batch_is_the_same_however_prompts_are_cut_into_batches(algorithm: Any) -> None:
-    made = algorithm(Words(), **OPTIONS)
+    made = algorithm(TinyLM(), **OPTIONS)
     whole = batch_of(made)
     for k in range(3):
         made.clock = Clock(samples=k, unit="samples")
@@ -281,7 +267,7 @@ CHANGES = [(kind, key) for kind, options in OTHERWISE.items() for key in options
 def learned(kind: Any, options: dict[str, Any]) -> Tensor:
     """The weights after two batches, each gone through twice where that can be asked for."""
     if kind is DPO:
-        made = DPO(Words(0), Words(1), learning_rate=0.05, seed=3, **options)
+        made = DPO(TinyLM(0), TinyLM(1), learning_rate=0.05, seed=3, **options)
         for _ in range(2):
             made.train_step(PROMPTS, CHOSEN, REJECTED)
         return made.policy.table.detach()
@@ -294,7 +280,7 @@ def learned(kind: Any, options: dict[str, Any]) -> Tensor:
         **options,
     }
     given = {**OPTIONS, **options}
-    made = kind(Words(0), Words(1), **given)
+    made = kind(TinyLM(0), TinyLM(1), **given)
     for _ in range(2):
         made.train_step(PROMPTS)
     return made.policy.table.detach()
@@ -310,7 +296,7 @@ def test_every_option_of_a_text_algorithm_changes_the_learned_weights(kind: Any,
 
 
 def test_the_loss_is_what_is_told_of_the_policy_and_the_weighed_kl() -> None:
-    grpo = GRPO(Words(0), Words(1), **{**OPTIONS, "kl_coef": 0.3})
+    grpo = GRPO(TinyLM(0), TinyLM(1), **{**OPTIONS, "kl_coef": 0.3})
     metrics = grpo.train_step(PROMPTS)
     whole = metrics["loss/policy"] + 0.3 * metrics["kl"]
     assert metrics["loss"] == metrics["loss/total"] == pytest.approx(whole, rel=1e-5)
@@ -318,14 +304,14 @@ def test_the_loss_is_what_is_told_of_the_policy_and_the_weighed_kl() -> None:
 
 
 def test_grpo_reports_zero_std_lengths_truncation_and_samples_of_a_batch() -> None:
-    same = GRPO(Words(0), None, **{**OPTIONS, "reward_fn": lambda rows, _: [1.0] * len(rows)})
+    same = GRPO(TinyLM(0), None, **{**OPTIONS, "reward_fn": lambda rows, _: [1.0] * len(rows)})
     metrics = same.train_step(PROMPTS)
     assert metrics["reward/zero_std"] == 1.0
-    metrics = (made := GRPO(Words(0), None, **OPTIONS)).train_step(PROMPTS)
-    batch = batch_of(GRPO(Words(0), None, **OPTIONS))
+    metrics = (made := GRPO(TinyLM(0), None, **OPTIONS)).train_step(PROMPTS)
+    batch = batch_of(GRPO(TinyLM(0), None, **OPTIONS))
     lengths = [len(row) for row in completions_of(batch)]
     assert metrics["completions/mean_length"] == pytest.approx(np.mean(lengths))
-    cut = 1.0 - batch.written.ended.double().mean()
+    cut = 1.0 - batch.generated_tokens.has_ended.double().mean()
     assert metrics["completions/clipped_ratio"] == pytest.approx(float(cut))
     assert metrics["samples"] == made.clock.samples == len(PROMPTS)
     worth = np.array(low_tokens(completions_of(batch), None)).reshape(len(PROMPTS), -1)

@@ -12,11 +12,11 @@ import bench_atari
 import gymnasium as gym
 import numpy as np
 import pytest
-from bench_atari import BACKENDS, TASKS, Plan
+from bench_atari import BACKEND_BY_SYSTEM, TASKS, Plan
 from gymnasium.vector import AutoresetMode
 from harness import scores
-from harness.atari import Watch, Work
-from harness.scores import Game, wrong
+from harness.atari import AtariWorkload, TimingCallback
+from harness.scores import Game, score_problems
 
 PPO = TASKS["ppo"]
 
@@ -77,15 +77,15 @@ def test_a_game_that_is_played_again_has_its_score_whenever_it_began(duel):
     for frames in (0, 7, 13):
         played, score = game(frames, [2] * 8)
         assert score > 0
-        assert scores.again(duel, played) == score
+        assert scores.replay_score(duel, played) == score
 
 
 def test_a_game_that_ALE_does_not_pay_as_it_was_told_is_not_found_again(duel):
     played, _ = game(7, [2] * 8)
-    assert scores.again(duel, played._replace(signs=[-sign for sign in played.signs])) is None
-    assert scores.again(duel, Game(played.actions * 2, played.signs * 2, True)) is None
+    assert scores.replay_score(duel, played._replace(signs=[-sign for sign in played.signs])) is None
+    assert scores.replay_score(duel, Game(played.actions * 2, played.signs * 2, True)) is None
     unfinished = Game(played.actions[:-1], played.signs[:-1], True)
-    assert scores.again(duel, unfinished) is None
+    assert scores.replay_score(duel, unfinished) is None
 
 
 class Pair(gym.vector.VectorEnv[Any, Any, Any]):
@@ -114,7 +114,7 @@ def test_the_games_of_the_first_environment_are_noted_without_the_steps_between(
     engine, other = (VectorEngine(Pair(), 0, "Pair", clip=1.0) for _ in range(2))
     obs, rewards = np.zeros((2, 1), np.float32), np.zeros(2)
     ends = np.zeros(2, bool), np.zeros(2, bool)
-    with scores.played() as games:
+    with scores.record_games() as games:
         for one in (engine, other):
             one.reset_into(obs)
         for step in range(8):
@@ -153,7 +153,7 @@ def ale(monkeypatch) -> Any:
 
 def test_the_score_recorder_notes_vector_env_scores_at_game_over_only(ale):
     envs, others = ale.AtariVectorEnv(), ale.AtariVectorEnv()
-    with scores.paid() as found:
+    with scores.record_ale_scores() as found:
         for paid in ([1.0, 4.0], [0.0, 7.0], [2.0, 0.0], [5.0, 5.0]):
             envs.step(paid)
         others.step([9.0, 9.0])
@@ -164,7 +164,7 @@ def test_the_score_recorder_notes_vector_env_scores_at_game_over_only(ale):
 
 def test_the_score_recorder_notes_finished_games_and_skips_abandoned_ones(ale):
     one, other = ale.AtariEnv(), ale.AtariEnv()
-    with scores.paid() as found:
+    with scores.record_ale_scores() as found:
         for env in (one, other):
             env.reset(seed=1)
         one.step(7.0)
@@ -180,14 +180,14 @@ def test_the_score_recorder_notes_finished_games_and_skips_abandoned_ones(ale):
 
 
 def test_scores_that_are_none_of_the_game_are_named():
-    assert wrong({"scores": [-21.0, 3.0]}, -21, 21) == []
-    assert wrong({"scores": [3.0, 3.0], "paid": [3.0, 3.0], "again": [[3.0, 3.0]]}, -21, 21) == []
+    assert score_problems({"scores": [-21.0, 3.0]}, -21, 21) == []
+    assert score_problems({"scores": [3.0, 3.0], "paid": [3.0, 3.0], "again": [[3.0, 3.0]]}, -21, 21) == []
     expected = "expected a whole number from -21 to 21"
-    assert wrong({"scores": [0.5, 22.0]}, -21, 21) == [
+    assert score_problems({"scores": [0.5, 22.0]}, -21, 21) == [
         f"a score of 0.5, {expected}", f"a score of 22, {expected}",
     ]  # fmt: skip
-    assert wrong({"scores": [1.0], "paid": [1.0, 2.0]}, 0, 9) == ["told [1.0], ALE paid [1.0, 2.0]"]
-    assert wrong({"scores": [1.0], "again": [[1.0, None]]}, 0, 9) == [
+    assert score_problems({"scores": [1.0], "paid": [1.0, 2.0]}, 0, 9) == ["told [1.0], ALE paid [1.0, 2.0]"]
+    assert score_problems({"scores": [1.0], "again": [[1.0, None]]}, 0, 9) == [
         "told 1, the same actions in ALE: None"
     ]
 
@@ -223,19 +223,16 @@ def test_results_that_are_there_are_kept_and_compared_with_the_peer(tmp_path: Pa
     ]  # fmt: skip
     assert not any(v.goal for part in parts for v in part.verdicts)
     assert [part.systems[0].median for part in parts] == [0.5, 1.0, 2.0]
-    runs = {("PPO on Pong", s): [plan.kept(PPO, s, 0)] for s in systems}
+    runs = {("PPO on Pong", s): [plan.read_result(PPO, s, 0)] for s in systems}
     bench_atari.write(report, runs, tmp_path)
     page = (tmp_path / "atari.md").read_text()
     assert "each sample one run" in page
-    assert (
-        "| PPO on Pong | rlox | 200 | 200 | 500 MB | 7,300 B | 7.30 GB | 1 | -21 to -21 | 1 | - |"
-        in page
-    )
+    assert "| PPO on Pong | rlox | 200 | 200 | 500 MB | 7,300 B | 7.30 GB | 1 | -21 to -21 | 1 | - |" in page
     document = json.loads((tmp_path / "atari.json").read_text())
     assert [of["system"] for of in document["runs"]] == systems
-    assert bench_atari.told_truly(runs) == 0
+    assert bench_atari.check_scores(runs) == 0
     runs["PPO on Pong", "SB3"][0]["scores"] = [-22.0]
-    assert bench_atari.told_truly(runs) == 2
+    assert bench_atari.check_scores(runs) == 2
     assert "WRONG  PPO on Pong, SB3: a score of -22" in capsys.readouterr().out
 
 
@@ -269,7 +266,7 @@ def test_every_work_system_size_and_seed_has_a_result_of_its_own():
     paths = {
         Plan(steps, threads).path(task, system, number)
         for task in TASKS.values()
-        for system in BACKENDS
+        for system in BACKEND_BY_SYSTEM
         for steps in (400, 800)
         for threads in (1, 2)
         for number in (0, 1)
@@ -278,21 +275,19 @@ def test_every_work_system_size_and_seed_has_a_result_of_its_own():
 
 
 def test_the_first_update_of_a_value_network_comes_after_a_fiftieth_of_the_run():
-    assert Work("dqn", "ALE/Breakout-v5", 50_000).settings == {"learning_starts": 1_000}
-    assert Work("ppo", "ALE/Pong-v5", 50_000).settings == {}
+    assert AtariWorkload("dqn", "ALE/Breakout-v5", 50_000).settings == {"learning_starts": 1_000}
+    assert AtariWorkload("ppo", "ALE/Pong-v5", 50_000).settings == {}
 
 
 def test_the_benchmark_watch_notes_training_times_and_buffer_size():
     from rlox.algorithms import DQN
 
-    watch = Watch()
-    dqn = DQN(
-        "CartPole-v1", n_envs=1, learning_starts=16, batch_size=8, buffer_size=64, callbacks=watch
-    )
+    watch = TimingCallback()
+    dqn = DQN("CartPole-v1", n_envs=1, learning_starts=16, batch_size=8, buffer_size=64, callbacks=watch)
     dqn.train(64)
-    notes = Watch.notes
+    notes = TimingCallback.notes
     assert notes["buffer"]["rows"] == 64
-    assert notes["buffer"]["row_bytes"] == dqn.source.memory.buffer.nbytes / 64
+    assert notes["buffer"]["row_bytes"] == dqn.source.replay_sampler.buffer.nbytes / 64
     assert notes["total"] > dqn.timings.collect + dqn.timings.update > 0
     assert notes["cpu"] > 0
     dqn.close()

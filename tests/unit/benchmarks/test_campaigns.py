@@ -6,11 +6,11 @@ import json
 import shutil
 from pathlib import Path
 
-import children
 import classic_control
 import numpy as np
 import off_policy_control
 import one_task_each
+import processes
 import pytest
 import sb3
 import tables
@@ -58,14 +58,14 @@ def test_off_policy_control_has_four_legs_and_ten_five_and_three_seeds():
 
 @pytest.mark.parametrize("campaign", ALL.values(), ids=list(ALL))
 def test_committed_campaign_figures_follow_from_the_committed_runs(campaign):
-    expected, legs = campaign.folder / "expected.json", campaign.complete()
+    expected, legs = campaign.folder / "expected.json", campaign.complete_legs()
     if not expected.exists():
         assert legs == []
         return
     document = json.loads(expected.read_text())
-    found = {leg.name: campaign.form.summarize(leg) for leg in legs}
+    found = {leg.name: campaign.report_module.summarize(leg) for leg in legs}
     assert {k: v for k, v in document.items() if isinstance(v, dict) and k != "versions"} == found
-    table = campaign.form.render([(leg.task, found[leg.name]) for leg in legs])
+    table = campaign.report_module.render([(leg.task, found[leg.name]) for leg in legs])
     assert (campaign.folder / "table.md").read_text() == table
     assert table in (campaign.folder / "README.md").read_text()
 
@@ -95,16 +95,16 @@ def test_a_key_of_ours_that_has_no_translation_is_passed_on_and_not_dropped():
 def test_a_leg_counts_once_every_seed_of_both_systems_is_there(campaign):
     for system in tables.SYSTEMS:
         for seed in range(2):
-            assert campaign.runs(LEG) is None
+            assert campaign.read_runs(LEG) is None
             campaign.path(LEG, system, seed).write_text(json.dumps(result(10.0 + seed)))
-    runs = campaign.runs(LEG)
+    runs = campaign.read_runs(LEG)
     assert [run["returns"][0] for run in runs["sb3"]] == [10.0, 11.0]
 
 
 def test_a_campaign_does_not_repeat_a_run_with_an_existing_result(campaign, monkeypatch):
     path = campaign.path(LEG, "rlox", 0)
     path.write_text("kept")
-    monkeypatch.setattr(classic_control, "python", None)
+    monkeypatch.setattr(classic_control, "run_python", None)
     classic_control.measure(campaign, LEG, "rlox", 0)
     assert path.read_text() == "kept"
     with pytest.raises(TypeError):
@@ -130,7 +130,7 @@ def test_a_run_is_that_of_the_installed_rlox_also_where_its_sources_lie(tmp_path
     (tmp_path / "rlox_cli" / "__init__.py").write_text("raise RuntimeError('not compiled')")
     monkeypatch.chdir(tmp_path)
     short = ("tuned=null", "total_steps=8", "env.n_envs=1", "algo.n_steps=8", "eval.episodes=1")
-    run = children.train(tmp_path / "out", *short)
+    run = processes.train(tmp_path / "out", *short)
     assert json.loads((run / "result.json").read_text())["env_steps"] == 8
 
 
@@ -139,31 +139,31 @@ def test_a_run_of_a_campaign_that_was_stopped_goes_on_and_one_that_is_done_is_no
 ):
     short = ("tuned=none", "env.n_envs=1", "algo.n_steps=8", "eval.episodes=1", "total_steps=16")
     root = tmp_path / "out"
-    run = children.train(root, *short, "checkpoint.every=8")
+    run = processes.train(root, *short, "checkpoint.every=8")
     whole = (run / "metrics.jsonl").read_text()
-    assert children.train(root, *short, "checkpoint.every=8") == run
+    assert processes.train(root, *short, "checkpoint.every=8") == run
     (run / "result.json").unlink()  # as of one that was killed
     status = json.loads((run / "status.json").read_text())
     (run / "status.json").write_text(json.dumps(status | {"status": "running"}))
     shutil.rmtree(run / "checkpoints" / "step-000000000016")
     (run / "checkpoints" / "last").unlink()
     (run / "checkpoints" / "last").symlink_to("step-000000000008")
-    assert children.train(root, *short, "checkpoint.every=8") == run
+    assert processes.train(root, *short, "checkpoint.every=8") == run
     assert (run / "result.json").exists()
     assert len((run / "metrics.jsonl").read_text().splitlines()) == len(whole.splitlines())
-    assert children.train(root, *short, "checkpoint.every=4") != run  # which was asked other things
+    assert processes.train(root, *short, "checkpoint.every=4") != run  # which was asked other things
 
 
 def test_a_result_names_the_commit_of_the_checkout_and_none_outside_of_one(monkeypatch):
-    monkeypatch.setattr(children, "git_state", lambda folder: {"sha": "ab" * 20, "dirty": False})
-    assert children.commit() == {"commit": "ab" * 20}
-    monkeypatch.setattr(children, "git_state", lambda folder: None)
-    assert children.commit() == {}
+    monkeypatch.setattr(processes, "git_state", lambda folder: {"sha": "ab" * 20, "dirty": False})
+    assert processes.commit_entry() == {"commit": "ab" * 20}
+    monkeypatch.setattr(processes, "git_state", lambda folder: None)
+    assert processes.commit_entry() == {}
 
 
 def test_a_failed_child_process_ends_the_campaign_with_its_stderr_and_code():
     with pytest.raises(SystemExit, match=r"(?s)ended with 3:\nthe reason"):
-        children.python("-c", "import sys; print('the reason', file=sys.stderr); sys.exit(3)")
+        processes.run_python("-c", "import sys; print('the reason', file=sys.stderr); sys.exit(3)")
 
 
 def test_only_complete_legs_are_reported_with_what_made_them(campaign, capsys):
@@ -178,8 +178,7 @@ def test_only_complete_legs_are_reported_with_what_made_them(campaign, capsys):
     assert capsys.readouterr().out.splitlines()[2:] == [
         "| CartPole-v1 | 1,000 | 2 | final policy | 30.0 [30.0, 30.0] | 20.0 [20.0, 20.0] | "
         "10.0 [10.0, 10.0] |",
-        "|  |  |  | last 100 training episodes | 35.0 [35.0, 35.0] | 25.0 [25.0, 25.0] | "
-        "10.0 [10.0, 10.0] |",
+        "|  |  |  | last 100 training episodes | 35.0 [35.0, 35.0] | 25.0 [25.0, 25.0] | 10.0 [10.0, 10.0] |",
     ]
     assert (campaign.folder / "learning_curves.png").stat().st_size > 1000
 
@@ -206,19 +205,19 @@ def test_the_interval_of_a_difference_resamples_the_seeds_of_both_apart():
 def test_resamples_are_estimated_as_one_is():
     for n in (1, 2, 5, 10, 11):
         draws = np.random.default_rng(n).normal(size=(50, n))
-        np.testing.assert_allclose(tables.middle(draws), [iqm(row) for row in draws], rtol=1e-15)
+        np.testing.assert_allclose(tables.row_iqms(draws), [iqm(row) for row in draws], rtol=1e-15)
 
 
 def test_a_point_of_a_curve_is_the_mean_of_the_20_episodes_before_it():
     ends = [(10 * (i + 1), float(i)) for i in range(100)]
-    points = tables.curve(ends, 1_000)
+    points = tables.learning_curve(ends, 1_000)
     assert len(points) == 50
     assert points[0] == 0.5  # by step 20, two episodes: 0 and 1
     assert points[-1] == np.arange(80, 100).mean()
-    assert tables.curve([(500, 1.0)], 1_000)[:25] == [None] * 24 + [1.0]
+    assert tables.learning_curve([(500, 1.0)], 1_000)[:25] == [None] * 24 + [1.0]
 
 
 def test_the_return_of_training_is_that_of_the_last_100_episodes():
     ends = [(step, 0.0 if step <= 50 else 2.0) for step in range(1, 151)]
-    assert classic_control.outcome(LEG, [1.0], ends, {})["training"] == 2.0
-    assert classic_control.outcome(LEG, [1.0], ends[:75], {})["training"] == pytest.approx(50 / 75)
+    assert classic_control.make_result(LEG, [1.0], ends, {})["training"] == 2.0
+    assert classic_control.make_result(LEG, [1.0], ends[:75], {})["training"] == pytest.approx(50 / 75)

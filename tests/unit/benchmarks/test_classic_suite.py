@@ -19,7 +19,7 @@ from classic_control import EPISODES, EVAL_SEED, Campaign
 from helpers.cli import Cli
 from matplotlib.image import imread
 from omegaconf import OmegaConf
-from tables import GRID
+from tables import CURVE_POINTS
 
 SUITE, COMPARISON = classic_control_suite.CAMPAIGN, sb3_comparison.CAMPAIGN
 SHOWN = ("PPO_Acrobot-v1", "TD3_Pendulum-v1")  # own steps, and the tuned preset's
@@ -40,7 +40,7 @@ def result(score: float, **origin: Any) -> dict[str, Any]:
     """A run whose episodes all returned `score`, in training half of it."""
     provenance = {"packages": {"torch": "2"}, **origin}
     return {
-        "returns": [score] * EPISODES, "training": score / 2, "curve": [score] * GRID,
+        "returns": [score] * EPISODES, "training": score / 2, "curve": [score] * CURVE_POINTS,
         "provenance": provenance,
     }  # fmt: skip
 
@@ -74,9 +74,7 @@ def job(elsewhere: Path) -> Path:
         "episodes": [-80.0] * 50,
     }
     (folder / "result.json").write_text(
-        json.dumps(
-            said | {"seconds": {"total": 3.0, "collect": 1.0, "update": 2.0, "evaluate": 0.1}}
-        )
+        json.dumps(said | {"seconds": {"total": 3.0, "collect": 1.0, "update": 2.0, "evaluate": 0.1}})
     )
     origin = {"git": {"sha": "c0"}, "packages": {"torch": "2"}, "wheel": {"sha256": "ab"}}
     (folder / "provenance.json").write_text(json.dumps(origin))
@@ -105,9 +103,7 @@ def test_the_classic_suite_and_its_comparison_plan_the_legs_of_the_preset():
 )
 def test_a_leg_of_the_preset_is_a_run_of_the_tuned_settings_under_the_protocol(name: str, cli: Cli):
     algo, env, steps = PLAN[name]
-    run = OmegaConf.create(
-        cli("train", f"exp=classic_control_suite/{algo}_{env}", "--cfg", "job").out
-    )
+    run = OmegaConf.create(cli("train", f"exp=classic_control_suite/{algo}_{env}", "--cfg", "job").out)
     assert (run.algo.name, run.env.id, run.total_steps) == (algo, env, steps)
     assert (run.eval.every, run.eval.episodes, run.eval.seed) == (0, EPISODES, EVAL_SEED)
     tuned = OmegaConf.load(classic_control_suite.CONF / "tuned" / algo / f"{env}.yaml")
@@ -180,7 +176,7 @@ def test_the_command_is_one_sweep_and_ctrl_c_waits_for_it_to_save(elsewhere, mon
             return end
 
     monkeypatch.setattr(classic_control_suite.subprocess, "Popen", Child)
-    assert classic_control_suite.sweep(elsewhere / "there", 2) == 130
+    assert classic_control_suite.run_sweep(elsewhere / "there", 2) == 130
     assert called["command"][1:] == [
         "-P", "-m", "rlox_cli.main", "sweep", "exp=classic_control_suite",
         f"hydra.sweep.dir={elsewhere / 'there'}", "sweep.workers=2",
@@ -189,12 +185,12 @@ def test_the_command_is_one_sweep_and_ctrl_c_waits_for_it_to_save(elsewhere, mon
 
 
 def test_runs_that_all_have_results_are_not_repeated(elsewhere, capsys):
-    assert not classic_control_suite.complete()
+    assert not classic_control_suite.is_complete()
     put(SUITE, "rlox", {leg.name: [0.0] * leg.seeds for leg in SUITE.legs})
-    assert classic_control_suite.complete()
+    assert classic_control_suite.is_complete()
     assert "all 90 runs are in" in capsys.readouterr().out
     SUITE.path(SUITE.legs[3], "rlox", 9).unlink()
-    assert not classic_control_suite.complete()
+    assert not classic_control_suite.is_complete()
 
 
 def test_the_comparison_takes_rlox_from_the_suite_and_the_peer_from_where_it_has_been_run(
@@ -215,7 +211,7 @@ def test_the_comparison_takes_rlox_from_the_suite_and_the_peer_from_where_it_has
 
 def test_only_legs_of_the_same_algorithm_environment_and_steps_are_taken():
     found = {
-        leg.name: [(of.name, same.name) for of, same in COMPARISON.earlier(leg)]
+        leg.name: [(of.name, same.name) for of, same in COMPARISON.earlier_legs(leg)]
         for leg in COMPARISON.legs
     }
     assert found == {
@@ -227,7 +223,7 @@ def test_only_legs_of_the_same_algorithm_environment_and_steps_are_taken():
 
 
 def test_committed_classic_suite_figures_follow_from_the_committed_runs():
-    suite, comparison = SUITE.complete(), COMPARISON.complete()
+    suite, comparison = SUITE.complete_legs(), COMPARISON.complete_legs()
     for folder, legs, document, render in (
         (SUITE.folder, suite, suite_report.summarize(suite), suite_report.render),
         (
@@ -236,7 +232,7 @@ def test_committed_classic_suite_figures_follow_from_the_committed_runs():
         ),
     ):  # fmt: skip
         expected = json.loads((folder / "expected.json").read_text())
-        assert expected == suite_report.described(legs) | document
+        assert expected == suite_report.report_metadata(legs) | document
         assert (folder / "table.md").read_text() == render(document)
         assert render(document) in (folder / "README.md").read_text()
 
@@ -307,7 +303,7 @@ def test_speeds_are_those_of_whole_trainings_at_the_first_size_of_each_algorithm
         case("SAC on Pendulum-v1: training", 10.0, 20.0),
     ]
     record.write_text(json.dumps({"cases": cases}))
-    ppo, sac = comparison_report.speeds(record)
+    ppo, sac = comparison_report.read_speeds(record)
     assert (ppo["algo"], ppo["training"], ppo["size"]) == ("PPO", "PPO on CartPole-v1", "a size")
     assert ppo["steps_per_second"] == {"rlox": 200.0, "SB3": 100.0}
     assert sac["ratio"] == {"ratio": 2.0, "low": 1.0, "high": 3.0}

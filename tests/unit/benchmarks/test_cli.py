@@ -15,7 +15,7 @@ from helpers.benchmarks import case, fake
 @pytest.fixture(autouse=True)
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """One thread already, and no original on this machine."""
-    for name, value in threads.SINGLE.items():
+    for name, value in threads.SINGLE_THREAD_ENV.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(cli, "find_python", lambda given: None)
 
@@ -126,4 +126,4 @@ def test_without_the_thread_variables_the_program_starts_anew_with_them(monkeypa
 def test_with_the_thread_variables_the_program_goes_on(monkeypatch):
     monkeypatch.setattr(threads.os, "execve", lambda *_: pytest.fail("started anew"))
     threads.ensure_single_threaded()
-    assert original.VARIABLE == "RLOX_ORIGINAL_PYTHON"
+    assert original.PYTHON_VARIABLE == "RLOX_ORIGINAL_PYTHON"

@@ -18,7 +18,7 @@ from omegaconf import OmegaConf
 from stable_baselines3.common.torch_layers import NatureCNN
 
 from rlox.configs import make_run
-from rlox.networks import Encoder, Picture, orthogonal_encoder
+from rlox.networks import Encoder, ImageSpec, init_orthogonal_encoder
 
 LEGS = {leg.name: leg for leg in CAMPAIGN.legs}
 PIXELS = [leg for leg in CAMPAIGN.legs if leg.name.endswith("_pixels")]
@@ -52,7 +52,7 @@ def test_rlox_and_sb3_share_valid_settings_in_the_pixel_legs(leg):
     }
     run = make_run(tree)
     assert (run.env.wrappers, run.algo.encoder) == (("minigrid_image",), "small")
-    assert sb3._learner(leg.algo, ours)[1] == "CnnPolicy"
+    assert sb3._model_class(leg.algo, ours)[1] == "CnnPolicy"
 
 
 def test_every_leg_without_pixels_has_a_tuned_preset_file():
@@ -63,7 +63,7 @@ def test_every_leg_without_pixels_has_a_tuned_preset_file():
 
 def test_the_peers_small_network_says_what_ours_says_with_the_same_weights():
     theirs = sb3_small.SmallCNN(CELLS)
-    ours = Encoder(0, [Picture((7, 7, 3), False, 255.0)], ["small"])
+    ours = Encoder(0, [ImageSpec((7, 7, 3), False, 255.0)], ["small"])
     assert [p.shape for p in ours.parameters()] == [p.shape for p in theirs.parameters()]
     with torch.no_grad():
         for mine, other in zip(ours.parameters(), theirs.parameters(), strict=True):
@@ -81,8 +81,8 @@ def test_rlox_and_sb3_pixel_policies_start_with_layers_of_equal_norms():
     settings = engines_and_pixels.PPO_PIXELS["algo"]
     kwargs = sb3.translate({"algo": settings, "env": {}})["policy_kwargs"]
     policy = ActorCriticCnnPolicy(CELLS, gym.spaces.Discrete(7), lambda _: 1e-3, **kwargs)
-    ours = Encoder(0, [Picture((7, 7, 3), False, 255.0)], ["small"])
-    orthogonal_encoder(ours)
+    ours = Encoder(0, [ImageSpec((7, 7, 3), False, 255.0)], ["small"])
+    init_orthogonal_encoder(ours)
     for mine, other in zip(ours.parameters(), policy.features_extractor.parameters(), strict=True):
         torch.testing.assert_close(mine.norm(), other.norm())
     assert policy.share_features_extractor
@@ -108,13 +108,13 @@ def test_a_table_of_small_scores_has_more_digits():
     def runs(*scores: float) -> list[dict[str, Any]]:
         return [{"returns": [score] * 50} for score in scores]
 
-    small = tables.compare(tables.finals({"rlox": runs(0.9641), "sb3": runs(0.95)}))
+    small = tables.compare(tables.final_scores({"rlox": runs(0.9641), "sb3": runs(0.95)}))
     assert tables.cells(small) == [
         "0.964 [0.964, 0.964]",
         "0.950 [0.950, 0.950]",
         "0.014 [0.014, 0.014]",
     ]
-    large = tables.compare(tables.finals({"rlox": runs(9.0), "sb3": runs(-10.0)}))
+    large = tables.compare(tables.final_scores({"rlox": runs(9.0), "sb3": runs(-10.0)}))
     assert tables.cells(large)[0] == "9.0 [9.0, 9.0]"
 
 

@@ -15,12 +15,12 @@ from rlox_cli.bench.gate import (
     SAME,
     SLOWER,
     UNPROVEN,
-    Verdict,
+    BaselineVerdict,
     comparable_counts,
     judge,
 )
-from rlox_cli.bench.intervals import estimate
-from rlox_cli.bench.record import Baseline, CaseRecord, Passes, _pair
+from rlox_cli.bench.intervals import estimate_ratio
+from rlox_cli.bench.record import Baseline, CaseMeasurements, Passes, _read_pair
 
 PASSES, ROUNDS, FLOOR = 5, 8, 0.15
 
@@ -43,10 +43,10 @@ def drawn(rng: np.random.Generator, slow: float, between: float, burst: float) -
     return found
 
 
-def case(passes: Passes, instructions: float | None = None) -> CaseRecord:
+def case(passes: Passes, instructions: float | None = None) -> CaseMeasurements:
     """A case with the same times by both clocks."""
     clocks = {"cpu": passes, "wall": passes}
-    return CaseRecord("a", "arithmetic", passes=clocks, instructions=instructions)
+    return CaseMeasurements("a", "arithmetic", passes=clocks, instructions=instructions)
 
 
 def base(passes: Passes, **more: Any) -> Baseline:
@@ -73,8 +73,7 @@ def rates(slow: float, between: float, burst: float, count: int = 20) -> tuple[f
     for _ in range(count):
         before = base(drawn(rng, 1.0, between, burst))
         looks = [
-            judge(case(drawn(rng, slow, between, burst)), before, FLOOR, {}).state == SLOWER
-            for _ in range(2)
+            judge(case(drawn(rng, slow, between, burst)), before, FLOOR, {}).state == SLOWER for _ in range(2)
         ]
         once += looks[0]
         twice += all(looks)
@@ -105,7 +104,7 @@ def test_without_noise_the_tolerance_is_the_smallest_that_is_asked_for(now, stat
     verdict = judge(case(steady(now)), base(steady(1.0)), FLOOR, {})
     assert verdict.state == state
     assert verdict.tolerance == pytest.approx(0.15)
-    assert verdict.change == pytest.approx(now)
+    assert verdict.time_ratio == pytest.approx(now)
 
 
 def noisy(ratio: float) -> Passes:
@@ -122,22 +121,20 @@ def test_the_gate_calls_a_case_noisy_if_its_tolerance_hides_a_slowdown():
 @pytest.mark.parametrize(("now", "state"), [(1_000.0, NOISY), (1_500.0, SLOWER)])
 def test_of_a_case_that_is_too_noisy_the_instructions_decide(now, state):
     verdict = judge(case(noisy(1.0), now), base(steady(2.0)), FLOOR, {"a": 1_000.0})
-    assert (verdict.state, verdict.counted) == (state, now / 1_000)
+    assert (verdict.state, verdict.instruction_ratio) == (state, now / 1_000)
 
 
 def test_a_time_that_is_too_noisy_to_say_does_not_outdo_the_same_instructions():
     verdict = judge(case(noisy(9.0), 1_000.0), base(noisy(1.0)), FLOOR, {"a": 1_000.0})
     assert (verdict.state, verdict.clock) == (NOISY, "cpu")
-    assert verdict.change > 1 + verdict.tolerance
+    assert verdict.time_ratio > 1 + verdict.tolerance
 
 
 @pytest.mark.parametrize(
     ("time", "instructions", "state"),
     [(1.12, 1.25, SLOWER), (1.05, 1.5, SAME), (1.1, 1.2, SLOWER), (1.1, 1.1, SAME)],
 )
-def test_more_instructions_are_believed_where_the_time_may_be_as_much_longer(
-    time, instructions, state
-):
+def test_more_instructions_are_believed_where_the_time_may_be_as_much_longer(time, instructions, state):
     # known to 1.15 times: 1.12 may be 1.25, 1.05 cannot be 1.5
     found, before = case(steady(time), 1_000 * instructions), base(steady(1.0))
     verdict = judge(found, before, FLOOR, {"a": 1_000.0})
@@ -148,13 +145,11 @@ def test_more_instructions_are_believed_where_the_time_may_be_as_much_longer(
     ("time", "instructions", "state"),
     [(1.6, 1.0, UNPROVEN), (1.6, 1.2, SLOWER), (2.1, 1.0, SLOWER), (1.6, 0.9, UNPROVEN)],
 )
-def test_longer_time_with_the_same_instructions_is_believed_from_twice_the_time_on(
-    time, instructions, state
-):
+def test_longer_time_with_the_same_instructions_is_believed_from_twice_the_time_on(time, instructions, state):
     found, before = case(steady(time), 1_000 * instructions), base(steady(1.0))
     verdict = judge(found, before, FLOOR, {"a": 1_000.0})
     assert (verdict.state, verdict.clock) == (state, "cpu")
-    assert verdict.change == pytest.approx(time)
+    assert verdict.time_ratio == pytest.approx(time)
 
 
 def test_waiting_is_no_work_whose_instructions_could_be_counted():
@@ -174,7 +169,7 @@ def test_the_gate_finds_a_slowdown_that_only_wall_time_shows():
 def test_a_case_with_another_yardstick_is_not_compared():
     found = case(steady(9.0))
     found.yardstick = "memory"
-    assert judge(found, base(steady(1.0)), FLOOR, {}) == Verdict("a", NEW)
+    assert judge(found, base(steady(1.0)), FLOOR, {}) == BaselineVerdict("a", NEW)
 
 
 def test_instructions_of_another_python_are_not_compared():
@@ -188,37 +183,37 @@ def test_of_a_pass_the_low_rounds_count_and_of_the_passes_the_median():
     # the quantile 0.2 of six rounds is the second lowest
     ours = [2.0, 4.0, 9.0, 9.0, 9.0, 9.0]
     passes: Passes = [(ours, [1.0] * 6), ([8.0] * 6, [1.0] * 6), ([99.0] * 6, [1.0] * 6)]
-    found = estimate(passes)
+    found = estimate_ratio(passes)
     assert found.ratio == pytest.approx(8.0)
     logs = np.log([4.0, 8.0, 99.0])
-    assert found.error == pytest.approx(math.sqrt(math.pi / 2 * np.var(logs, ddof=1) / 3))
+    assert found.log_error == pytest.approx(math.sqrt(math.pi / 2 * np.var(logs, ddof=1) / 3))
 
 
 def test_passes_in_a_bad_minute_leave_the_error_to_the_others():
     good = [1.0, 1.01, 1.02, 1.03, 1.04, 1.05, 1.06]
     passes: Passes = [([ours] * 6, [1.0] * 6) for ours in (*good, 3.0, 0.2)]
-    found = estimate(passes)
+    found = estimate_ratio(passes)
     assert found.ratio == pytest.approx(1.03)
     off = np.median(np.abs(np.log([*good, 3.0, 0.2]) - np.log(1.03)))
-    assert found.error == pytest.approx(math.sqrt(math.pi / 2 / 9) * 1.4826 * 1.1 * off)
-    assert found.error < 0.03
+    assert found.log_error == pytest.approx(math.sqrt(math.pi / 2 / 9) * 1.4826 * 1.1 * off)
+    assert found.log_error < 0.03
 
 
 def test_the_error_of_one_pass_is_what_its_rounds_leave_open():
-    steady_rounds = estimate([([2.0] * 8, [1.0] * 8)])
-    assert steady_rounds.error == pytest.approx(0.0, abs=1e-12)
-    assert estimate([([2.0, 3.0, 2.5, 4.0, 2.0, 3.5, 2.2, 2.9], [1.0] * 8)]).error > 0.01
+    steady_rounds = estimate_ratio([([2.0] * 8, [1.0] * 8)])
+    assert steady_rounds.log_error == pytest.approx(0.0, abs=1e-12)
+    assert estimate_ratio([([2.0, 3.0, 2.5, 4.0, 2.0, 3.5, 2.2, 2.9], [1.0] * 8)]).log_error > 0.01
 
 
 def test_few_passes_that_agree_by_chance_are_no_surer_than_their_rounds():
     rounds = [2.0, 3.0, 2.5, 4.0, 2.0, 3.5, 2.2, 2.9]
-    alike = estimate([(rounds, [1.0] * 8)] * 3)
-    assert alike.error > 0.01
+    alike = estimate_ratio([(rounds, [1.0] * 8)] * 3)
+    assert alike.log_error > 0.01
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, 0.0])
 def test_seconds_of_a_baseline_that_are_no_time_are_refused(wrong):
     for pair in (([1.0, wrong], [1.0, 1.0]), ([1.0, 1.0], [wrong, 1.0])):
         with pytest.raises(ValueError, match="seconds that are missing or not above 0"):
-            _pair(*pair)
-    assert _pair([1, 2], [3, 4]) == ([1.0, 2.0], [3.0, 4.0])
+            _read_pair(*pair)
+    assert _read_pair([1, 2], [3, 4]) == ([1.0, 2.0], [3.0, 4.0])

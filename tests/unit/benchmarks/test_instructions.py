@@ -7,7 +7,7 @@ import subprocess
 
 import instructions
 import pytest
-from instructions import CountError, collected, count, measure, shell
+from instructions import CountError, count, measure, parse_instructions, run_command
 
 START_UP, PER_RUN = 1_000_003, 5_120
 
@@ -25,7 +25,7 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             stderr = f"==7== Events    : Ir\n==7== Collected : {START_UP + times * PER_RUN}\n"
         return subprocess.CompletedProcess([], 0, "one/f64/1024 1024\n", stderr)
 
-    monkeypatch.setattr(instructions, "shell", answer)
+    monkeypatch.setattr(instructions, "run_command", answer)
     return asked
 
 
@@ -42,7 +42,7 @@ def test_the_results_hold_the_command_of_every_count(commands, tmp_path, capsys)
     assert tree["kernels"][0]["command"] in commands
     page = (tmp_path / "instructions.md").read_text()
     assert "| one/f64/1024 | 1,024 | 976 | 5.00 |" in page
-    assert instructions.BUILD in page
+    assert instructions.BUILD_COMMAND in page
     assert "5.00 instructions per element" in capsys.readouterr().out
 
 
@@ -53,7 +53,7 @@ def test_an_unknown_kernel_is_named_with_those_there_are(commands, tmp_path):
 
 def test_output_without_a_count_is_an_error():
     with pytest.raises(CountError, match="reported no count"):
-        collected("==7== nothing")
+        parse_instructions("==7== nothing")
 
 
 @pytest.mark.parametrize(
@@ -65,4 +65,4 @@ def test_output_without_a_count_is_an_error():
 )
 def test_the_instruction_counter_names_a_tool_that_fails_or_is_missing(command, message):
     with pytest.raises(CountError, match=message):
-        shell(command)
+        run_command(command)

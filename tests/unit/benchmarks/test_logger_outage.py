@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faults.outage import Pair, Sent, Trained
-from reliability.logger_outage import figures, missed, parse, table
+from faults.outage import Pair, RunTimings, SyncedRows
+from reliability.logger_outage import broken_promises, figures, parse, table
 
 
 def pair(plain: float, logged: float, exit_seconds: float = 4.0) -> Pair:
-    return Pair(Path("run"), Trained(plain, 1.0, 0.5, ""), Trained(logged, 0.995, exit_seconds, ""))
+    return Pair(Path("run"), RunTimings(plain, 1.0, 0.5, ""), RunTimings(logged, 0.995, exit_seconds, ""))
 
 
 def counts(**others: Any) -> dict[str, Any]:
-    sent = [Sent(0, 21, 0, 0), Sent(0, 21, 0, 0)]
+    sent = [SyncedRows(0, 21, 0, 0), SyncedRows(0, 21, 0, 0)]
     return {**figures([pair(1000, 990), pair(500, 505, 4.5)], sent), **others}
 
 
@@ -28,7 +28,7 @@ def test_a_ratio_is_of_the_two_runs_of_a_pair() -> None:
     assert found["by cpu"] == {"ratio": 0.995, "ci95": [0.995, 0.995], "pairs": [0.995, 0.995]}
     assert (found["longest_exit_s"], found["longest_exit_without_s"]) == (4.5, 0.5)
     assert (found["pairs"], found["synced"], found["rows"]) == (2, 2, 42)
-    assert missed(found) == []
+    assert broken_promises(found) == []
 
 
 @pytest.mark.parametrize(
@@ -42,10 +42,8 @@ def test_a_ratio_is_of_the_two_runs_of_a_pair() -> None:
         ({"rows twice": 1}, "a row is there twice"),
     ],
 )
-def test_the_outage_campaign_names_each_promise_that_a_run_breaks(
-    wrong: dict[str, Any], told: str
-) -> None:
-    assert missed(counts(**wrong)) == [told]
+def test_the_outage_campaign_names_each_promise_that_a_run_breaks(wrong: dict[str, Any], told: str) -> None:
+    assert broken_promises(counts(**wrong)) == [told]
 
 
 def test_the_table_has_a_line_for_each_outage() -> None:

@@ -47,7 +47,7 @@ def test_a_peer_whose_interval_reaches_ours_is_not_faster(high, met):
 
 
 def test_a_system_shown_beside_is_not_judged():
-    beside = fake("rlox too", 0.03, gated=False)
+    beside = fake("rlox too", 0.03, is_gated=False)
     record = measure_case(case((fake("rlox", 0.01), beside), fake("a", 0.02)), PROTOCOL)
     assert {v.ours for v in record.verdicts} == {"rlox"}
     assert {c.ours for c in record.comparisons} == {"rlox", "rlox too"}
@@ -68,14 +68,14 @@ def test_an_absent_peer_is_named_and_takes_no_part():
 
 def test_systems_that_compute_something_else_are_not_timed_against_each_other():
     journal: list[Any] = []
-    wrong = fake("a", 0.02, answer=1.1, journal=journal)
+    wrong = fake("a", 0.02, result=1.1, journal=journal)
     with pytest.raises(DisagreementError, match=r"answer of a differs from rlox's"):
         measure_case(case(fake("rlox", 0.01), wrong), PROTOCOL)
     assert journal == [("a", "closed")]
 
 
 def test_a_system_declared_to_compute_something_else_is_timed():
-    other = fake("a", 0.02, answer=7.0, compared=False, note="adds 6")
+    other = fake("a", 0.02, result=7.0, is_compared=False, note="adds 6")
     record = measure_case(case(fake("rlox", 0.01), other), PROTOCOL)
     assert record.systems[1].note == "adds 6"
     assert record.comparisons[0].ratio == pytest.approx(2)
@@ -93,6 +93,6 @@ def test_measure_case_closes_every_system_after_measuring():
 
 def test_a_bound_is_compared_by_name_and_is_never_the_fastest_peer():
     ours = fake("rlox", 0.01, package="rlox", goals=(Goal(0.1, "copy"),))
-    record = measure_case(case(ours, fake("slow", 0.02), fake("copy", 0.002, bound=True)), PROTOCOL)
+    record = measure_case(case(ours, fake("slow", 0.02), fake("copy", 0.002, is_bound=True)), PROTOCOL)
     assert [c.peer for c in record.comparisons if c.fastest] == ["slow"]
     assert [(v.against, v.met) for v in record.verdicts] == [("copy", True), ("slow", True)]

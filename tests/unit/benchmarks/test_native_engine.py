@@ -16,9 +16,7 @@ CONF = Path(__file__).resolve().parents[3] / "conf"
 
 
 def test_the_native_engine_campaign_plans_eight_legs_of_two_systems():
-    pairs = {
-        name: (leg.env, [s.name for s in leg.systems], leg.seeds) for name, leg in LEGS.items()
-    }
+    pairs = {name: (leg.env, [s.name for s in leg.systems], leg.seeds) for name, leg in LEGS.items()}
     engines, hybrids = ["torch", "native"], ["torch", "hybrid"]
     assert pairs == {
         "PPO_CartPole-v1": ("CartPole-v1", engines, 10),

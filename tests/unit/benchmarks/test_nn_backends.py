@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 import torch
 from harness import peers, programs, torch_steps
-from harness.network_work import Sizes, arrays, products
+from harness.network_work import Sizes, arrays, product_flops
 from harness.programs import ProgramError, ProgramRunner
 from helpers.benchmarks import NOWHERE
-from update_profile import Noted
+from update_profile import OperationCounter
 
 SMALL = Sizes(3, 2, 8, 6)
 ALGORITHMS = ("ppo", "a2c", "dqn", "sac", "td3")
 
 
-def multiplied(noted: Noted) -> float:
+def multiplied(noted: OperationCounter) -> float:
     """Multiplications and additions of what was noted."""
     work = 0.0
     for (_, operands), times in noted.products.items():
@@ -31,11 +31,11 @@ def multiplied(noted: Noted) -> float:
 @pytest.mark.parametrize("work", ["act", "critic", *ALGORITHMS])
 def test_counted_matrix_products_of_a_step_equal_those_torch_computes(work: str):
     steps = torch_steps.Steps(work, SMALL, arrays(work, SMALL), lambda loss: loss)
-    steps.once()  # TD3's actor learns in every second one
-    with Noted() as noted:
-        steps.once()
-        steps.once()
-    assert multiplied(noted) / 2 == products(work, SMALL)
+    steps.step_once()  # TD3's actor learns in every second one
+    with OperationCounter() as noted:
+        steps.step_once()
+        steps.step_once()
+    assert multiplied(noted) / 2 == product_flops(work, SMALL)
 
 
 @pytest.mark.parametrize("algo", ALGORITHMS)
@@ -52,10 +52,9 @@ def test_a_step_in_torch_moves_each_parameter_by_no_more_than_a_learning_rate(al
 def test_the_target_follows_where_there_are_replayed_transitions():
     steps = torch_steps.Steps("sac", SMALL, arrays("sac", SMALL), lambda loss: loss)
     before = [p.clone() for p in steps.targets[1]]
-    steps.once()
+    steps.step_once()
     expected = [
-        torch.lerp(b, own.detach(), torch_steps.TAU)
-        for b, own in zip(before, steps.nets[1], strict=True)
+        torch.lerp(b, own.detach(), torch_steps.TAU) for b, own in zip(before, steps.nets[1], strict=True)
     ]
     for target, goal in zip(steps.targets[1], expected, strict=True):
         torch.testing.assert_close(target, goal)
@@ -68,7 +67,10 @@ def test_every_step_of_the_native_engine_stands_beside_everyone_who_has_it():
     for case in cases:
         libraries = {"Candle", "Burn"} if case.size[:3] in ("PPO", "DQN") else set()
         assert {peer.name for peer in case.peers} == everyone | libraries
-        assert {peer.name for peer in case.peers if peer.bound} == {bench.LIMIT, bench.BLAS_LIMIT}
+        assert {peer.name for peer in case.peers if peer.is_bound} == {
+            bench.LIMIT,
+            bench.BLAS_LIMIT,
+        }
     bound = [case.size for case in cases if case.ours[0].goals]
     assert bound == [
         "PPO, 256x256, batch 256, 205 MFLOP",
@@ -79,18 +81,18 @@ def test_every_step_of_the_native_engine_stands_beside_everyone_who_has_it():
 
 def test_the_four_rows_are_of_all_engines_and_their_numbers_are_compared():
     cases = list(bench.n1(NOWHERE))
-    assert [case.size.split(",")[0] for case in cases] == [row[0] for row in bench.ROWS_OF_SEED]
+    assert [case.size.split(",")[0] for case in cases] == [row[0] for row in bench.ORIGINAL_ROWS]
     for case in cases:
-        rivals = {peer.name for peer in case.peers if not peer.bound}
+        rivals = {peer.name for peer in case.peers if not peer.is_bound}
         assert rivals == {"torch eager", "torch compiled", "Candle", "Burn"}
-        assert all(peer.compared for peer in case.peers if not peer.bound)
+        assert all(peer.is_compared for peer in case.peers if not peer.is_bound)
 
 
 @pytest.mark.parametrize("algo", ["a2c", "td3"])
 def test_benchmarked_native_and_torch_steps_learn_the_same_weights(algo: str):
     env, width, rows = {"a2c": "CartPole-v1", "td3": "Pendulum-v1"}[algo], 8, 16
     bench.torch_run.cache_clear()
-    native, own = (bench.learner(algo, env, width, rows, name) for name in ("native", "torch"))
+    native, own = (bench.learner_runner(algo, env, width, rows, name) for name in ("native", "torch"))
     first, second = native.result()["weights"], own.result()["weights"]
     np.testing.assert_allclose(first, second, rtol=1e-3, atol=1e-4)
     native.sample(3)
@@ -160,13 +162,13 @@ def test_an_engine_that_is_not_built_is_missing_and_the_command_that_builds_it_i
     said = peers.explain_missing(engines)
     for crate, engine in (("rlox-nn", "cpu"), ("rlox-candle", "candle"), ("rlox-burn", "burn")):
         assert f"(cd rust/{crate} && cargo build --release --example steps_{engine})" in said
-    built = programs.example("candle")
+    built = programs.example_path("candle")
     built.parent.mkdir(parents=True)
     built.touch()
     assert peers.is_importable("candle")
 
 
 def test_the_versions_of_what_engines_multiply_with_are_read_from_the_lock_files():
-    assert programs.over("cpu").startswith("matrixmultiply 0.")
-    assert programs.over("candle").startswith("candle-core 0.")
-    assert programs.over("burn").startswith("burn-tensor 0.")
+    assert programs.math_library("cpu").startswith("matrixmultiply 0.")
+    assert programs.math_library("candle").startswith("candle-core 0.")
+    assert programs.math_library("burn").startswith("burn-tensor 0.")

@@ -26,19 +26,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "README.md").write_text("| nothing |\n|---|\n")
     for seed in range(TINY.seeds):
         about = {"digest": f"rows {seed}", "behaviour": {"mean": -700.0 - 100 * seed}}
-        offline_control.write(tmp_path / "datasets" / f"{TINY.name}_s{seed}.json", about)
+        offline_control.write_json(tmp_path / "datasets" / f"{TINY.name}_s{seed}.json", about)
     yield tmp_path
 
 
 def result(system: str, seed: int, score: float, digest: str | None = None, **more: Any) -> None:
     of = {"returns": [score, score], "packages": {}, "dataset": digest or f"rows {seed}", **more}
-    offline_control.write(offline_legs.path_of(TINY, system, seed), of)
+    offline_control.write_json(offline_legs.result_path(TINY, system, seed), of)
 
 
 def test_the_offline_campaign_plans_the_legs_seeds_and_updates_it_claims() -> None:
-    plan = {
-        leg.name: (leg.seeds, {name: n // 1000 for name, n in leg.updates.items()}) for leg in LEGS
-    }
+    plan = {leg.name: (leg.seeds, {name: n // 1000 for name, n in leg.updates.items()}) for leg in LEGS}
     ten = dict.fromkeys(("BC", "TD3+BC", "IQL", "CQL", "DT", "TD3"), 10)
     assert plan == {
         "Pendulum-v1_medium-replay": (5, ten),
@@ -47,16 +45,14 @@ def test_the_offline_campaign_plans_the_legs_seeds_and_updates_it_claims() -> No
             3, {"BC": 100, "TD3+BC": 100, "IQL": 100, "CQL": 30, "TD3": 100},
         ),
     }  # fmt: skip
-    assert [LEGS[2].of_data(seed) for seed in range(3)] == [1, 1, 1]
-    assert [LEGS[0].of_data(seed) for seed in range(3)] == [0, 1, 2]
+    assert [LEGS[2].dataset_seed_for(seed) for seed in range(3)] == [1, 1, 1]
+    assert [LEGS[0].dataset_seed_for(seed) for seed in range(3)] == [0, 1, 2]
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_the_offline_campaigns_arguments_compose_to_a_valid_rlox_train_run(
-    algorithm: str, cli: Cli
-) -> None:
+def test_the_offline_campaigns_arguments_compose_to_a_valid_rlox_train_run(algorithm: str, cli: Cli) -> None:
     assert cli("dataset", "make", "data", "env=Pendulum-v1", "steps=300").code == 0
-    given = offline_control.asked_of(LEGS[0], 3, algorithm, Path("data"))
+    given = offline_control.run_overrides(LEGS[0], 3, algorithm, Path("data"))
     told = cli("train", *given, "dry_run=true")
     assert told.code == 0, told.err
     assert "Pendulum-v1, seed 3, 10,000 updates" in told.out
@@ -94,13 +90,13 @@ def test_results_of_other_rows_are_not_mixed_with_these(folder: Path) -> None:
 
 
 def test_a_dataset_of_other_rows_stops_the_campaign_before_it_learns(folder: Path) -> None:
-    about = dict.fromkeys(offline_control.TOLD, 0) | {"digest": "other rows"}
-    offline_control.write(folder / "data" / "dataset.json", about)
+    about = dict.fromkeys(offline_control.METADATA_KEYS, 0) | {"digest": "other rows"}
+    offline_control.write_json(folder / "data" / "dataset.json", about)
     result("BC", 0, -800.0)
     with pytest.raises(SystemExit, match=r"digest other rows, results of .* are of rows 0"):
-        offline_control.note(TINY, 0, folder / "data")
-    offline_legs.path_of(TINY, "BC", 0).unlink()
-    offline_control.note(TINY, 0, folder / "data")
+        offline_control.record_dataset(TINY, 0, folder / "data")
+    offline_legs.result_path(TINY, "BC", 0).unlink()
+    offline_control.record_dataset(TINY, 0, folder / "data")
     known = json.loads((folder / "datasets" / f"{TINY.name}_s0.json").read_text())
     assert known["digest"] == "other rows"
 

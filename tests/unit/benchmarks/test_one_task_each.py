@@ -17,7 +17,7 @@ import tables
 from classic_control import Campaign, Leg, System
 from lock import Lock
 from numpy.typing import NDArray
-from tables import Whole
+from tables import CompleteLeg
 
 from rlox.configs import make_run
 
@@ -31,8 +31,8 @@ def runs(*scores: float) -> list[dict[str, Any]]:
     return [{"returns": [s] * 50, "training": s / 2, "curve": [s] * 50} for s in scores]
 
 
-def whole(solved: float, **systems: list[dict[str, Any]]) -> Whole:
-    return Whole("a_leg", "A task", 2_000, systems, solved)
+def whole(solved: float, **systems: list[dict[str, Any]]) -> CompleteLeg:
+    return CompleteLeg("a_leg", "A task", 2_000, systems, solved)
 
 
 def test_the_one_task_campaign_fixes_systems_steps_and_solved_scores():
@@ -123,21 +123,21 @@ def test_the_contributions_get_their_settings_under_the_names_that_they_have():
 
 
 def test_a_peer_is_of_the_class_that_has_what_is_asked_for(monkeypatch):
-    monkeypatch.setattr(sb3, "_of", lambda library, name: f"{library}.{name}")
+    monkeypatch.setattr(sb3, "_import_class", lambda library, name: f"{library}.{name}")
     plain = {"env": {}, "algo": {}}
     masked = {"env": {"action_mask": "info"}, "algo": {}}
     quantile = {"env": {}, "algo": {"distribution": "quantile"}}
-    assert sb3._learner("recurrent_ppo", plain) == ("sb3_contrib.RecurrentPPO", "MlpLstmPolicy")
-    assert sb3._learner("ppo", masked) == ("sb3_contrib.MaskablePPO", "MlpPolicy")
-    assert sb3._learner("dqn", quantile) == ("sb3_contrib.QRDQN", "MlpPolicy")
-    assert sb3._learner("ppo", plain) == ("stable_baselines3.PPO", "MlpPolicy")
-    assert sb3._learner("dqn", plain) == ("stable_baselines3.DQN", "MlpPolicy")
+    assert sb3._model_class("recurrent_ppo", plain) == ("sb3_contrib.RecurrentPPO", "MlpLstmPolicy")
+    assert sb3._model_class("ppo", masked) == ("sb3_contrib.MaskablePPO", "MlpPolicy")
+    assert sb3._model_class("dqn", quantile) == ("sb3_contrib.QRDQN", "MlpPolicy")
+    assert sb3._model_class("ppo", plain) == ("stable_baselines3.PPO", "MlpPolicy")
+    assert sb3._model_class("dqn", plain) == ("stable_baselines3.DQN", "MlpPolicy")
 
 
 def test_the_peers_environment_has_the_wrappers_and_masks_of_ours():
-    blind = sb3.playing("CartPole-v1", {"wrappers": ["hide_velocities"]})()
+    blind = sb3.env_factory("CartPole-v1", {"wrappers": ["hide_velocities"]})()
     assert blind.reset(seed=0)[0].shape == (2,)
-    locked = sb3.playing("lock:Lock-v0", {"action_mask": "info"})()
+    locked = sb3.env_factory("lock:Lock-v0", {"action_mask": "info"})()
     locked.reset(seed=0)
     for number in RIGHT[:2]:
         mask = locked.get_wrapper_attr("action_masks")()
@@ -146,7 +146,7 @@ def test_the_peers_environment_has_the_wrappers_and_masks_of_ours():
     _, _, terminated, _, info = locked.step(RIGHT[0])
     assert terminated and "action_mask" not in info
     assert locked.get_wrapper_attr("action_masks")()[RIGHT[2]]  # the last there was
-    assert not hasattr(sb3.playing("lock:Lock-v0", {})(), "action_masks")
+    assert not hasattr(sb3.env_factory("lock:Lock-v0", {})(), "action_masks")
 
 
 class Remembering:
@@ -175,7 +175,7 @@ class Remembering:
 
 def test_an_evaluation_carries_the_state_and_tells_the_masks():
     model = Remembering()
-    returns = sb3.evaluate(model, sb3.playing("lock:Lock-v0", {"action_mask": "info"}), 2, 7)
+    returns = sb3.evaluate(model, sb3.env_factory("lock:Lock-v0", {"action_mask": "info"}), 2, 7)
     assert returns == [1.0, 1.0]
     assert model.begun == [True, False, False, False, False] * 2
 
@@ -192,9 +192,7 @@ def test_a_lock_opens_by_its_numbers_begins_again_at_the_other_and_ends_at_the_r
     obs, info = one.reset()
     np.testing.assert_array_equal(obs, [1, 0, 0, 0, 0, 0])
     assert sorted(np.flatnonzero(info["action_mask"])) == [3, 14]
-    assert [one.step(number)[1:4] for number in RIGHT] == [(0.0, False, False)] * 4 + [
-        (1.0, True, False)
-    ]
+    assert [one.step(number)[1:4] for number in RIGHT] == [(0.0, False, False)] * 4 + [(1.0, True, False)]
     one.reset()
     one.step(RIGHT[0])
     obs, reward, terminated, _, _ = one.step((RIGHT[1] + 11) % 24)
@@ -205,9 +203,7 @@ def test_a_lock_opens_by_its_numbers_begins_again_at_the_other_and_ends_at_the_r
 
 
 def test_solving_is_counted_by_seeds_and_systems_are_held_against_the_first():
-    found = solving.summarize(
-        whole(475, ours=runs(500, 475, 474, 500), theirs=runs(400, 400, 400, 400))
-    )
+    found = solving.summarize(whole(475, ours=runs(500, 475, 474, 500), theirs=runs(400, 400, 400, 400)))
     assert (found["total_steps"], found["seeds"], found["solved_from"]) == (2_000, 4, 475)
     ours, theirs = found["systems"]["ours"], found["systems"]["theirs"]
     assert (ours["iqm"], ours["solving_seeds"], theirs["solving_seeds"]) == (487.5, 3, 0)

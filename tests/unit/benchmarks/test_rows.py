@@ -74,7 +74,7 @@ def test_steps_of_large_batches_are_held_against_those_of_2048():
         (goal,), (small, copy) = case.ours[0].goals, case.peers
         assert (goal.minimum, goal.against) == (pytest.approx(2 / 3), small.name)
         assert small.scale * 2_048 == case.elements
-        assert small.bound and copy.bound
+        assert small.is_bound and copy.is_bound
 
 
 def test_the_rollout_is_held_against_the_original_and_sb3_by_name():
@@ -142,7 +142,7 @@ def test_pushing_of_images_is_held_against_torchrl_and_a_bare_copy():
     for case in cases:
         held = [(goal.minimum, goal.against) for goal in case.ours[0].goals]
         assert held == [(4.0, "TorchRL"), (0.5, "NumPy copy")]
-        assert [peer.name for peer in case.peers if peer.bound] == ["NumPy copy"]
+        assert [peer.name for peer in case.peers if peer.is_bound] == ["NumPy copy"]
 
 
 def test_sampling_of_images_is_held_against_a_bare_gather_then_against_peers():

@@ -8,15 +8,13 @@ from pathlib import Path
 
 import pytest
 import statistics_coverage
-from statistics_coverage import Capped, Normal, coverage, differing
+from statistics_coverage import Capped, Normal, coverage, differing_share
 
 ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize(("runs", "covered"), [(3, 0.73), (5, 0.88), (10, 0.935)])
-def test_an_interval_of_few_normal_runs_is_too_narrow_by_what_is_known(
-    runs: int, covered: float
-) -> None:
+def test_an_interval_of_few_normal_runs_is_too_narrow_by_what_is_known(runs: int, covered: float) -> None:
     assert coverage(Normal(), runs, 1, 1500) == pytest.approx(covered, abs=0.03)
 
 
@@ -25,13 +23,13 @@ def test_an_interval_of_few_normal_runs_is_too_narrow_by_what_is_known(
 def test_verdicts_on_runs_of_the_same_thing_are_rarely_that_they_differ(
     kind: Normal | Capped, runs: int
 ) -> None:
-    said, _ = differing(kind, runs, 0, 600)
+    said, _ = differing_share(kind, runs, 0, 600)
     assert said <= 0.03  # 1% is meant; of 600 a few more
 
 
 def test_collapses_of_ten_runs_differ_nearly_always() -> None:
     for kind in (Normal(), Capped()):
-        said, _ = differing(kind, 10, 3, 200)
+        said, _ = differing_share(kind, 10, 3, 200)
         assert said > 0.85
 
 

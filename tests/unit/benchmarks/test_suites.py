@@ -14,7 +14,7 @@ import measure_suite
 import pytest
 import regressions
 import yaml
-from harness.suites import EVERYWHERE, SUITES
+from harness.suites import BUNDLED_PEERS, SUITES
 from harness.yardsticks import KINDS, yardstick
 from helpers.benchmarks import NOWHERE
 from helpers.cli import Cli
@@ -22,8 +22,8 @@ from helpers.cli import Cli
 from rlox.errors import ConfigError
 from rlox_cli.bench import process
 from rlox_cli.bench.config import SUITES as CONFIGS
-from rlox_cli.bench.record import Record, read_baseline
-from rlox_cli.bench.session import _second_look
+from rlox_cli.bench.record import BenchRecord, read_baseline
+from rlox_cli.bench.session import _measure_again
 from rlox_cli.commands import bench
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -47,7 +47,7 @@ def test_each_suite_of_the_command_is_one_of_the_benchmarks_with_a_file():
 
 def test_the_suite_for_ci_needs_no_peer_that_rlox_does_not_bring():
     found = list(SUITES["ci"](NOWHERE))
-    assert {peer.package for entry in found for peer in entry.case.peers} <= set(EVERYWHERE)
+    assert {peer.package for entry in found for peer in entry.case.peers} <= set(BUNDLED_PEERS)
     assert not any(p.package == "original" for entry in found for p in entry.case.peers)
 
 
@@ -72,17 +72,17 @@ def test_a_metered_sample_has_cpu_and_clock_of_one_loop(monkeypatch):
     clocks = {"process_time": iter([1.0, 1.5]), "perf_counter": iter([7.0, 9.0])}
     for name, ticks in clocks.items():
         monkeypatch.setattr(measure_suite.time, name, ticks.__next__)
-    metered = measure_suite.Metered(SimpleNamespace(sample=lambda loops: loops / 2))
+    metered = measure_suite.MeteredRunner(SimpleNamespace(sample=lambda loops: loops / 2))
     assert metered.sample(5) == 2.5
     assert (metered.cpu, metered.wall) == ([0.1], [0.4])
 
 
 def test_the_total_of_a_file_of_callgrinds_is_read(tmp_path):
     (tmp_path / "counts.1").write_text("summary: 12\n\ntotals: 34\n")
-    assert measure_suite.instructions(tmp_path / "counts.1") == 34
+    assert measure_suite.read_total(tmp_path / "counts.1") == 34
     (tmp_path / "counts.2").write_text("no counts\n")
     with pytest.raises(measure_suite.CountError, match=r"counts\.2"):
-        measure_suite.instructions(tmp_path / "counts.2")
+        measure_suite.read_total(tmp_path / "counts.2")
 
 
 # The command
@@ -116,16 +116,14 @@ def as_if_it_took(path: Path, factor: float) -> None:
     path.write_text(json.dumps(tree))
 
 
-def test_rlox_bench_remeasures_and_names_slower_rows_and_exits_with_1(
-    cli: Cli, tmp_path, monkeypatch
-):
+def test_rlox_bench_remeasures_and_names_slower_rows_and_exits_with_1(cli: Cli, tmp_path, monkeypatch):
     looks: list[Any] = []
 
     def look(record: Any, config: Any, names: Any) -> Any:
         looks.append(list(names))
-        return _second_look(record, config, names)
+        return _measure_again(record, config, names)
 
-    monkeypatch.setattr("rlox_cli.bench.session._second_look", look)
+    monkeypatch.setattr("rlox_cli.bench.session._measure_again", look)
     given = ("only=v-trace", *TINY)
     assert cli("bench", *given, "out=before.json").code == 0
     as_if_it_took(tmp_path / "before.json", 1e3)  # so much that no load of the machine matters
@@ -137,7 +135,7 @@ def test_rlox_bench_remeasures_and_names_slower_rows_and_exits_with_1(
     result = cli("bench", *given, "baseline=before.json")
     assert result.code == 1, result.err
     assert looks == [[V_TRACE]]
-    (line,) = regressions.named(result.out)
+    (line,) = regressions.slower_cases(result.out)
     assert re.match(re.escape(V_TRACE) + r": CPU time \S+ -> \S+ yardsticks, \S+x, tolerance", line)
 
 
@@ -165,7 +163,7 @@ def test_a_file_that_is_no_baseline_is_refused(tmp_path, text, says):
 
 
 def test_a_baseline_of_another_suite_is_refused(cli: Cli, tmp_path):
-    written = Record("ci", {}, "2026-01-02", None).document()
+    written = BenchRecord("ci", {}, "2026-01-02", None).to_dict()
     (tmp_path / "before.json").write_text(json.dumps(written))
     result = cli("bench", "suite=rollout", "baseline=before.json")
     assert result.code == 2
@@ -180,9 +178,9 @@ def test_a_baseline_of_another_suite_is_refused(cli: Cli, tmp_path):
 def test_a_process_that_dies_is_told_with_its_last_words(monkeypatch, tmp_path):
     script = tmp_path / "dies.py"
     script.write_text("import sys; print('{}'); sys.exit('out of luck')")
-    monkeypatch.setattr(process, "SCRIPT", script)
+    monkeypatch.setattr(process, "MEASURE_SCRIPT", script)
     with pytest.raises(Exception, match="ended with 1: out of luck"):
-        list(process.events({"mode": "list"}))
+        list(process.run_request({"mode": "list"}))
 
 
 def test_peers_that_are_not_installed_are_named(monkeypatch):
@@ -202,23 +200,23 @@ def test_the_workflow_measures_both_sides_compares_and_posts_the_table():
     lines = [w for s in steps for w in s.get("run", "").splitlines() if "bin/rlox bench" in w]
     assert [re.findall(r"(\w+)/bin/rlox", line) for line in lines] == [["before"], ["after"]]
     assert "out=before.json" in lines[0] and "baseline=before.json" in lines[1]
-    known = {key.name for key in bench.SCHEMA.keys(bench.SCHEMA.chosen(["suite=ci"]))}
+    known = {key.name for key in bench.SCHEMA.keys(bench.SCHEMA.chosen_options(["suite=ci"]))}
     given = {k for line in lines for k in re.findall(r'[ "](\w+)=', line)}
     assert given - {"suite"} <= known
     assert any("gh pr comment" in step.get("run", "") for step in steps)
     assert not any("${{" in step.get("run", "") for step in steps), "a shell could be injected into"
 
 
-@pytest.mark.parametrize("one", regressions.SLOW_DOWNS, ids=lambda one: one.what)
+@pytest.mark.parametrize("one", regressions.SLOW_DOWNS, ids=lambda one: one.name)
 def test_each_slow_down_is_in_cases_that_there_are(one):
     names = [entry.name for entry in SUITES["ci"](NOWHERE)]
     assert [name for name in names if name.startswith(one.cases)]
-    assert [n for n in names if one.near.lower() in n.lower() and n.startswith(one.cases)]
+    assert [n for n in names if one.case_filter.lower() in n.lower() and n.startswith(one.cases)]
 
 
 def test_a_slow_down_makes_three_calls_of_two():
     names: dict[str, Any] = {}
-    exec(regressions.AGAIN, names)
+    exec(regressions.SLOW_DOWN_CODE, names)
     calls: list[int] = []
     slowed = names["_again"](calls.append)
     for number in range(10):
@@ -227,5 +225,5 @@ def test_a_slow_down_makes_three_calls_of_two():
 
 
 def test_the_bench_process_ignores_printed_lines_that_are_no_json():
-    assert process._event("loading ...\n") == {}
-    assert process._event('{"event": "x"}\n') == {"event": "x"}
+    assert process._parse_event("loading ...\n") == {}
+    assert process._parse_event('{"event": "x"}\n') == {"event": "x"}

@@ -74,6 +74,6 @@ def test_the_garbage_collector_rests_during_a_sample_and_is_then_as_before(colle
 
 def test_closing_a_local_system_releases_it_once():
     released: list[int] = []
-    LocalRunner(lambda: None, dict, release=lambda: released.append(1)).close()
+    LocalRunner(lambda: None, dict, on_close=lambda: released.append(1)).close()
     LocalRunner(lambda: None, dict).close()
     assert released == [1]

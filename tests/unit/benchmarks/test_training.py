@@ -8,8 +8,8 @@ import time
 import bench_training
 import pytest
 import run_all
-from bench_training import ROWS, Work
-from harness.training import PartRunner, Recorded, Stopwatch, Trained
+from bench_training import ROWS, TrainingWorkload
+from harness.training import PartRunner, RunCache, RunTimes, Stopwatch
 from helpers.benchmarks import NOWHERE
 
 ENGINES = ("torch", "native")
@@ -45,13 +45,14 @@ def test_networks_batches_and_environments_are_varied_and_say_so_in_the_size():
 @pytest.mark.parametrize(
     ("work", "updates"),
     [
-        (Work("P13", "ppo", "CartPole-v1", 512, {"net_arch": [8], "n_epochs": 2}), 2),
-        (Work("P15", "sac", "Pendulum-v1", 112, {"train_freq": 8, "gradient_steps": 8,
+        (TrainingWorkload("P13", "ppo", "CartPole-v1", 512, {"net_arch": [8], "n_epochs": 2}), 2),
+        (TrainingWorkload("P15", "sac", "Pendulum-v1", 112, {"train_freq": 8, "gradient_steps": 8,
               "learning_starts": 96, "net_arch": [8, 8], "batch_size": 8}, n_envs=8), 16),
-        (Work("P16", "dqn", "CartPole-v1", 1_536, {"net_arch": [8], "batch_size": 8}, n_envs=8), 384),
+        (TrainingWorkload("P16", "dqn", "CartPole-v1", 1_536, {"net_arch": [8], "batch_size": 8},
+              n_envs=8), 384),
     ],
 )  # fmt: skip
-def test_all_systems_do_as_many_steps_and_updates(work: Work, updates: int):
+def test_all_systems_do_as_many_steps_and_updates(work: TrainingWorkload, updates: int):
     ours = [bench_training.train_rlox(work, engine, "native", seed=0) for engine in ENGINES]
     theirs = bench_training.train_sb3(work, seed=0)
     counts = {"env_steps": work.steps, "updates": updates}
@@ -61,11 +62,11 @@ def test_all_systems_do_as_many_steps_and_updates(work: Work, updates: int):
 def test_parts_are_of_the_same_runs_and_cost_none_of_their_own():
     seeds = []
 
-    def train(seed: int) -> Trained:
+    def train(seed: int) -> RunTimes:
         seeds.append(seed)
-        return Trained({"total": 10.0 + seed, "update": 1.0 + seed}, {"updates": 7})
+        return RunTimes({"total": 10.0 + seed, "update": 1.0 + seed}, {"updates": 7})
 
-    recorded = Recorded(train)
+    recorded = RunCache(train)
     whole = PartRunner(recorded, "total")
     assert whole.result() == {"updates": 7}
     assert [whole.sample(1), whole.sample(1), whole.sample(2)] == [10.0, 11.0, 12.0 + 13.0]
@@ -90,7 +91,7 @@ def test_a_stopwatch_adds_up_cpu_seconds_and_not_waiting():
         waited += time.perf_counter() - wall
         return 3
 
-    timed, begun = watch.timed("update", work), time.process_time()
+    timed, begun = watch.time_call("update", work), time.process_time()
     assert timed() + timed() == 6
     assert 0.02 <= worked <= watch.seconds["update"] <= time.process_time() - begun
     assert 2 * worked <= waited
@@ -99,14 +100,14 @@ def test_a_stopwatch_adds_up_cpu_seconds_and_not_waiting():
 def test_a_call_that_does_two_things_is_split_by_the_seconds_that_it_tells():
     cpu, wall = iter([0.0, 8.0]), iter([100.0, 104.0])
     watch = Stopwatch(cpu.__next__, wall.__next__)
-    assert watch.parted("collect", lambda: 1.0, "update", float)() == 1.0
+    assert watch.time_split_call("collect", lambda: 1.0, "update", float)() == 1.0
     # 1 second of 4 is a quarter, and a quarter of 8 CPU seconds is 2
     assert watch.seconds == {"collect": 6.0, "update": 2.0}
 
 
 def test_a_run_of_ours_says_its_parts_and_how_much_it_did():
-    work = Work("P14", "a2c", "CartPole-v1", 400)
-    for of in bench_training.OURS.values():
+    work = TrainingWorkload("P14", "a2c", "CartPole-v1", 400)
+    for of in bench_training.RLOX_SYSTEMS.values():
         trained = bench_training.train_rlox(work, *of, seed=0)
         assert trained.counts == {"env_steps": 400, "updates": 10}
         assert set(trained.seconds) == {"total", "collect", "update"}
@@ -115,18 +116,18 @@ def test_a_run_of_ours_says_its_parts_and_how_much_it_did():
 
 def test_a_call_inside_one_that_is_split_is_counted_once():
     watch = Stopwatch(itertools.count().__next__, itertools.count().__next__)
-    inner = watch.timed("update", lambda: 0.0)
+    inner = watch.time_call("update", lambda: 0.0)
 
     def both() -> float:
         return inner()
 
-    watch.parted("collect", both, "update", float)()
+    watch.time_split_call("collect", both, "update", float)()
     assert watch.seconds == {"collect": 1.0, "update": 0.0}
     inner()
     assert watch.seconds == {"collect": 1.0, "update": 1.0}
     settings = {"net_arch": [8], "batch_size": 16, "learning_starts": 96}
     trained = bench_training.train_rlox(
-        Work("P15", "sac", "Pendulum-v1", 300, settings, 1), "native", "native", seed=0
+        TrainingWorkload("P15", "sac", "Pendulum-v1", 300, settings, 1), "native", "native", seed=0
     )
     seconds = trained.seconds
     assert seconds["total"] > seconds["collect"] + seconds["update"] > 0

@@ -16,7 +16,7 @@ def reward(achieved, desired, info):
     return -(np.abs(achieved - desired).sum(-1) > 0).astype(np.float32)
 
 
-def filled(capacity=100, **settings):
+def make_filled(capacity=100, **settings):
     """Achieved goals are the step number, desired ones negative: they tell where they come from."""
     shapes = {"observation": (2,), "achieved_goal": (1,), "desired_goal": (1,)}
     buffer = ReplayBuffer(
@@ -25,23 +25,27 @@ def filled(capacity=100, **settings):
         obs_spaces={k: ("float32", s) for k, s in shapes.items()},
         **settings,
     )
-    t, ends = 0, []
+    t, episode_ends = 0, []
     for episode, length in enumerate(LENGTHS):
         for k in range(length):
-            obs, after = (
-                {"observation": [t, k], "achieved_goal": [at], "desired_goal": [-1.0 - episode]}
-                for at in (t, t + 0.5)
+            obs, next_obs = (
+                {
+                    "observation": [t, k],
+                    "achieved_goal": [position],
+                    "desired_goal": [-1.0 - episode],
+                }
+                for position in (t, t + 0.5)
             )
-            buffer.push(obs, 0, -1.0, False, k == length - 1 and episode < 5, after)
+            buffer.push(obs, 0, -1.0, False, k == length - 1 and episode < 5, next_obs)
             t += 1
-        ends.append(t)
-    return buffer, np.array(ends)
+        episode_ends.append(t)
+    return buffer, np.array(episode_ends)
 
 
 @pytest.mark.parametrize("strategy", ["future", "final", "episode"])
 @pytest.mark.parametrize("capacity", [100, 20])
 def test_goals_come_from_the_same_episode_as_the_strategy_says(strategy, capacity):
-    buffer, ends = filled(capacity)
+    buffer, ends = make_filled(capacity)
     batch = buffer.sample(4_000, 1, her=HindsightConfig(reward, strategy, ratio=1.0))
     t = batch["indices"].astype(int)
     goal = batch["obs"]["desired_goal"][:, 0]
@@ -60,7 +64,7 @@ def test_goals_come_from_the_same_episode_as_the_strategy_says(strategy, capacit
 
 
 def test_k_goals_for_each_kept_and_the_others_keep_goal_and_reward():
-    buffer, _ = filled()
+    buffer, _ = make_filled()
     config = HindsightConfig(reward)
     assert (config.strategy, config.ratio) == ("future", 0.8)
     batch = buffer.sample(2_000, 3, n_batches=2, her=config)
@@ -71,11 +75,9 @@ def test_k_goals_for_each_kept_and_the_others_keep_goal_and_reward():
 
 
 def test_the_rows_drawn_are_those_of_a_batch_without_hindsight():
-    buffer, _ = filled()
+    buffer, _ = make_filled()
     her = HindsightConfig(reward)
-    np.testing.assert_array_equal(
-        buffer.sample(64, 2, her=her)["indices"], buffer.sample(64, 2)["indices"]
-    )
+    np.testing.assert_array_equal(buffer.sample(64, 2, her=her)["indices"], buffer.sample(64, 2)["indices"])
 
 
 def test_hindsight_sampling_refuses_missing_columns_and_wrong_settings():
@@ -89,7 +91,7 @@ def test_hindsight_sampling_refuses_missing_columns_and_wrong_settings():
         HindsightConfig(3)
     with pytest.raises(ConfigError, match="ratio"):
         HindsightConfig(reward, ratio=1.5)
-    buffer, _ = filled()
+    buffer, _ = make_filled()
     with pytest.raises(ConfigError, match="n_step"):
         buffer.sample(1, n_step=2, gamma=0.9, her=HindsightConfig(reward))
     with pytest.raises(ShapeError, match="compute_reward"):
@@ -110,7 +112,7 @@ def test_a_k_that_is_no_whole_number_from_0_on_is_refused_by_name(k):
         HindsightConfig(reward, k=k)
 
 
-def answering(answer):
+def make_hindsight(answer):
     """Hindsight whose rule gives `answer` for each of its goals."""
     return HindsightConfig(lambda a, d, _: [answer] * len(a), ratio=1.0)
 
@@ -127,15 +129,13 @@ def answering(answer):
     ],
 )
 def test_a_reward_of_a_goal_that_is_no_finite_number_is_refused_by_name(answer, error, told):
-    buffer, _ = filled()
+    buffer, _ = make_filled()
     with pytest.raises(error, match=f"^compute_reward('s)? {told}"):
-        buffer.sample(50, 1, her=answering(answer))
+        buffer.sample(50, 1, her=make_hindsight(answer))
 
 
-@pytest.mark.parametrize(
-    ("dtype", "answer"), [("float32", 3), ("float32", True), ("float64", 1e300)]
-)
+@pytest.mark.parametrize(("dtype", "answer"), [("float32", 3), ("float32", True), ("float64", 1e300)])
 def test_rewards_of_goals_may_be_any_numbers_that_the_column_holds(dtype, answer):
-    buffer, _ = filled(reward_dtype=dtype)
-    rewards = buffer.sample(50, 1, her=answering(answer))["rewards"]
+    buffer, _ = make_filled(reward_dtype=dtype)
+    rewards = buffer.sample(50, 1, her=make_hindsight(answer))["rewards"]
     np.testing.assert_array_equal(rewards, np.full(50, answer, dtype), strict=True)

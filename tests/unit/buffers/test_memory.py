@@ -28,9 +28,7 @@ def episodes(dim, dtype=np.float32):
 
 
 def run(code):
-    done = subprocess.run(
-        [sys.executable, "-c", HEAD + code], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", HEAD + code], capture_output=True, text=True, check=True)
     return [float(number) for number in done.stdout.split()]
 
 

@@ -105,9 +105,7 @@ def test_byte_images_in_stacks_take_a_frame_each_on_disk(tmp_path):
     for t in range(2_000):
         buffer.push(frames[t : t + 4], 0, 0.0, False, False, frames[t + 1 : t + 5])
     batch = buffer.sample(300, seed=0)
-    for obs, next_obs, index in zip(
-        *(batch[k] for k in ("obs", "next_obs", "indices")), strict=True
-    ):
+    for obs, next_obs, index in zip(*(batch[k] for k in ("obs", "next_obs", "indices")), strict=True):
         np.testing.assert_array_equal(obs, frames[int(index) : int(index) + 4])
         np.testing.assert_array_equal(next_obs, frames[int(index) + 1 : int(index) + 5])
     assert buffer.disk_bytes < 2_000 * 21 * 21 * 1.2
@@ -148,9 +146,7 @@ def test_files_that_were_taken_from_under_a_buffer_are_missed(tmp_path, lost, ne
 
 
 @pytest.mark.parametrize("lost", ["*.seg", "lock"])
-def test_a_buffer_whose_files_were_taken_refuses_rows_once_memory_is_full_of_what_is_lost(
-    tmp_path, lost
-):
+def test_a_buffer_whose_files_were_taken_refuses_rows_once_memory_is_full_of_what_is_lost(tmp_path, lost):
     buffer, path = flushed(tmp_path, 5_000)
     for file in path.glob(lost):
         file.unlink()
@@ -182,9 +178,7 @@ def test_a_segment_that_was_cut_short_is_missed(tmp_path):
             call()
 
 
-def test_a_relative_folder_stays_where_it_was_when_the_process_goes_elsewhere(
-    tmp_path, monkeypatch
-):
+def test_a_relative_folder_stays_where_it_was_when_the_process_goes_elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     buffer = rlox.MmapReplayBuffer(10, 500, cold_path="cold", **SHAPE)
     (tmp_path / "elsewhere").mkdir()

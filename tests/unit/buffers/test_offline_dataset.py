@@ -43,9 +43,7 @@ def test_a_batch_holds_rows_of_the_dataset():
 
 def test_offline_dataset_statistics_equal_those_of_numpy():
     obs, next_obs, actions, rewards, terminated, truncated = dataset()
-    stats = rlox.OfflineDatasetBuffer(
-        obs, next_obs, actions, rewards, terminated, truncated
-    ).stats()
+    stats = rlox.OfflineDatasetBuffer(obs, next_obs, actions, rewards, terminated, truncated).stats()
     returns = [rewards[episode].sum() for episode in EPISODES]
     assert stats["n_episodes"] == 4 and stats["n_complete_episodes"] == 3
     assert (stats["obs_dim"], stats["act_dim"], stats["mean_episode_length"]) == (OBS, ACT, 15.0)
@@ -85,16 +83,12 @@ def test_stretches_stay_within_an_episode_and_are_padded_with_zeros():
 def test_normalised_observations_have_mean_0_and_deviation_1_and_come_back():
     obs, next_obs, actions, rewards, terminated, truncated = dataset(np.float64)
     obs[:, 1] = next_obs[:, 1] = 4.0
-    buf = rlox.OfflineDatasetBuffer(
-        obs, next_obs, actions, rewards, terminated, truncated, normalize=True
-    )
+    buf = rlox.OfflineDatasetBuffer(obs, next_obs, actions, rewards, terminated, truncated, normalize=True)
     batch = buf.sample(2_000, seed=0)
     rows = batch["indices"].astype(int)
     std = np.where(obs.std(0) < 1e-6, 1, obs.std(0))
     np.testing.assert_allclose(batch["obs"], ((obs - obs.mean(0)) / std)[rows], atol=1e-12)
-    np.testing.assert_allclose(
-        batch["next_obs"], ((next_obs - obs.mean(0)) / std)[rows], atol=1e-12
-    )
+    np.testing.assert_allclose(batch["next_obs"], ((next_obs - obs.mean(0)) / std)[rows], atol=1e-12)
     np.testing.assert_allclose(buf.normalize(obs)[rows], batch["obs"], atol=1e-12)
     np.testing.assert_allclose(buf.denormalize(batch["obs"]), obs[rows], rtol=1e-12)
     assert buf.normalized and buf.normalize(obs.astype(np.float32)).dtype == np.float32
@@ -124,9 +118,7 @@ def test_an_offline_dataset_refuses_wrong_shapes_sizes_and_nonfinite_columns():
         (3, np.full(N, np.inf), NonFiniteError),
     ]:  # fmt: skip
         with pytest.raises(error):
-            rlox.OfflineDatasetBuffer(
-                *[bad if k == at else array for k, array in enumerate(arrays)]
-            )
+            rlox.OfflineDatasetBuffer(*[bad if k == at else array for k, array in enumerate(arrays)])
     huge = [array.astype(np.float64) * 1e200 for array in dataset(np.float64)[:2]]
     with pytest.raises(NonFiniteError, match="standard deviation of obs is inf"):
         rlox.OfflineDatasetBuffer(*huge, *arrays[2:])

@@ -70,7 +70,7 @@ def test_one_ring_per_environment_keeps_the_newest_transitions_exactly(n_envs):
         for steps, part in zip(model.streams, now, strict=True):
             steps.append(part)
         check_contents(buffer, model)
-    check_batch(buffer.sample(500), model.held())
+    check_batch(buffer.sample(500), model.transitions())
 
 
 @pytest.mark.parametrize("capacity", range(1, 8))
@@ -171,9 +171,7 @@ def test_bytes_that_are_seen_as_bool_are_stored_as_true_and_false():
 
 
 def test_extra_columns_are_pushed_sampled_and_written_back():
-    buffer = ReplayBuffer(
-        4, 1, 1, extra_columns={"log_prob": ("float32", ()), "h": ("float64", (2,))}
-    )
+    buffer = ReplayBuffer(4, 1, 1, extra_columns={"log_prob": ("float32", ()), "h": ("float64", (2,))})
     for t in range(6):
         buffer.push([t], 0, 0, False, False, extra={"log_prob": -t, "h": [t, t]})
     assert buffer.update("h", [5, 1, 4], [[7, 8], [0, 0], [9, 9]]) == 1
@@ -216,7 +214,7 @@ def test_the_same_seed_draws_the_same_batch_and_draws_without_one_go_on():
     buffer, model = filled(seed=1)
     again, _ = filled(seed=1)
     batch = buffer.sample(32, seed=5)
-    check_batch(batch, model.held())
+    check_batch(batch, model.transitions())
     np.testing.assert_array_equal(batch["indices"], again.sample(32, 5)["indices"])
     first, second = buffer.sample(32)["indices"], buffer.sample(32)["indices"]
     assert (first != second).any()
@@ -251,7 +249,7 @@ def test_caller_owned_outputs_are_filled_in_place(kind):
         out = {key: torch.from_numpy(array) for key, array in out.items()}
     assert buffer.sample(20, 7, out=out) is out
     arrays = {key: np.asarray(array) for key, array in out.items()}
-    check_batch(arrays, model.held())
+    check_batch(arrays, model.transitions())
     np.testing.assert_array_equal(arrays["indices"], buffer.sample(20, 7)["indices"])
 
 

@@ -60,9 +60,7 @@ def test_a_restored_buffer_holds_and_draws_the_same():
                 np.testing.assert_array_equal(left[key], right[key])
 
 
-@pytest.mark.parametrize(
-    "settings", [{"capacity": 63}, {"obs_shape": (2, 2)}, {"n_envs": 2}, {"act_dim": 2}]
-)
+@pytest.mark.parametrize("settings", [{"capacity": 63}, {"obs_shape": (2, 2)}, {"n_envs": 2}, {"act_dim": 2}])
 def test_a_state_of_another_buffer_is_refused_and_changes_nothing(settings):
     buffer = ReplayBuffer(64, act_dim=1, obs_shape=(3, 2))
     buffer.push(np.ones((3, 2)), 0.5, 1.0, False, False)

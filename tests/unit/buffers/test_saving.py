@@ -12,12 +12,12 @@ pytestmark = pytest.mark.alone  # compares waits, and fills memory
 
 
 def test_samples_go_on_while_a_buffer_is_saved(tmp_path):
-    buffer = bench.filled(64 << 20)
+    buffer = bench.make_full_buffer(64 << 20)
     parts = []
     # A sample that waits once for another process, beside a fast disk, is told from one that waits for the
     # save: that one waits each time.
     for attempt in range(10):
-        taken, waited = bench.beside(buffer, tmp_path / str(attempt))
+        taken, waited = bench.measure_during_save(buffer, tmp_path / str(attempt))
         parts.append(waited / taken)
         if parts[-1] < 0.4:
             break
@@ -27,14 +27,14 @@ def test_samples_go_on_while_a_buffer_is_saved(tmp_path):
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_a_load_takes_a_tenth_more_memory_than_the_buffer_at_most(tmp_path):
-    buffer = bench.filled(64 << 20)
+    buffer = bench.make_full_buffer(64 << 20)
     buffer.save(tmp_path)
-    assert bench.transient(Path(tmp_path), buffer.capacity) < 0.1
+    assert bench.measure_load_memory(Path(tmp_path), buffer.capacity) < 0.1
 
 
 def test_the_gate_names_each_goal_that_was_missed():
-    good = bench.Found(200 << 20, 0.5, 0.004, 0.003, 0.02)
+    good = bench.Measurements(200 << 20, 0.5, 0.004, 0.003, 0.02)
     assert bench.failures(good) == []
-    slow, large = bench.failures(bench.Found(200 << 20, 0.9, 0.92, 0.003, 1.0))
+    slow, large = bench.failures(bench.Measurements(200 << 20, 0.9, 0.92, 0.003, 1.0))
     assert "920.0 ms" in slow and "100%" in large
     assert "< 20 ms" in bench.table(good)

@@ -34,9 +34,7 @@ def test_whole_numbers_come_back_to_the_last_and_one_more_is_refused(dtype):
 
 def test_a_uint64_column_holds_all_its_numbers_and_no_negative_one():
     buffer = ReplayBuffer(10, 2, 1, obs_dtype="uint64")
-    buffer.push(
-        np.array([0, 2**64 - 1], np.uint64), 0.0, 0.0, False, False, np.array([2**63, 1], np.uint64)
-    )
+    buffer.push(np.array([0, 2**64 - 1], np.uint64), 0.0, 0.0, False, False, np.array([2**63, 1], np.uint64))
     batch = buffer.gather([0])
     assert batch["obs"].tolist() == [[0, 2**64 - 1]] and batch["next_obs"].tolist() == [[2**63, 1]]
     with pytest.raises(ShapeError, match="-1"):

@@ -60,9 +60,7 @@ def test_sixteen_threads_push_sample_and_update_without_torn_rows(kind, dim):
 
     push(0)
     stop, pushed, torn, errors = time.monotonic() + SECONDS, [], [], []
-    sample = (
-        (lambda: buffer.sample(8, 4)) if kind is SequenceReplayBuffer else lambda: buffer.sample(32)
-    )
+    sample = (lambda: buffer.sample(8, 4)) if kind is SequenceReplayBuffer else lambda: buffer.sample(32)
 
     def sampler():
         while time.monotonic() < stop:

@@ -64,7 +64,7 @@ def test_a_stop_inside_an_update_or_rollout_resumes_exactly_from_a_checkpoint(
 ) -> None:
     given, owner, method, at = PLACES[place]
     with monkeypatch.context() as patch:
-        patch.setattr(stopping, "MOMENT", -1.0)  # no moment at all
+        patch.setattr(stopping, "GRACE_SECONDS", -1.0)  # no moment at all
         patch.setattr(owner, method, sending(owner, method, at))
         stopped = cli("train", *given, "hydra.run.dir=run")
     assert stopped.code == 143
@@ -79,23 +79,17 @@ def test_a_stop_inside_an_update_or_rollout_resumes_exactly_from_a_checkpoint(
     assert cli("resume", "run").code == 0
     assert cli("train", *given, "hydra.run.dir=whole").code == 0
     assert left(run) == left(Path("whole"))
-    scores = [
-        json.loads((Path(r) / "result.json").read_text())["episodes"] for r in ("run", "whole")
-    ]
+    scores = [json.loads((Path(r) / "result.json").read_text())["episodes"] for r in ("run", "whole")]
     assert scores[0] == scores[1]
 
 
-def test_before_the_first_checkpoint_the_run_starts_again(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_before_the_first_checkpoint_the_run_starts_again(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(stopping, "MOMENT", -1.0)
+        patch.setattr(stopping, "GRACE_SECONDS", -1.0)
         patch.setattr(PPOLearner, "_terms", sending(PPOLearner, "_terms", 3))
         stopped = cli("train", *PPO, *TORCH, "checkpoint.every=1000000", "hydra.run.dir=run")
     assert stopped.code == 143
-    assert (
-        "there is no checkpoint yet; 128 steps and what was under way are made again" in stopped.err
-    )
+    assert "there is no checkpoint yet; 128 steps and what was under way are made again" in stopped.err
     again = cli("resume", "run")
     assert again.code == 0, again.err
     assert "the run starts again" in again.out
@@ -104,7 +98,7 @@ def test_before_the_first_checkpoint_the_run_starts_again(
 def test_a_stopped_run_finishes_and_saves_an_update_that_ends_in_time(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stopping, "MOMENT", 600.0)
+    monkeypatch.setattr(stopping, "GRACE_SECONDS", 600.0)
     monkeypatch.setattr(PPOLearner, "_terms", sending(PPOLearner, "_terms", 5))
     stopped = cli("train", *PPO, *TORCH, "hydra.run.dir=run")
     assert stopped.code == 143
@@ -113,16 +107,16 @@ def test_a_stopped_run_finishes_and_saves_an_update_that_ends_in_time(
 
 
 def test_nothing_is_abandoned_that_was_not_asked_to_stop_or_by_another() -> None:
-    stopping.check()
-    outer, inner = stopping.Patience(), stopping.Patience()
-    with outer.kept():
-        outer.ask()
-        outer._asked -= stopping.MOMENT + 1  # type: ignore[operator]
-        with inner.kept():
-            stopping.check()
-        with pytest.raises(stopping.Abandoned):
-            stopping.check()
-    stopping.check()
+    stopping.raise_if_expired()
+    outer, inner = stopping.StopDeadline(), stopping.StopDeadline()
+    with outer.active():
+        outer.start()
+        outer._started -= stopping.GRACE_SECONDS + 1  # type: ignore[operator]
+        with inner.active():
+            stopping.raise_if_expired()
+        with pytest.raises(stopping.StopRequested):
+            stopping.raise_if_expired()
+    stopping.raise_if_expired()
 
 
 def test_a_save_is_finished_however_long_ago_the_run_was_asked_to_stop(
@@ -133,10 +127,10 @@ def test_a_save_is_finished_however_long_ago_the_run_was_asked_to_stop(
     def asked(self: Saver, *args: Any, **kwargs: Any) -> Any:
         if next(saves) == 0:
             os.kill(os.getpid(), signal.SIGTERM)
-        stopping.check()  # as long calls of the core do
+        stopping.raise_if_expired()  # as long calls of the core do
         return save(self, *args, **kwargs)
 
-    monkeypatch.setattr(stopping, "MOMENT", -1.0)
+    monkeypatch.setattr(stopping, "GRACE_SECONDS", -1.0)
     monkeypatch.setattr(Saver, "save", asked)
     stopped = cli("train", *PPO, *TORCH, "hydra.run.dir=run")
     assert stopped.code == 143

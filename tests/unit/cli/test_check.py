@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from faults.deadlines import give_up_the_hung
+from faults.deadlines import expire_polls_for_hung
 from helpers.cli import Cli
 from helpers.waiting import PATIENCE
 
-CHECKED = "helpers.checked.ids:checked"
+CHECKED = "helpers.broken_envs.ids:checked"
 
 
 def test_of_a_sound_environment_the_spaces_and_the_algorithms_that_fit_are_shown(cli: Cli) -> None:
@@ -22,9 +22,7 @@ def test_of_a_sound_environment_the_spaces_and_the_algorithms_that_fit_are_shown
     assert "Pendulum-v1: nothing found (50 steps, 0 episodes, seed 0)" in result.out
 
 
-def test_rlox_check_explains_an_environment_error_and_exits_with_1(
-    cli: Cli, tmp_path: Path
-) -> None:
+def test_rlox_check_explains_an_environment_error_and_exits_with_1(cli: Cli, tmp_path: Path) -> None:
     result = cli("check", f"{CHECKED}/observation-dtype-v0", "steps=30")
     assert result.code == 1
     assert "error    observation-dtype" in result.out
@@ -45,7 +43,7 @@ def test_a_warning_is_no_failure_and_what_the_environment_prints_is_not_in_the_j
 
 
 def test_a_check_names_the_step_that_hangs(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    give_up_the_hung(monkeypatch)
+    expire_polls_for_hung(monkeypatch)
     result = cli("check", f"env={CHECKED}/no-answer-v0", f"env.step_timeout={PATIENCE}")
     assert result.code == 1
     assert "no-answer" in result.out

@@ -48,9 +48,7 @@ def test_the_engine_that_auto_takes_is_told_recorded_and_kept(
     assert read_checkpoint(resolve_checkpoint(run)).state["backend"] == took
 
 
-def test_the_engine_that_was_asked_for_is_recorded_without_a_reason(
-    cli: Cli, tmp_path: Path
-) -> None:
+def test_the_engine_that_was_asked_for_is_recorded_without_a_reason(cli: Cli, tmp_path: Path) -> None:
     result = cli(*(arg.replace("auto", "native") for arg in ARGS))
     assert result.code == 0, result.err
     assert "  backend" not in result.out

@@ -11,7 +11,7 @@ from pathlib import Path
 import gymnasium as gym
 import pytest
 from helpers.cli import Cli
-from helpers.installed import EXAMPLE_POINTS, Install
+from helpers.packages import EXAMPLE_POINTS, Install
 from helpers.terminal import RLOX, Terminal
 
 from rlox.configs import ALGO_CONFIGS, LOGGER_CONFIGS
@@ -96,12 +96,8 @@ def test_run_folders_are_offered_where_one_is_named(cli: Cli, trained: Path) -> 
     assert suggest(["train", "run_root=el"]) == ["run_root=elsewhere/"]
 
 
-def test_shell_completion_suggests_plugins_and_the_keys_of_a_named_plugin(
-    install: Install, cli: Cli
-) -> None:
-    install(
-        "rlox-example", {**EXAMPLE_POINTS, "env.Coin-v0": "coins", "wrapper.doubled": "coins:D"}
-    )
+def test_shell_completion_suggests_plugins_and_the_keys_of_a_named_plugin(install: Install, cli: Cli) -> None:
+    install("rlox-example", {**EXAMPLE_POINTS, "env.Coin-v0": "coins", "wrapper.doubled": "coins:D"})
     assert suggest(["train", "algo=v"]) == ["algo=vpg"]
     assert suggest(["train", "env=Coi"]) == ["env=Coin-v0"]
     assert suggest(["train", "env.wrappers=[d"]) == ["env.wrappers=[doubled"]
@@ -141,9 +137,7 @@ def test_tab_completes_in_a_real_shell(shell: str, tmp_path: Path) -> None:
         pytest.skip(f"{shell} is not installed")
     path = f"{Path(RLOX).parent}:/usr/bin:/bin"
     home = {"PATH": path, "HOME": str(tmp_path), "INPUTRC": "/dev/null", "ZDOTDIR": str(tmp_path)}
-    home["PYTHONPATH"] = os.environ.get(
-        "PYTHONPATH", ""
-    )  # where the code under test is not installed
+    home["PYTHONPATH"] = os.environ.get("PYTHONPATH", "")  # where the code under test is not installed
     with Terminal(SHELLS[shell], tmp_path, program=program, columns=200, **home) as terminal:
         terminal.type(f"{READ[shell]}; echo re''ady\n")
         terminal.until("ready\r\n")

@@ -21,13 +21,13 @@ from rlox_cli import resume, summary, validate
 from rlox_cli.command import Call
 from rlox_cli.commands.train import COMMAND
 from rlox_cli.report.read import read_run
-from rlox_cli.report.study import study
+from rlox_cli.report.study import group_runs
 from rlox_cli.run_folder import RunFolder, read_status
 from rlox_cli.run_training import report_failure
 from rlox_cli.signals import Signals
-from rlox_cli.sweep_summary import write
+from rlox_cli.sweep_summary import write_summary
 
-SWEEP = ("sweep", *TINY, "total_steps=128", "eval.episodes=1", "hydra.sweep.dir=sweep")
+SWEEP_ARGUMENTS = ("sweep", *TINY, "total_steps=128", "eval.episodes=1", "hydra.sweep.dir=sweep")
 
 
 def assert_refused(result: Result, hint: str) -> None:
@@ -35,7 +35,7 @@ def assert_refused(result: Result, hint: str) -> None:
     assert hint in result.err
 
 
-def edit(run: Path, old: str, new: str) -> None:
+def edit_config(run: Path, old: str, new: str) -> None:
     file = run / "config.yaml"
     text = file.read_text()
     assert old in text
@@ -89,7 +89,7 @@ def test_an_edited_environment_is_refused_before_it_is_built(
     cli: Cli, trained: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str, said: str
 ) -> None:
     monkeypatch.setattr(validate, "try_environment", lambda config: None)
-    edit(trained, old, new)
+    edit_config(trained, old, new)
     before = tree(trained)
     assert_refused(cli("resume", str(trained), "total_steps=512"), f"was edited: {said}")
     assert tree(trained) == before
@@ -108,24 +108,26 @@ def test_an_edited_environment_is_refused_before_it_is_built(
 def test_arguments_that_are_added_or_taken_away_are_refused(
     trained: Path, key: str, was: Any, now: Any, said: str
 ) -> None:
-    plan = resume.Continuation.read(trained, [])
+    plan = resume.ResumePlan.read(trained, [])
     newest = newest_checkpoint(trained)
     assert newest is not None
     saved = read_checkpoint(newest)
     saved.config["env"][key] = was
-    frozen = replace(plan.frozen, env=replace(plan.frozen.env, **{key: now}))
+    frozen = replace(plan.saved_config, env=replace(plan.saved_config.env, **{key: now}))
     with pytest.raises(ConfigError, match="was edited") as refused:
-        resume._require_own(replace(plan, frozen=frozen), saved)
+        resume._require_matching_checkpoints(replace(plan, saved_config=frozen), saved)
     assert said in str(refused.value)
 
 
 def test_a_logger_that_is_put_into_a_configuration_is_no_reason_to_refuse(trained: Path) -> None:
-    plan = resume.Continuation.read(trained, [])
+    plan = resume.ResumePlan.read(trained, [])
     newest = newest_checkpoint(trained)
     assert newest is not None
     saved = read_checkpoint(newest)
     csv = {"csv": make({"logger": {"csv": {"name": "csv"}}}).logger["csv"]}
-    resume._require_own(replace(plan, frozen=replace(plan.frozen, logger=csv)), saved)
+    resume._require_matching_checkpoints(
+        replace(plan, saved_config=replace(plan.saved_config, logger=csv)), saved
+    )
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]"])
@@ -158,14 +160,14 @@ def test_a_log_that_is_gone_is_called_missing(cli: Cli, trained: Path) -> None:
 def test_a_job_of_a_sweep_with_a_damaged_file_goes_on_and_the_others_are_summarised(
     cli: Cli, tmp_path: Path, name: str
 ) -> None:
-    assert cli(*SWEEP, "seed=0,1").code == 0
+    assert cli(*SWEEP_ARGUMENTS, "seed=0,1").code == 0
     (job,) = tmp_path.glob("sweep/0_*")
     (job / name).write_text("")
-    other = cli(*SWEEP, "seed=1")
+    other = cli(*SWEEP_ARGUMENTS, "seed=1")
     assert other.code == 1
     assert f"unreadable: {job.name}: " in other.out
     assert f"{name} is damaged: it is empty" in other.out
-    again = cli(*SWEEP, "seed=0,1")
+    again = cli(*SWEEP_ARGUMENTS, "seed=0,1")
     assert again.code == 0, again.err
     assert "2 of 2 jobs done" in again.out
     assert len(list(tmp_path.glob("sweep/0_*"))) == 1
@@ -174,7 +176,7 @@ def test_a_job_of_a_sweep_with_a_damaged_file_goes_on_and_the_others_are_summari
 def test_a_result_without_its_entries_is_unreadable_in_the_summary(tmp_path: Path) -> None:
     make_run(tmp_path / "0_a", 5.0)
     (tmp_path / "0_a" / "result.json").write_text("{}")
-    text = write(tmp_path, [], {})
+    text = write_summary(tmp_path, [], {})
     assert "unreadable: 0_a: " in text and "result.json is damaged" in text
 
 
@@ -182,7 +184,7 @@ def test_a_report_names_the_damaged_files(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "0_a", 5.0)
     (folder / "result.json").write_text("")
     (folder / "config.yaml").write_text("a: [")
-    notes = list(study([read_run(folder)]).notes())
+    notes = list(group_runs([read_run(folder)]).notes())
     assert "2 damaged files were passed over: 0_a/result.json, 0_a/config.yaml." in notes
 
 
@@ -193,9 +195,9 @@ def test_a_folder_that_is_moved_ends_the_run_and_is_not_made_again(trained: Path
         RunFolder.reopen(trained) as run,
     ):
         run.restart(1)
-        run.at_step(2)
+        run.update_step(2)
         trained.rename(new)
-        run.at_step(3)
+        run.update_step(3)
     assert not trained.exists()
     assert new.is_dir()
 
@@ -205,7 +207,7 @@ def test_another_folder_in_the_place_of_the_run_is_not_written_to(trained: Path)
         run.restart(1)
         trained.rename(trained.with_name("elsewhere"))
         trained.mkdir()
-        run.at_step(3)
+        run.update_step(3)
     assert list(trained.iterdir()) == []
 
 
@@ -225,4 +227,4 @@ def test_a_full_disk_says_to_make_room_and_how_to_go_on(trained: Path, number: i
     [("-dash", "./-dash"), ("~x", "'./~x'"), ("a b", "'a b'"), ("runs/-x", "runs/-x")],
 )
 def test_a_path_is_told_as_a_shell_takes_it(path: str, said: str) -> None:
-    assert summary.typed(Path(path)) == said
+    assert summary.quote_path(Path(path)) == said

@@ -130,13 +130,9 @@ def test_a_dataset_is_made_of_a_run(cli: Any) -> None:
     assert "nowhere" in nowhere.err
 
 
-def test_a_run_whose_dataset_was_moved_goes_on_with_it_and_with_no_other(
-    cli: Any, made: Path
-) -> None:
+def test_a_run_whose_dataset_was_moved_goes_on_with_it_and_with_no_other(cli: Any, made: Path) -> None:
     line = ("algo=iql", "env=Pendulum-v1", "algo.net_arch=[8]", "eval.episodes=1", "tuned=none")
-    assert (
-        cli("train", *line, f"buffer.path={made}", "total_steps=16", "hydra.run.dir=run").code == 0
-    )
+    assert cli("train", *line, f"buffer.path={made}", "total_steps=16", "hydra.run.dir=run").code == 0
     made.rename("moved")
     assert cli("dataset", "make", "other", "env=Pendulum-v1", "steps=200", "seed=9").code == 0
     refused = cli("train", "resume=run", "total_steps=32", "buffer.path=other")
@@ -160,7 +156,7 @@ def test_a_run_whose_dataset_was_moved_goes_on_with_it_and_with_no_other(
 def test_an_environment_that_raises_ends_with_4_by_its_name_and_leaves_nothing(
     cli: Any, env: str, said: str
 ) -> None:
-    result = cli("dataset", "make", "data", f"env=helpers.checked.ids:checked/{env}-v0", "steps=50")
+    result = cli("dataset", "make", "data", f"env=helpers.broken_envs.ids:checked/{env}-v0", "steps=50")
     assert result.code == 4
     assert f"checked/{env}-v0 (episode of seed 1000000)" in result.err
     assert said in result.err

@@ -10,12 +10,12 @@ import h5py
 import numpy as np
 import pytest
 from gymnasium import spaces
-from helpers.foreign import dataset, spaces_said
+from helpers.foreign_datasets import dataset, spaces_metadata
 
 from rlox.algorithms import IQL
 from rlox.errors import ConfigError, ShapeError
-from rlox.offline import exported
-from rlox.sources.dataset_file import DATA, DOCUMENT, read_dataset
+from rlox.offline import export_dataset
+from rlox.sources.dataset_file import DATA_FILE, DOCUMENT_FILE, read_dataset
 
 
 @pytest.fixture
@@ -100,12 +100,10 @@ WRONG = {
 }
 
 
-def test_rlox_dataset_overwrites_a_folder_with_leftovers_of_a_killed_process(
-    cli: Any, made: Path
-) -> None:
+def test_rlox_dataset_overwrites_a_folder_with_leftovers_of_a_killed_process(cli: Any, made: Path) -> None:
     left = made / ".parts-abc"
     left.mkdir()
-    (left / DATA).write_bytes(b"half")
+    (left / DATA_FILE).write_bytes(b"half")
     assert cli("dataset", "convert", "data", "to=x.npz").code == 0
     assert cli("dataset", "convert", "x.npz", "to=data", "overwrite=true").code == 0
     assert not left.exists()
@@ -129,7 +127,7 @@ def test_a_folder_with_other_files_than_minaris_is_never_replaced(
     assert refused.code == 2
     assert f"is a folder with other files ({named})" in refused.err
     with pytest.raises(ConfigError, match=rf"is a folder with other files \({named}\)"):
-        exported(read_dataset(made), "site", "minari")
+        export_dataset(read_dataset(made), "site", "minari")
     assert all((Path("site") / name).read_text() == "{}" for name in there)
 
 
@@ -178,9 +176,7 @@ def test_a_run_needs_no_environment_where_the_dataset_says_its_spaces(cli: Any, 
     assert cli("train", "resume=run", "total_steps=20").code == 0
     assert cli("evaluate", "run").code == 2
     assert cli("evaluate", "run", "env=Pendulum-v1", "episodes=1").code == 0
-    assert (
-        cli("evaluate", "run", "method=fqe", "buffer.path=data", "fqe.updates=5").code == 2
-    )  # 2 episodes
+    assert cli("evaluate", "run", "method=fqe", "buffer.path=data", "fqe.updates=5").code == 2  # 2 episodes
     for more, said in {
         "eval.every=5": "eval.every=5: env=none cannot be evaluated",
         "stop.score=-100": "stop.score=-100: env=none cannot be evaluated",
@@ -190,18 +186,18 @@ def test_a_run_needs_no_environment_where_the_dataset_says_its_spaces(cli: Any, 
         assert wrong.code == 2
         assert said in wrong.err
     assert "env=none: sac learns in an environment" in cli("train", "algo=sac", "env=none").err
-    about = Path("data") / DOCUMENT
+    about = Path("data") / DOCUMENT_FILE
     about.write_text(json.dumps(json.loads(about.read_text()) | {"action_space": None}))
     asked = cli(*line, "buffer.path=data")
     assert "or at buffer.path a dataset that says observation_space and action_space" in asked.err
 
 
 def test_bounds_of_actions_are_those_of_the_datasets_space(tmp_path: Path) -> None:
-    about = spaces_said(spaces.Box(-9, 9, (3,)), spaces.Box(-2.0, 5.0, (2,)))
+    about = spaces_metadata(spaces.Box(-9, 9, (3,)), spaces.Box(-2.0, 5.0, (2,)))
     dataset(tmp_path, about)
     algorithm = IQL(tmp_path)
     algorithm.train(2)
-    bounds: Any = algorithm.parts.actor.actions
+    bounds: Any = algorithm.components.actor.actions
     assert (bounds.low.tolist(), bounds.high.tolist()) == ([-2.0, -2.0], [5.0, 5.0])
     with pytest.raises(ConfigError, match=r"algo\.act_high=1: the environment says itself"):
         IQL(tmp_path, act_high=1.0)
@@ -235,9 +231,7 @@ def test_a_decision_transformer_is_asked_for_another_return(cli: Any, made: Path
     assert cli(*line, "algo=bc", "hydra.run.dir=bc", "algo.net_arch=[8]").code == 0
     refused = cli("evaluate", "bc", "target_return=1")
     assert refused.code == 2
-    assert (
-        "target_return=1: bc cannot be asked for a return, decision_transformer can" in refused.err
-    )
+    assert "target_return=1: bc cannot be asked for a return, decision_transformer can" in refused.err
     of_fqe = cli("evaluate", "dt", "method=fqe", "buffer.path=data", "target_return=1")
     assert "method=fqe plays no episodes: leave target_return out" in of_fqe.err
 

@@ -12,9 +12,9 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from helpers.cli import Cli
-from helpers.installed import EXAMPLE_POINTS, Install
+from helpers.packages import EXAMPLE_POINTS, Install
 
-from rlox.policies import golden
+from rlox.policies import self_test
 from rlox.runs.preflight import memory_limit
 from rlox_cli import diagnosis, requirements
 
@@ -42,13 +42,11 @@ def test_the_cartpole_step_known_to_rlox_doctor_equals_gymnasiums() -> None:
     env = gym.make("CartPole-v1").unwrapped
     env.reset()
     env.state = np.zeros(4)  # type: ignore[attr-defined]
-    np.testing.assert_allclose(env.step(1)[0], diagnosis.PUSHED, rtol=1e-6)
+    np.testing.assert_allclose(env.step(1)[0], diagnosis.EXPECTED_STATE, rtol=1e-6)
 
 
-def test_a_native_module_that_steps_wrongly_is_broken(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(diagnosis, "PUSHED", (0.0, 0.2, 0.0, -0.3))
+def test_a_native_module_that_steps_wrongly_is_broken(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(diagnosis, "EXPECTED_STATE", (0.0, 0.2, 0.0, -0.3))
     result = cli("doctor")
     assert result.code == 1
     assert "BROKEN: a step of CartPole gives" in result.out
@@ -58,7 +56,7 @@ def test_a_native_module_that_steps_wrongly_is_broken(
 def test_an_engine_that_does_not_learn_what_torch_would_is_broken(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(golden, "wrong", lambda: "ppo gives 1, expected 2")
+    monkeypatch.setattr(self_test, "self_test_mismatch", lambda: "ppo gives 1, expected 2")
     result = cli("doctor")
     assert result.code == 1
     assert "engine       BROKEN: ppo gives 1, expected 2; please report it" in result.out
@@ -76,14 +74,12 @@ def test_rlox_doctor_calls_missing_dependencies_broken_but_not_missing_extras(
         "gymnasium": ["no-toys>=3 ; extra == 'toy'", "numpy"],
     }  # fmt: skip
     monkeypatch.setattr(importlib.metadata, "requires", asked.__getitem__)
-    monkeypatch.setattr(requirements, "_provided", lambda: ["games", "fine", "dev"])
+    monkeypatch.setattr(requirements, "_declared_extras", lambda: ["games", "fine", "dev"])
     monkeypatch.setattr(diagnosis, "_import_error", lambda module: None)
     result = cli("doctor")
     assert result.code == 1
     assert lines(result.out, "numpy") == [f"  numpy        {np.__version__}"]
-    assert lines(result.out, "no-such") == [
-        "  no-such      BROKEN: is missing; pip install 'no-such>=1'"
-    ]
+    assert lines(result.out, "no-such") == ["  no-such      BROKEN: is missing; pip install 'no-such>=1'"]
     assert f"BROKEN: is {gym.__version__}, expected <1" in result.out
     assert lines(result.out, "games") == ["  games        missing; pip install 'gymnasium[toy]'"]
     assert lines(result.out, "fine") == [f"  fine         numpy {np.__version__}"]
@@ -96,14 +92,14 @@ def test_extras_that_are_newer_than_the_installation_are_told_with_what_refreshe
 ) -> None:
     project = tmp_path / "pyproject.toml"
     monkeypatch.setattr(requirements, "PROJECT", project)
-    monkeypatch.setattr(requirements, "_provided", lambda: ["old", "dev"])
-    monkeypatch.setattr(requirements, "_needs", lambda package, extra: iter(()))
-    assert "not listed" not in [finding.what for finding in diagnosis._extras()]  # a wheel
+    monkeypatch.setattr(requirements, "_declared_extras", lambda: ["old", "dev"])
+    monkeypatch.setattr(requirements, "_requirements_of", lambda package, extra: iter(()))
+    assert "not listed" not in [finding.subject for finding in diagnosis._extras()]  # a wheel
     extras = "[project.optional-dependencies]\nold = []\nnewer = []\npeers = []\n"
     project.write_text('[project]\nname = "another"\n' + extras)
-    assert requirements.undeclared() == []
+    assert requirements.undeclared_extras() == []
     project.write_text('[project]\nname = "rlox-runner"\n' + extras)
-    told = {finding.what: finding.told for finding in diagnosis._extras()}["not listed"]
+    told = {finding.subject: finding.message for finding in diagnosis._extras()}["not listed"]
     assert told.startswith("newer: rlox was installed from this checkout before")
     assert told.endswith("pip install -e .")
 
@@ -152,7 +148,7 @@ def test_rlox_doctor_lists_a_requirement_that_two_packages_share_once(
         "other": ["NumPy>=900; extra == 'sim'"],
     }
     monkeypatch.setattr(importlib.metadata, "requires", lambda name: asked.get(name, []))
-    monkeypatch.setattr(requirements, "_provided", lambda: ["sim"])
+    monkeypatch.setattr(requirements, "_declared_extras", lambda: ["sim"])
     monkeypatch.setattr(requirements, "version", lambda name: "2.0")
     needs = requirements.extras()["sim"]
     assert [need.name.lower() for need in needs] == ["numpy", "other"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from helpers.cli import TINY, Cli
 
-from rlox.extras import install
+from rlox.extras import install_command
 
 
 @pytest.mark.skipif(find_spec("envpool") is None, reason="extra not installed: envpool")
@@ -35,7 +35,7 @@ def test_a_film_of_an_engine_is_refused_before_anything_is_played(cli: Cli, tmp_
 def test_a_pool_without_its_package_is_told_what_installs_it(cli: Cli) -> None:
     refused = cli("train", "dry_run=true", "env=CartPole-v1", "env.backend=envpool")
     assert refused.code == 2
-    assert install("envpool") in refused.err
+    assert install_command("envpool") in refused.err
 
 
 def test_a_refused_env_key_names_the_tuned_preset_that_set_it(cli: Cli, tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from helpers.cli import Cli
-from helpers.seen import Samples
+from helpers.observation_spaces import Samples
 
-from rlox_cli.summary import number
+from rlox_cli.summary import format_number
 
 
 def test_every_return_is_written_with_mean_iqm_and_interval(cli: Cli, trained: Path) -> None:
@@ -109,9 +109,7 @@ def test_the_score_of_another_environment_does_not_replace_that_of_the_runs_own(
     assert json.loads((trained / "eval" / name).read_text())["env"] == "CartPole-v0"
 
 
-def test_an_environment_with_other_spaces_of_as_many_numbers_is_refused(
-    cli: Cli, trained: Path
-) -> None:
+def test_an_environment_with_other_spaces_of_as_many_numbers_is_refused(cli: Cli, trained: Path) -> None:
     square = spaces.Box(-1.0, 1.0, (2, 2)), spaces.Discrete(2)
     gym.register("Square-v0", lambda: Samples(*square), max_episode_steps=5)
     try:
@@ -119,10 +117,7 @@ def test_an_environment_with_other_spaces_of_as_many_numbers_is_refused(
     finally:
         gym.registry.pop("Square-v0")
     assert result.code == 2
-    assert (
-        "env=Square-v0: the policy was trained in another environment, with other spaces: "
-        in result.err
-    )
+    assert "env=Square-v0: the policy was trained in another environment, with other spaces: " in result.err
     assert "learned with observations Box(4), observations here are Box(2x2)" in result.err
 
 
@@ -191,9 +186,7 @@ def test_episodes_are_shown_where_there_is_a_display(
     shown = []
     flip = pygame.display.flip
     monkeypatch.setattr(pygame.display, "flip", lambda: (shown.append(1), flip()))
-    monkeypatch.setattr(
-        pygame.time, "Clock", lambda: type("Clock", (), {"tick": lambda s, fps: 0})()
-    )
+    monkeypatch.setattr(pygame.time, "Clock", lambda: type("Clock", (), {"tick": lambda s, fps: 0})())
     result = cli("evaluate", str(trained), "render=true", "episodes=1")
     assert result.code == 0, result.err
     (length,) = json.loads((trained / "eval" / "last.json").read_text())["lengths"]
@@ -229,7 +222,7 @@ def test_a_run_without_a_whole_checkpoint_says_which_it_is(
     [(0.7, "0.700"), (-1.25, "-1.250"), (12.345, "12.35"), (475.26, "475.3"), (None, "-")],
 )
 def test_numbers_have_digits_that_suffice(value: float | None, text: str) -> None:
-    assert number(value) == text
+    assert format_number(value) == text
 
 
 def test_no_run_is_played_before_all_that_are_named_can_be(cli: Cli, trained: Path) -> None:

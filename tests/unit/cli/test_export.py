@@ -14,8 +14,8 @@ from helpers.cli import TINY, Cli, only_run
 from safetensors import safe_open
 
 from rlox.algorithms.ppo import PPO
-from rlox.export import exported, safetensors_bytes
-from rlox.extras import install
+from rlox.export import build_exported_policy, safetensors_bytes
+from rlox.extras import install_command
 
 
 def test_the_policy_of_a_run_is_written_into_its_folder(cli: Cli, trained: Path) -> None:
@@ -47,16 +47,14 @@ def test_rlox_export_writes_the_policy_of_the_named_checkpoint_to_the_out_folder
     loaded = PPO.from_checkpoint(run / "checkpoints" / first, replay=False)
     with closing(loaded) as algorithm:
         told = {"checkpoint": first, "rlox": "0.1.0"}
-        expected = safetensors_bytes(exported(algorithm, told))
+        expected = safetensors_bytes(build_exported_policy(algorithm, told))
     assert (tmp_path / "a/b = [c]/policy.safetensors").read_bytes() == expected
     assert cli("export", f"run={run}", "out=last").code == 0
     assert (tmp_path / "last/policy.safetensors").read_bytes() != expected
     assert not (run / "export").exists()
 
 
-def test_rlox_export_writes_an_onnx_policy_and_its_numerical_difference(
-    cli: Cli, trained: Path
-) -> None:
+def test_rlox_export_writes_an_onnx_policy_and_its_numerical_difference(cli: Cli, trained: Path) -> None:
     pytest.importorskip("onnx", reason="needs the extra onnx")
     pytest.importorskip("onnxruntime", reason="needs the extra onnx")
     assert cli("export", str(trained), "format=all").code == 0
@@ -81,14 +79,12 @@ def test_rlox_export_without_onnx_names_the_command_that_installs_it(
     monkeypatch.setattr(builtins, "__import__", without)
     result = cli("export", str(trained), "format=all")
     assert result.code == 2
-    assert install("onnx") in result.err
+    assert install_command("onnx") in result.err
     assert len(result.err.strip().splitlines()) == 1
     assert not (trained / "export").exists()
 
 
-def test_rlox_export_refuses_a_recurrent_policy_and_writes_nothing(
-    cli: Cli, tmp_path: Path
-) -> None:
+def test_rlox_export_refuses_a_recurrent_policy_and_writes_nothing(cli: Cli, tmp_path: Path) -> None:
     recurrent = [option for option in TINY if "batch_size" not in option]
     assert cli("train", "algo=recurrent_ppo", *recurrent, "run_root=runs").code == 0
     run = only_run(tmp_path / "runs")

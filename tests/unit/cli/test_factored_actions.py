@@ -9,15 +9,13 @@ import numpy as np
 import pytest
 import torch
 from helpers.cli import TINY, Cli, only_run
-from helpers.factored import SPACES, env_id, require_form
+from helpers.factored_actions import SPACES, env_id, require_form
 
 from rlox.algorithms import PPO
 
 
 @pytest.mark.parametrize("workers", ["sync", pytest.param("subprocess", marks=pytest.mark.slow)])
-def test_a_run_with_actions_of_several_parts_trains_goes_on_and_is_evaluated(
-    workers: str, cli: Cli
-) -> None:
+def test_a_run_with_actions_of_several_parts_trains_goes_on_and_is_evaluated(workers: str, cli: Cli) -> None:
     """The environment raises at what is not of its space."""
     given = (*TINY, f"env={env_id('Nested')}", f"env.workers={workers}", "eval.every=128")
     assert cli("train", *given, "total_steps=128").code == 0

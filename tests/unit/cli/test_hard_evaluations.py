@@ -16,19 +16,19 @@ import numpy as np
 import pytest
 from faults.disk import FaultyDisk
 from helpers.cli import TINY, Cli, only_run
-from helpers.scored import Dice, Endless, Lonely
+from helpers.hard_evaluations import Dice, Endless, LimitedInstances
 
 from rlox.errors import StorageError
 from rlox.training.evaluate import Evaluator
-from rlox_cli.desk import mailbox
 from rlox_cli.exit_codes import exit_code
 from rlox_cli.messages import describe
+from rlox_cli.remote_job_runner import open_event_dir
 
-ENDS = "hydra.run.dir=run"
+RUN_DIR_ARGUMENT = "hydra.run.dir=run"
 SMALL = (*TINY, "total_steps=128", "algo.net_arch=[4]")
 
 
-class Drawn(Lonely):
+class RenderedInstance(LimitedInstances):
     """Lives alone, and can be drawn."""
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 10}
@@ -41,7 +41,7 @@ class Drawn(Lonely):
         return np.zeros((16, 16, 3), np.uint8)
 
 
-class Unclosable(Dice):
+class CloseRaises(Dice):
     """Raises when it is closed."""
 
     def close(self) -> None:
@@ -49,20 +49,20 @@ class Unclosable(Dice):
 
 
 @pytest.fixture(autouse=True)
-def _registered() -> Iterator[None]:
-    kinds: dict[str, Any] = {
-        "Drawn-v0": Drawn,
+def _register_envs() -> Iterator[None]:
+    classes: dict[str, Any] = {
+        "Drawn-v0": RenderedInstance,
         "Endless-v0": Endless,
-        "Lonely-v0": Lonely,
+        "Lonely-v0": LimitedInstances,
         "NanReward-v0": lambda: Dice("reward"),
         "NanSeen-v0": lambda: Dice("obs"),
-        "Unclosable-v0": Unclosable,
+        "Unclosable-v0": CloseRaises,
     }
-    Lonely.alive = Lonely.most = 0
-    for name, kind in kinds.items():
-        gym.register(name, kind)
+    LimitedInstances.alive = LimitedInstances.max_alive = 0
+    for name, env_class in classes.items():
+        gym.register(name, env_class)
     yield
-    for name in kinds:
+    for name in classes:
         gym.registry.pop(name)
 
 
@@ -71,7 +71,7 @@ def read(path: Path) -> Any:
 
 
 def test_a_run_whose_score_is_no_number_fails_with_the_episode_in_its_result(cli: Cli) -> None:
-    ended = cli("train", *SMALL, "env=NanReward-v0", ENDS)
+    ended = cli("train", *SMALL, "env=NanReward-v0", RUN_DIR_ARGUMENT)
     assert ended.code == 3
     why = "in the final evaluation 3 of 3 returns are not finite: nan in the episode of seed 100000"
     assert f"rlox train: {why}" in ended.err
@@ -83,9 +83,7 @@ def test_a_run_whose_score_is_no_number_fails_with_the_episode_in_its_result(cli
 
 
 def test_a_sweep_counts_a_run_whose_score_is_no_number_as_failed_and_shows_it(cli: Cli) -> None:
-    ended = cli(
-        "sweep", *SMALL, "env=NanReward-v0,Endless-v0", "eval.max_steps=3", "hydra.sweep.dir=s"
-    )
+    ended = cli("sweep", *SMALL, "env=NanReward-v0,Endless-v0", "eval.max_steps=3", "hydra.sweep.dir=s")
     assert ended.code == 1
     assert "1 of 2 jobs done" in ended.out
     assert "returns are not finite: nan in the episode of seed 100000" in ended.out
@@ -97,13 +95,13 @@ def test_a_sweep_counts_a_run_whose_score_is_no_number_as_failed_and_shows_it(cl
 
 
 def test_an_observation_that_is_no_number_ends_the_run_with_the_code_of_training(cli: Cli) -> None:
-    ended = cli("train", *SMALL, "env=NanSeen-v0", ENDS)
+    ended = cli("train", *SMALL, "env=NanSeen-v0", RUN_DIR_ARGUMENT)
     assert ended.code == 3
     assert "an observation of NanSeen-v0 is not finite, in the evaluation episode" in ended.err
 
 
 def test_evaluate_fails_where_its_score_is_no_number_and_keeps_every_return(cli: Cli) -> None:
-    assert cli("train", *SMALL, "env=NanReward-v0", "eval.seed=5", ENDS).code == 0
+    assert cli("train", *SMALL, "env=NanReward-v0", "eval.seed=5", RUN_DIR_ARGUMENT).code == 0
     ended = cli("evaluate", "run", "episodes=2")
     assert ended.code == 3
     assert "2 of 2 returns are not finite: nan in the episode of seed 100000" in ended.err
@@ -123,7 +121,7 @@ def test_a_score_that_is_no_number_does_not_keep_other_runs_from_being_played(cl
 def test_a_limit_of_steps_lets_a_run_without_an_end_be_trained_resumed_and_evaluated(
     cli: Cli,
 ) -> None:
-    ended = cli("train", *SMALL, "env=Endless-v0", "eval.max_steps=9", ENDS)
+    ended = cli("train", *SMALL, "env=Endless-v0", "eval.max_steps=9", RUN_DIR_ARGUMENT)
     assert ended.code == 0
     assert "cut     3 of 3 episodes, at max_steps" in ended.out
     assert read(Path("run/result.json"))["episodes"] == [9.0] * 3
@@ -150,7 +148,7 @@ def test_a_run_that_was_stopped_within_its_evaluation_says_so_and_goes_on_with_a
 
     with monkeypatch.context() as patch:
         patch.setattr(Evaluator, "__call__", interrupted)
-        ended = cli("train", *SMALL, "env=Endless-v0", ENDS)
+        ended = cli("train", *SMALL, "env=Endless-v0", RUN_DIR_ARGUMENT)
     assert ended.code == 130
     assert "score   none: stopped within the final evaluation" in ended.out
     assert cli("resume", "run", "eval.max_steps=2").code == 0
@@ -160,8 +158,8 @@ def test_a_run_that_was_stopped_within_its_evaluation_says_so_and_goes_on_with_a
 def test_a_run_that_had_no_time_for_its_evaluation_is_done_without_a_score_and_can_be_resumed(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rlox.runs.session.LEAST_GRACE", 0.05)
-    ended = cli("train", *SMALL, "env=Endless-v0", "stop.minutes=0.02", ENDS)
+    monkeypatch.setattr("rlox.runs.session.MIN_GRACE_SECONDS", 0.05)
+    ended = cli("train", *SMALL, "env=Endless-v0", "stop.minutes=0.02", RUN_DIR_ARGUMENT)
     assert ended.code == 0
     assert "score   none: stop.minutes were over within the final evaluation" in ended.out
     assert read(Path("run/status.json"))["status"] == "done"
@@ -179,12 +177,12 @@ def test_an_environment_that_lives_alone_is_refused_at_the_start_and_evaluated_i
     assert "Address already in use" in refused.err
     assert "eval.reuse_env=true" in refused.err
     assert read(only_run(tmp_path / "runs") / "status.json")["step"] == 0
-    Lonely.alive = 0
-    ended = cli("train", *alone, "eval.reuse_env=true", "eval.every=64", ENDS)
+    LimitedInstances.alive = 0
+    ended = cli("train", *alone, "eval.reuse_env=true", "eval.every=64", RUN_DIR_ARGUMENT)
     assert ended.code == 0, ended.err
-    assert Lonely.most == 1
+    assert LimitedInstances.max_alive == 1
     assert cli("evaluate", "run", "episodes=2").code == 0
-    assert Lonely.most == 1
+    assert LimitedInstances.max_alive == 1
 
 
 def test_a_dry_run_refuses_an_environment_beside_which_no_evaluation_finds_room(cli: Cli) -> None:
@@ -197,30 +195,25 @@ def test_a_dry_run_refuses_an_environment_beside_which_no_evaluation_finds_room(
 def test_an_environment_that_lives_alone_is_filmed_and_recorded(cli: Cli) -> None:
     pytest.importorskip("imageio_ffmpeg", reason="an extra")
     alone = ("env=Drawn-v0", "env.n_envs=1", "eval.reuse_env=true")
-    assert cli("train", *SMALL, *alone, ENDS).code == 0
+    assert cli("train", *SMALL, *alone, RUN_DIR_ARGUMENT).code == 0
     filmed = cli("evaluate", "run", "episodes=2", "video=true")
     assert filmed.code == 0, filmed.err
     assert Path("run/videos/last.mp4").stat().st_size > 0
     for quality in ("expert", "random"):
-        made = cli(
-            "dataset", "make", "policy=run", f"quality={quality}", f"path={quality}", "steps=9"
-        )
+        made = cli("dataset", "make", "policy=run", f"quality={quality}", f"path={quality}", "steps=9")
         assert made.code == 0, made.err
-    assert Lonely.most == 1
+    assert LimitedInstances.max_alive == 1
 
 
 def test_a_run_keeps_its_score_where_its_environments_cannot_be_closed(cli: Cli) -> None:
-    ended = cli("train", *SMALL, "env=Unclosable-v0", "eval.every=64", ENDS)
+    ended = cli("train", *SMALL, "env=Unclosable-v0", "eval.every=64", RUN_DIR_ARGUMENT)
     assert ended.code == 0, ended.err
     score = read(Path("run/result.json"))["score"]
     told = "WARNING rlox.envs: Unclosable-v0 (copy 0) raised OSError in close: connection already"
     assert told in Path("run/log.txt").read_text()
     assert cli("evaluate", "run", "episodes=3", "seed=100000").code == 0
     assert read(Path("run/eval/last.json"))["mean"] == score
-    assert (
-        cli("dataset", "make", "policy=random", "env=Unclosable-v0", "path=any", "steps=9").code
-        == 0
-    )
+    assert cli("dataset", "make", "policy=random", "env=Unclosable-v0", "path=any", "steps=9").code == 0
 
 
 def test_a_disk_that_stays_full_to_the_end_is_exit_code_5(
@@ -230,7 +223,7 @@ def test_a_disk_that_stays_full_to_the_end_is_exit_code_5(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     # the last lines of the log do not fit either
-    monkeypatch.setattr("rlox_cli.run_folder._Log.close", refuse)
+    monkeypatch.setattr("rlox_cli.run_folder._RunLogHandler.close", refuse)
     for at in (20, 40, 60, 80):
         run = tmp_path / f"run{at}"
         with FaultyDisk(at, until=10**9, error=errno.ENOSPC, under=run) as disk:
@@ -267,7 +260,7 @@ def test_a_mailbox_that_cannot_be_made_is_an_error_of_storage_with_its_place(
 ) -> None:
     faulty = FaultyDisk(1, until=10**9, only="mkdir", error=errno.EACCES, under=tmp_path)
     told = rf"{tmp_path}/.jobs-\w+ cannot be written: Permission denied; make room there, or write"
-    with faulty, pytest.raises(StorageError, match=told), mailbox(tmp_path):
+    with faulty, pytest.raises(StorageError, match=told), open_event_dir(tmp_path):
         pass
 
 

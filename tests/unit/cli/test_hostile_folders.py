@@ -15,7 +15,7 @@ FILES = ("config.yaml", "status.json", "result.json", "metrics.jsonl", "episodes
 
 
 @pytest.fixture
-def other(trained: Path) -> Path:
+def other_run(trained: Path) -> Path:
     """A second run, which nothing happens to."""
     target = trained.with_name("other")
     shutil.copytree(trained, target, symlinks=True)
@@ -24,7 +24,7 @@ def other(trained: Path) -> Path:
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_pipe_in_the_place_of_a_file_is_refused_by_resume_and_hides_no_other_run(
-    cli: Cli, trained: Path, other: Path, name: str
+    cli: Cli, trained: Path, other_run: Path, name: str
 ) -> None:
     (trained / name).unlink()
     os.mkfifo(trained / name)
@@ -33,13 +33,13 @@ def test_a_pipe_in_the_place_of_a_file_is_refused_by_resume_and_hides_no_other_r
     assert (refused.code, f"{trained / name} is no file" in refused.err) == (2, True), refused.err
     assert [(p, p.stat().st_mtime_ns) for p in sorted(trained.rglob("*"))] == before
     listed = cli("list", "runs")
-    assert (listed.code, str(other) in listed.out) == (0, True)
+    assert (listed.code, str(other_run) in listed.out) == (0, True)
     if name == "status.json":
         assert "unreadable" in listed.out
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "status.json", "result.json", "metrics.jsonl"])
-def test_a_report_does_not_wait_for_a_pipe(cli: Cli, trained: Path, other: Path, name: str) -> None:
+def test_a_report_does_not_wait_for_a_pipe(cli: Cli, trained: Path, other_run: Path, name: str) -> None:
     (trained / name).unlink()
     os.mkfifo(trained / name)
     result = cli("report", "runs", "formats=[]", "resamples=100")
@@ -59,12 +59,12 @@ def test_a_report_does_not_wait_for_a_pipe(cli: Cli, trained: Path, other: Path,
     ],
 )
 def test_a_file_of_other_kinds_of_values_hides_no_other_run(
-    cli: Cli, trained: Path, other: Path, name: str, text: str, state: str
+    cli: Cli, trained: Path, other_run: Path, name: str, text: str, state: str
 ) -> None:
     (trained / name).write_text(text)
     result = cli("list", "runs")
     rows = {line.split()[-1]: line.split()[0] for line in result.out.splitlines()}
-    assert (result.code, rows[str(other)], rows[str(trained)]) == (0, "done", state)
+    assert (result.code, rows[str(other_run)], rows[str(trained)]) == (0, "done", state)
 
 
 @pytest.mark.parametrize("line", ["[" * 200_000, "7", "{", '{"env_steps": "many"}'])
@@ -85,9 +85,7 @@ def test_letters_that_move_the_cursor_are_not_printed(cli: Cli, trained: Path) -
     assert [line.split()[0] for line in result.out.splitlines()] == ["state", "do?[31mne?x"]
 
 
-def test_a_log_that_lost_rows_is_refused_before_anything_is_changed(
-    cli: Cli, trained: Path
-) -> None:
+def test_a_log_that_lost_rows_is_refused_before_anything_is_changed(cli: Cli, trained: Path) -> None:
     (trained / "metrics.jsonl").write_bytes(b"")
     before = tree(trained)
     result = cli("resume", str(trained), "total_steps=512")

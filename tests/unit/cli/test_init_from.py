@@ -11,9 +11,7 @@ from faults.fingerprint import fingerprint
 from helpers.cli import TINY, Cli, only_run
 
 
-def test_the_command_line_begins_from_a_run_and_writes_down_from_which(
-    cli: Cli, trained: Path
-) -> None:
+def test_the_command_line_begins_from_a_run_and_writes_down_from_which(cli: Cli, trained: Path) -> None:
     ended = cli("train", *TINY, f"init_from={trained}", "algo.gamma=0.9", "run_root=second")
     assert ended.code == 0, ended.err
     run = only_run(Path("second"))

@@ -13,7 +13,7 @@ import pytest
 from helpers.cli import TINY, Cli
 
 from rlox.configs import ALGO_CONFIGS
-from rlox.extras import install
+from rlox.extras import install_command
 from rlox_cli.commands.list import KINDS
 from rlox_cli.options import CONF
 from rlox_cli.run_folder import RunFolder
@@ -55,12 +55,12 @@ def test_an_environment_that_needs_a_package_is_found_with_the_line_that_install
     for name, spec in list(gym.registry.items()):  # where another test has imported one of them
         if str(spec.entry_point).split(".")[0] in absent:
             monkeypatch.delitem(gym.registry, name)
-    assert cli("list", "env", "pong").out == f"ALE/Pong-v5  Atari, needs: {install('atari')}\n"
+    assert cli("list", "env", "pong").out == f"ALE/Pong-v5  Atari, needs: {install_command('atari')}\n"
     (door,) = cli("list", "env", "DoorKey-5x5").out.splitlines()
-    assert door == f"MiniGrid-DoorKey-5x5-v0  MiniGrid, needs: {install('minigrid')}"
+    assert door == f"MiniGrid-DoorKey-5x5-v0  MiniGrid, needs: {install_command('minigrid')}"
     (ant,) = cli("list", "env", "Ant-v5").out.splitlines()
-    assert ant == f"Ant-v5  at most 1,000 steps, solved at 6000, needs: {install('mujoco')}"
-    assert install("box2d") in cli("list", "env", "LunarLander-v3").out
+    assert ant == f"Ant-v5  at most 1,000 steps, solved at 6000, needs: {install_command('mujoco')}"
+    assert install_command("box2d") in cli("list", "env", "LunarLander-v3").out
     assert cli("list", "env", "Ant-v2").out == "Ant-v2  not in Gymnasium any more\n"
 
 
@@ -96,9 +96,7 @@ def test_presets_are_listed_with_their_source(cli: Cli) -> None:
     assert "classic_control" in cli("list", "exp").out
 
 
-def test_a_run_is_going_on_while_it_is_locked_whatever_it_wrote_last(
-    cli: Cli, trained: Path
-) -> None:
+def test_a_run_is_going_on_while_it_is_locked_whatever_it_wrote_last(cli: Cli, trained: Path) -> None:
     started = json.loads((trained / "provenance.json").read_text())["started"]
 
     def state() -> list[str]:
@@ -129,9 +127,7 @@ def test_a_run_is_going_on_while_it_is_locked_whatever_it_wrote_last(
     assert cli("list", "runs", "state=unreadable").out.count("\n") == 2
 
 
-def test_runs_are_looked_for_where_it_is_said_by_a_part_of_their_path(
-    cli: Cli, trained: Path
-) -> None:
+def test_runs_are_looked_for_where_it_is_said_by_a_part_of_their_path(cli: Cli, trained: Path) -> None:
     shutil.copytree(trained, "else/é where", symlinks=True)
     out = cli("list", "runs", "é", "run_root=else").out
     assert out.splitlines()[1].endswith("else/é where")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from helpers.cli import TINY, Cli, only_run
-from helpers.masked import BY_INFO, BY_METHOD, BY_OBSERVATION
+from helpers.masked_envs import BY_INFO, BY_METHOD, BY_OBSERVATION
 
 from rlox.algorithms import PPO
 

@@ -13,13 +13,9 @@ TRAIN = {
     ("--learning-rate", "1e-3"): (
         "--learning-rate: settings are written without dashes: algo.learning_rate=1e-3"
     ),
-    ("--total-timesteps=9",): (
-        "--total-timesteps: settings are written without dashes: total_steps=9"
-    ),
+    ("--total-timesteps=9",): ("--total-timesteps: settings are written without dashes: total_steps=9"),
     ("--seed",): "--seed: settings are written without dashes: seed=...",
-    ("--dry-run", "env=CartPole-v1"): (
-        "--dry-run: settings are written without dashes: dry_run=..."
-    ),
+    ("--dry-run", "env=CartPole-v1"): ("--dry-run: settings are written without dashes: dry_run=..."),
     ("--frobnicate",): (
         "unrecognized arguments: --frobnicate; settings are written key=value, without dashes; "
         "Hydra's flags: rlox train --hydra-help"
@@ -35,10 +31,10 @@ TRAIN = {
         "env=CartPol-v1: no such environment in Gymnasium; did you mean 'CartPole-v1' or "
         "'CartPole-v0' or 'phys2d/CartPole-v1'?"
     ),
-    ("env=helpers.masked:DoorByMethod",): (
-        "env=helpers.masked:DoorByMethod: no such environment in Gymnasium; helpers.masked registers "
-        "Doors-v0, DoorsByMethod-v0, DoorsByObservation-v0; did you mean "
-        "'helpers.masked:DoorsByMethod-v0'?"
+    ("env=helpers.masked_envs:DoorByMethod",): (
+        "env=helpers.masked_envs:DoorByMethod: no such environment in Gymnasium; helpers.masked_envs "
+        "registers Doors-v0, DoorsByMethod-v0, DoorsByObservation-v0; did you mean "
+        "'helpers.masked_envs:DoorsByMethod-v0'?"
     ),
     ("algo.gamma=interval(0.9,0.99)", "-m"): (
         "an interval has no list of values: a search draws from it, e.g. search=auto"
@@ -49,9 +45,7 @@ TRAIN = {
     ("hydra/launcher=submitit_slrm", "-m"): (
         "hydra/launcher=submitit_slrm: no such option; did you mean 'submitit_slurm'?"
     ),
-    ("seed=0,1,2",): (
-        "seed=0,1,2 has several values\n  to run each of them: rlox sweep … seed=0,1,2"
-    ),
+    ("seed=0,1,2",): ("seed=0,1,2 has several values\n  to run each of them: rlox sweep … seed=0,1,2"),
 }
 
 
@@ -126,9 +120,7 @@ def test_an_unknown_command_names_the_nearest_alias_too(cli: Cli) -> None:
         "  commands: bench, check, completion, dataset, doctor, evaluate, export, list, report, resume, "
         "sweep, sync, train; rlox --help\n"
     )
-    assert cli("resume").err == (
-        "rlox resume: name the run folder: rlox resume RUN [key=value ...]\n"
-    )
+    assert cli("resume").err == ("rlox resume: name the run folder: rlox resume RUN [key=value ...]\n")
     assert cli("resume", "--cfg", "job", "runs/x").err == (
         "rlox resume: --cfg is not taken by resume; name the run folder: rlox resume RUN [key=value ...]\n"
     )
@@ -178,13 +170,9 @@ def test_a_value_behind_a_single_one_counts_and_a_package_that_is_there_is_shown
 ) -> None:
     shown = cli("train", "seed=1", "seed=2", "--cfg", "job", "-p", "seed")
     assert (shown.code, shown.out) == (0, "2\n")
-    listed = cli(
-        "sweep", "seed=0", "seed=1,2", "dry_run=true"
-    )  # a script's value, and a list that is typed
+    listed = cli("sweep", "seed=0", "seed=1,2", "dry_run=true")  # a script's value, and a list that is typed
     assert listed.code == 0, listed.err
-    grown = cli(
-        "sweep", "seed=0,1", "seed=0,1,2", "dry_run=true"
-    )  # what was typed before, and more
+    grown = cli("sweep", "seed=0,1", "seed=0,1,2", "dry_run=true")  # what was typed before, and more
     assert grown.code == 0, grown.err
     assert cli("train", "--cfg", "hydra", "-p", "hydra.launcher").code == 0
 

@@ -36,9 +36,7 @@ def test_each_evaluation_on_the_way_is_a_line_and_the_summary_names_the_best(
     assert all(float(mean) == pytest.approx(means[int(at)], abs=0.05) for at, mean, _ in told)
     assert told[0][2] and bool(told[1][2]) == (means[256] > means[128])
     step = max(means, key=lambda at: means[at])
-    best = re.search(
-        r"^  best    (\S+) at steps (\d+) \(checkpoint=best\)$", result.out, re.MULTILINE
-    )
+    best = re.search(r"^  best    (\S+) at steps (\d+) \(checkpoint=best\)$", result.out, re.MULTILINE)
     assert best and int(best[2]) == step
     assert float(best[1]) == pytest.approx(means[step], abs=0.05)
 
@@ -50,7 +48,7 @@ def test_a_run_without_evaluations_on_the_way_names_no_best(cli: Cli) -> None:
 
 
 def test_a_long_rollout_says_how_far_it_is(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stopping, "SIGN_SECONDS", 0.0)
+    monkeypatch.setattr(stopping, "HEARTBEAT_SECONDS", 0.0)
     monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
     result = cli("train", *TINY, "total_steps=128", "env.backend=gymnasium", "algo.backend=torch")
     assert result.code == 0, result.err

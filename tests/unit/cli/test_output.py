@@ -14,20 +14,20 @@ from typing import Any, TextIO, cast
 import pytest
 from helpers.cli import Cli
 
-from rlox_cli.output import Lasting
+from rlox_cli.output import NonFailingStream
 
-FULL = Path("/dev/full")
+FULL_DEVICE = Path("/dev/full")
 
 
 @contextmanager
-def shown_in(stream: TextIO) -> Iterator[None]:
+def redirect_stdout(stream: TextIO) -> Iterator[None]:
     """Standard output is a stream."""
     with stream, pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "stdout", stream)
         yield
 
 
-@pytest.mark.skipif(not FULL.exists(), reason="the system has no /dev/full")
+@pytest.mark.skipif(not FULL_DEVICE.exists(), reason="the system has no /dev/full")
 @pytest.mark.parametrize(
     "args",
     [
@@ -41,27 +41,27 @@ def shown_in(stream: TextIO) -> Iterator[None]:
     ],
 )
 def test_output_that_a_full_disk_cut_short_ends_with_5(cli: Cli, args: tuple[str, ...]) -> None:
-    with shown_in(FULL.open("w")):
+    with redirect_stdout(FULL_DEVICE.open("w")):
         result = cli(*args)
     assert result.code == 5
     assert "standard output cannot be written: No space left on device" in result.err
     assert "make room there" in result.err
 
 
-@pytest.mark.skipif(not FULL.exists(), reason="the system has no /dev/full")
+@pytest.mark.skipif(not FULL_DEVICE.exists(), reason="the system has no /dev/full")
 def test_work_that_is_done_ends_with_its_own_code_whatever_its_display(
     cli: Cli,
 ) -> None:
-    with shown_in(FULL.open("w")):
+    with redirect_stdout(FULL_DEVICE.open("w")):
         assert cli("train", "total_steps=256", "dry_run=true").code == 0
-    with shown_in(FULL.open("w")):
+    with redirect_stdout(FULL_DEVICE.open("w")):
         assert cli("dataset", "make", "nowhere", "policy=random").code == 2
 
 
 def test_a_pipe_that_nobody_reads_is_dropped_in_silence(cli: Cli) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    with shown_in(os.fdopen(writer, "w")):
+    with redirect_stdout(os.fdopen(writer, "w")):
         result = cli("completion", "bash")
     assert (result.code, result.err) == (0, "")
 
@@ -76,7 +76,7 @@ def test_a_stream_without_a_buffer_says_what_it_could_not_write(tmp_path: Path) 
             return super().write(data[: 10 - self.tell()])
 
     with Nearly(tmp_path / "shown", "w") as raw:
-        shown = Lasting(io.TextIOWrapper(cast(Any, raw), "utf-8", write_through=True))
+        shown = NonFailingStream(io.TextIOWrapper(cast(Any, raw), "utf-8", write_through=True))
         shown.write("0123456789 and more")
-        assert shown.cut is not None and shown.cut.errno == errno.EFBIG
+        assert shown.disk_full_error is not None and shown.disk_full_error.errno == errno.EFBIG
     assert (tmp_path / "shown").read_text() == "0123456789"

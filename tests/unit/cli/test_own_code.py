@@ -11,18 +11,18 @@ from typing import Any
 import gymnasium as gym
 import pytest
 from faults.fingerprint import difference, fingerprint
-from helpers import own_code
+from helpers import user_code
 from helpers.cli import TINY, Cli, only_run
 
 from rlox.configs import EnvConfig
 from rlox.training.evaluate import Evaluation, Evaluator
-from rlox_cli.endless import step_limit
+from rlox_cli.endless_episodes import step_limit
 
-OWN = "helpers.own_code"
+OWN = "helpers.user_code"
 ALL = (
     *TINY, "env=CartPole-v1", f"env.wrappers=[time_aware_observation,{{name:{OWN}:TenthReward,part:1}}]",
     f"env.reward_wrappers=[{OWN}:TenthReward]", f"algo.policy={{name:{OWN}:small_net,hidden:4}}",
-    f"callbacks=[{OWN}:Counting]",
+    f"callbacks=[{OWN}:CountingCallback]",
 )  # fmt: skip
 DATA = "a run folder is data: nothing it names is imported or looked up unless you say so"
 
@@ -44,12 +44,9 @@ def test_own_code_trains_and_its_returns_are_those_of_the_environment(own: Path)
     assert result["resume_grade"] == "exact"
 
 
-def test_resume_and_evaluate_refuse_code_named_by_a_run_folder_without_trust(
-    cli: Cli, own: Path
-) -> None:
+def test_resume_and_evaluate_refuse_code_named_by_a_run_folder_without_trust(cli: Cli, own: Path) -> None:
     asked = (
-        f"algo.policy={OWN}:small_net, env.wrappers={OWN}:TenthReward, "
-        f"env.reward_wrappers={OWN}:TenthReward"
+        f"algo.policy={OWN}:small_net, env.wrappers={OWN}:TenthReward, env.reward_wrappers={OWN}:TenthReward"
     )
     refused = cli("resume", str(own), "total_steps=512")
     assert (refused.code, refused.err) == (
@@ -71,11 +68,11 @@ def test_resume_and_evaluate_refuse_code_named_by_a_run_folder_without_trust(
 def test_a_run_with_own_code_goes_on_where_that_is_trusted_or_repeated(
     cli: Cli, own: Path, said: tuple[str, ...]
 ) -> None:
-    own_code.SEEN.clear()
+    user_code.RECORDED_CALLS.clear()
     ended = cli("resume", str(own), "total_steps=512", *said)
     assert ended.code == 0, ended.err
     assert "resumed at step 256 of 512 (exact)" in ended.out
-    assert own_code.SEEN == [(384, 3), (512, 4)]  # the callback goes on counting
+    assert user_code.RECORDED_CALLS == [(384, 3), (512, 4)]  # the callback goes on counting
     ended = cli("evaluate", str(own), "trust=true", "episodes=2")
     assert ended.code == 0, ended.err
 
@@ -91,13 +88,13 @@ def test_a_run_that_goes_on_is_the_run_that_was_never_stopped(cli: Cli, own: Pat
 
 
 def test_a_callback_of_ones_own_may_stop_the_run(cli: Cli) -> None:
-    ended = cli("train", *TINY, f"callbacks=[{{name:{OWN}:Counting,most:1}}]")
+    ended = cli("train", *TINY, f"callbacks=[{{name:{OWN}:CountingCallback,max_calls:1}}]")
     assert ended.code == 0, ended.err
     assert "done (stopped by callback): ppo on CartPole-v1, seed 0" in ended.out
 
 
 def test_a_wrapper_that_cannot_be_saved_makes_a_run_start_new_episodes(cli: Cli) -> None:
-    assert cli("train", *TINY, f"env.wrappers=[{OWN}:Unsaved]").code == 0
+    assert cli("train", *TINY, f"env.wrappers=[{OWN}:StatelessWrapper]").code == 0
     result = json.loads((only_run(Path("runs")) / "result.json").read_text())
     assert result["resume_grade"] == "episode_start"
 
@@ -144,8 +141,8 @@ def test_a_wrapper_that_cannot_be_saved_makes_a_run_start_new_episodes(cli: Cli)
             f"algo.policy={OWN}:no_policy gave a int, expected a torch.nn.Module",
         ),
         (
-            f"callbacks=[{OWN}:SEEN]",
-            f"callbacks[0]={OWN}:SEEN: expected a class or a function",
+            f"callbacks=[{OWN}:RECORDED_CALLS]",
+            f"callbacks[0]={OWN}:RECORDED_CALLS: expected a class or a function",
         ),
         (
             "algo.policy=nets",
@@ -179,13 +176,11 @@ def test_a_job_of_a_sweep_that_was_interrupted_goes_on_without_being_trusted(cli
     "given",
     [
         (f"algo.policy={OWN}:small_net",),
-        (f"algo.policy={{name:{OWN}:small_net,hidden:4}}", f"callbacks=[{OWN}:Counting]"),
+        (f"algo.policy={{name:{OWN}:small_net,hidden:4}}", f"callbacks=[{OWN}:CountingCallback]"),
         (f"env.reward_wrappers=[{{name:{OWN}:TenthReward,part:2}}]",),
     ],
 )
-def test_the_command_that_a_refusal_prints_is_the_one_that_works(
-    cli: Cli, given: tuple[str, ...]
-) -> None:
+def test_the_command_that_a_refusal_prints_is_the_one_that_works(cli: Cli, given: tuple[str, ...]) -> None:
     assert cli("train", *TINY, *given).code == 0
     run = only_run(Path("runs"))
     for command in (("resume", str(run), "total_steps=512"), ("evaluate", str(run), "episodes=1")):
@@ -230,9 +225,9 @@ BROKEN = {
             "env.wrappers=refuses:wrap fails: RuntimeError: no licence ({}/refuses.py, line 2)",
         ),
         (
-            f"env.reward_wrappers=[{OWN}:Seen]",
-            "env.reward_wrappers: Seen changes more than rewards, which evaluations would not have; put it "
-            "into env.wrappers",
+            f"env.reward_wrappers=[{OWN}:OpaqueWrapper]",
+            "env.reward_wrappers: OpaqueWrapper changes more than rewards, which evaluations would not have; "
+            "put it into env.wrappers",
         ),
     ],
 )  # fmt: skip
@@ -248,9 +243,7 @@ def test_own_code_that_fails_is_named_with_file_and_line(
 
 
 def test_an_environment_that_leaves_python_is_one_that_failed(cli: Cli) -> None:
-    ended = cli(
-        "sweep", *TINY, f"env.wrappers=[{OWN}:Leaving]", "seed=0,1", "hydra.sweep.dir=sweep"
-    )
+    ended = cli("sweep", *TINY, f"env.wrappers=[{OWN}:ExitsProcess]", "seed=0,1", "hydra.sweep.dir=sweep")
     assert ended.code == 1
     assert ended.err.count("CartPole-v1 (copy 0) raised SystemExit in step: 7") >= 2
 
@@ -271,9 +264,7 @@ def test_an_environment_that_never_ends_is_warned_of_before_it_is_evaluated(
     finally:
         gym.registry.pop("Endless-v0")
     ended = cli("train", *TINY, endless, "env.max_episode_steps=63")
-    assert ended.err == (
-        f"{told}something around CartPole-v1 keeps its limit of 63 from ending them\n"
-    )
+    assert ended.err == (f"{told}something around CartPole-v1 keeps its limit of 63 from ending them\n")
 
 
 def test_a_limit_that_no_environment_has_reached_is_waited_for(
@@ -290,7 +281,7 @@ def test_a_limit_that_no_environment_has_reached_is_waited_for(
         ({}, 500),
         ({"max_episode_steps": 30, "action_repeat": 4}, 8),
         ({"id": "Blackjack-v1"}, None),
-        ({"id": "helpers.own_code:nothing"}, None),
+        ({"id": "helpers.user_code:nothing"}, None),
     ],
 )
 def test_step_limit_converts_environment_steps_to_repeated_actions(
@@ -308,8 +299,8 @@ def test_step_limit_converts_environment_steps_to_repeated_actions(
             "critic alone are algo.critic_net_arch",
         ),
         (
-            (f"env.wrappers={{name: {OWN}:Unsaved}}",),
-            f"env.wrappers={{name: {OWN}:Unsaved}}: expected a list, e.g. env.wrappers=[...]",
+            (f"env.wrappers={{name: {OWN}:StatelessWrapper}}",),
+            f"env.wrappers={{name: {OWN}:StatelessWrapper}}: expected a list, e.g. env.wrappers=[...]",
         ),
         (
             ("algo.learning_rate={0: 3e-4}",),
@@ -321,9 +312,7 @@ def test_step_limit_converts_environment_steps_to_repeated_actions(
         ),
     ],
 )
-def test_values_of_another_kind_are_refused_in_words(
-    cli: Cli, given: tuple[str, ...], told: str
-) -> None:
+def test_values_of_another_kind_are_refused_in_words(cli: Cli, given: tuple[str, ...], told: str) -> None:
     ended = cli("train", *given)
     assert (ended.code, ended.err) == (2, f"rlox train: {told}\n")
 

@@ -19,9 +19,7 @@ VALUES: list[Any] = [
 
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)
-def test_plain_yaml_reads_back_every_value_and_type_that_it_writes(
-    tmp_path: Path, value: Any
-) -> None:
+def test_plain_yaml_reads_back_every_value_and_type_that_it_writes(tmp_path: Path, value: Any) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(plain_yaml.dump({"key": value}), encoding="utf-8")
     read = plain_yaml.load(file)["key"]

@@ -14,12 +14,12 @@ import gymnasium as gym
 import pytest
 import yaml
 from helpers.cli import TINY, Cli, assert_explained, only_run
-from helpers.installed import EXAMPLE, EXAMPLE_POINTS, Install, write_package
+from helpers.packages import EXAMPLE, EXAMPLE_POINTS, Install, write_package
 
 from rlox import plugins
 from rlox.algorithms import ALGORITHMS
 from rlox.errors import ConfigError
-from rlox.presets import tuned_options
+from rlox.presets import preset_options
 from rlox_cli.run_folder import read_config
 
 VPG = (
@@ -122,7 +122,7 @@ def test_a_plugin_has_the_presets_of_what_it_derives_from_without_what_it_drops(
     made = yaml.safe_load(shown.out)
     assert made["total_steps"] == 20_000  # of SAC's preset
     assert float(made["algo"]["learning_rate"]) == rate
-    assert tuned_options("sac_l2", "Pendulum-v1", {}) == (
+    assert preset_options("sac_l2", "Pendulum-v1", {}) == (
         {"n_envs": 1} | ({"learning_rate": 1e-3} if drops == "{}" else {}),
         20_000,
     )
@@ -149,9 +149,7 @@ def test_a_plugin_is_imported_when_it_is_named_and_never_else(cli: Cli, install:
     assert "did you mean 'mine'" in cli("train", "algo=min").err
 
 
-@pytest.mark.parametrize(
-    "named", ["algo=mine", "logger=mine", "env=Mine-v0", "env.wrappers=[mine]"]
-)
+@pytest.mark.parametrize("named", ["algo=mine", "logger=mine", "env=Mine-v0", "env.wrappers=[mine]"])
 def test_a_plugin_that_fails_on_import_is_named_with_its_error(
     cli: Cli, install: Install, tmp_path: Path, named: str
 ) -> None:
@@ -168,9 +166,7 @@ def test_a_plugin_that_fails_on_import_is_named_with_its_error(
     assert result.err.count("\n") == 1
 
 
-def test_a_plugin_without_a_package_it_needs_says_which(
-    cli: Cli, install: Install, tmp_path: Path
-) -> None:
+def test_a_plugin_without_a_package_it_needs_says_which(cli: Cli, install: Install, tmp_path: Path) -> None:
     install("mine", {"algo.mine": "mine:A"}, {"mine.py": "import no_such_package"})
     assert_explained(cli("train", "algo=mine"), "No module named 'no_such_package'", tmp_path)
 
@@ -199,17 +195,13 @@ def test_an_object_that_is_no_plugin_of_its_kind_is_refused_with_what_was_expect
     assert_explained(cli("train", key), expected, tmp_path)
 
 
-def test_a_plugin_cannot_replace_a_built_in_name_and_the_user_is_warned(
-    cli: Cli, install: Install
-) -> None:
+def test_a_plugin_cannot_replace_a_built_in_name_and_the_user_is_warned(cli: Cli, install: Install) -> None:
     points = {
         "algo.ppo": "mine:A", "logger.csv": "mine:L", "env.CartPole-v1": "mine",
         "wrapper.flatten_observation": "mine:W", "colour.red": "mine",
     }  # fmt: skip
     install("mine", points, {"mine.py": MARKED})
-    rows = [
-        line.split("  ")[0] for line in cli("list", "plugins").out.splitlines() if "ignored" in line
-    ]
+    rows = [line.split("  ")[0] for line in cli("list", "plugins").out.splitlines() if "ignored" in line]
     assert [row.strip() for row in rows] == sorted(points)
     result = cli("train", *TINY, "logger=csv", "env.wrappers=[flatten_observation]", "dry_run=true")
     assert result.code == 0, result.err
@@ -233,9 +225,7 @@ def test_two_plugins_of_one_name_are_both_named_when_it_is_used(
 def test_an_environment_and_a_wrapper_of_a_plugin_are_used_by_their_names(
     cli: Cli, install: Install, tmp_path: Path
 ) -> None:
-    install(
-        "coins", {"env.Coin-v0": "coins", "wrapper.doubled": "coins:Doubled"}, {"coins.py": ENVS}
-    )
+    install("coins", {"env.Coin-v0": "coins", "wrapper.doubled": "coins:Doubled"}, {"coins.py": ENVS})
     wrapped = "env.wrappers=[{name: doubled, factor: 3}]"
     try:
         ended = cli("train", *TINY, "env=Coin-v0", wrapped)
@@ -270,9 +260,7 @@ def test_a_preset_that_a_plugin_brings_is_applied(cli: Cli, install: Install) ->
     assert "vpg/CartPole-v1" in cli("list", "tuned", "vpg").out
 
 
-def test_files_of_two_plugins_or_of_rlox_are_not_mixed_up(
-    cli: Cli, install: Install, tmp_path: Path
-) -> None:
+def test_files_of_two_plugins_or_of_rlox_are_not_mixed_up(cli: Cli, install: Install, tmp_path: Path) -> None:
     preset = "# @package _global_\nseed: {}\n"
     for number, name in enumerate(("one", "two"), 1):
         files = {
@@ -282,9 +270,7 @@ def test_files_of_two_plugins_or_of_rlox_are_not_mixed_up(
             f"{name}/__init__.py": MARKED,
         }
         install(name, {f"conf.{name}": f"{name}.conf"}, files)
-    assert_explained(
-        cli("train", "exp=mine"), "exp/mine.yaml: one 1.0 and two 1.0 both bring it", tmp_path
-    )
+    assert_explained(cli("train", "exp=mine"), "exp/mine.yaml: one 1.0 and two 1.0 both bring it", tmp_path)
     assert "\nseed: 2\n" in "\n" + cli("train", "exp=of_two", "--cfg", "job").out
     assert "seed: 99" not in cli("train", "exp=classic_control", "--cfg", "job").out
 
@@ -295,7 +281,7 @@ def test_a_package_in_the_current_folder_is_not_an_installed_plugin(
     install("other", {"algo.other": "other:A"})
     monkeypatch.syspath_prepend(tmp_path)
     write_package(tmp_path, "mine", {"algo.mine": "mine:A"}, {"mine.py": MARKED})
-    assert plugins.names("algo") == ["other"]
+    assert plugins.plugin_names("algo") == ["other"]
     result = cli("train", "algo=mine")
     assert (result.code, "no such option" in result.err) == (2, True)
 

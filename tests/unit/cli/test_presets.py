@@ -25,9 +25,7 @@ SHORT: dict[str, Any] = {"n_steps": 16, "n_epochs": 1, "learning_starts": 240}
 TEXT = "text"  # the environment of language models
 OF_TEXT = ["task=copy", "algo.rewards=[close]"]  # a new model has no right answer
 # For which nobody has published any.
-OURS = {"rainbow/CartPole-v1"} | {
-    f"{algo}/{TEXT}" for algo in ("sft", "grpo", "rloo", "dpo", "online_dpo")
-}
+OURS = {"rainbow/CartPole-v1"} | {f"{algo}/{TEXT}" for algo in ("sft", "grpo", "rloo", "dpo", "online_dpo")}
 # What environments need that may not be installed, by how their names begin.
 NEEDS = {
     **dict.fromkeys(("Hopper", "HalfCheetah", "Walker2d", "Ant", "Swimmer"), "mujoco"),

@@ -62,7 +62,7 @@ def killed_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("killed") / "run"
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()):
         patch.setattr(plot, "learning_curve", lambda run: None)
-        patch.setattr(progress.Lines, "__call__", stopping(signal.SIGTERM, 256))
+        patch.setattr(progress.LineReporter, "__call__", stopping(signal.SIGTERM, 256))
         assert main(["train", *SMALL, f"hydra.run.dir={run}"]) == 143
     return run
 
@@ -87,7 +87,7 @@ def start_and_stop(number: int, appears: str, *args: str) -> int:
 
     Until the signal has come it waits in step 6,000, so it is stopped there or before.
     """
-    held = [sys.executable, "-m", "helpers.gated", "6000"]
+    held = [sys.executable, "-m", "helpers.gate", "6000"]
     command = [*held, "train", *LONG, *args, "hydra.run.dir=run"]
     path = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
     env, null = {**os.environ, "PYTHONPATH": path}, subprocess.DEVNULL
@@ -139,7 +139,7 @@ def test_a_run_stopped_again_and_again_equals_one_that_never_was(
 ) -> None:
     with monkeypatch.context() as patch:
         for step, number in ((384, signal.SIGINT), (512, signal.SIGTERM)):
-            patch.setattr(progress.Lines, "__call__", stopping(number, step))
+            patch.setattr(progress.LineReporter, "__call__", stopping(number, step))
             result = cli("train", f"resume={killed}")
             assert result.code == 128 + number
             assert read_status(killed)["status"] == "killed"
@@ -227,7 +227,7 @@ def test_environments_that_cannot_be_saved_start_new_episodes_and_it_is_said(
 ) -> None:
     never = ("env=Breaking-v0", "env.kwargs.after=1000000", "hydra.run.dir=run")
     with monkeypatch.context() as patch:
-        patch.setattr(progress.Lines, "__call__", stopping(signal.SIGTERM, 256))
+        patch.setattr(progress.LineReporter, "__call__", stopping(signal.SIGTERM, 256))
         assert cli("train", *SMALL, *never).code == 143
     origin = json.loads(Path("run/provenance.json").read_text())
     assert origin["resume_grade"] == "episode_start"
@@ -239,9 +239,7 @@ def test_environments_that_cannot_be_saved_start_new_episodes_and_it_is_said(
 
 
 @pytest.mark.parametrize("damage", ["content", "manifest"])
-def test_an_older_whole_checkpoint_stands_in_for_a_damaged_one(
-    cli: Cli, killed: Path, damage: str
-) -> None:
+def test_an_older_whole_checkpoint_stands_in_for_a_damaged_one(cli: Cli, killed: Path, damage: str) -> None:
     newest = killed / "checkpoints" / "step-000000000256"
     if damage == "content":
         data = bytearray((newest / "weights.safetensors").read_bytes())
@@ -267,9 +265,7 @@ def test_without_one_whole_checkpoint_nothing_is_started_or_lost(cli: Cli, kille
     assert tree(killed) == before
 
 
-def test_a_finished_run_whose_checkpoints_were_deleted_is_not_trained_again(
-    cli: Cli, trained: Path
-) -> None:
+def test_a_finished_run_whose_checkpoints_were_deleted_is_not_trained_again(cli: Cli, trained: Path) -> None:
     shutil.rmtree(trained / "checkpoints")
     before = tree(trained)
     result = cli("train", f"resume={trained}", "total_steps=512")
@@ -310,9 +306,7 @@ def test_a_signal_while_loading_changes_nothing(
     cli: Cli, killed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = tree(killed)
-    monkeypatch.setattr(
-        rlox.build, "resume", lambda run, config, check: os.kill(os.getpid(), signal.SIGTERM)
-    )
+    monkeypatch.setattr(rlox.build, "resume", lambda run, config, check: os.kill(os.getpid(), signal.SIGTERM))
     assert cli("train", f"resume={killed}").code == 143
     assert tree(killed) == before
     with RunFolder.reopen(killed):  # and it is not locked

@@ -131,9 +131,7 @@ def test_a_configuration_from_before_a_key_goes_on_with_checkpoints_that_have_it
     assert "  seeding: long\n" in file.read_text()
 
 
-def test_a_folder_that_is_no_run_is_refused_with_the_runs_there_are(
-    cli: Cli, trained: Path
-) -> None:
+def test_a_folder_that_is_no_run_is_refused_with_the_runs_there_are(cli: Cli, trained: Path) -> None:
     near = str(trained)
     assert_refused(cli("train", f"resume={near[:-1]}"), f"no such folder; there is {near}")
     assert_refused(cli("train", "resume=runs"), f"config.yaml is missing; there is {near}")
@@ -152,9 +150,7 @@ def test_a_folder_killed_while_it_was_made_says_what_to_do(cli: Cli, tmp_path: P
     assert_refused(cli("train", "resume=half"), "delete the folder and start the run again")
 
 
-def test_a_folder_killed_after_its_configuration_was_written_starts(
-    cli: Cli, trained: Path
-) -> None:
+def test_a_folder_killed_after_its_configuration_was_written_starts(cli: Cli, trained: Path) -> None:
     for name in ("status.json", "provenance.json", "metrics.jsonl", "episodes.jsonl"):
         (trained / name).unlink()
     for name in ("checkpoints", ".hydra"):

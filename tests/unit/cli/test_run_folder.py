@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.repositories import committed
+from helpers.repositories import commit_all
 from helpers.waiting import PATIENCE
 
-from rlox.configs import RunConfig, make_run, plain
+from rlox.configs import RunConfig, make_run, to_plain
 from rlox.errors import ConfigError, NonFiniteError, StorageError
 from rlox_cli import provenance, run_folder
 from rlox_cli.run_folder import RunFolder, is_locked, read_config, read_status, slug
-from rlox_cli.signals import Interrupted
+from rlox_cli.signals import SignalInterrupt
 
 
 def config_in(root: Path, env: str = "CartPole-v1") -> RunConfig:
@@ -31,9 +31,7 @@ def test_runs_started_in_the_same_second_get_different_folders(tmp_path: Path) -
     assert all(folder.path.is_dir() for folder in folders)
 
 
-def test_a_name_that_is_taken_gets_another_id(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_that_is_taken_gets_another_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = iter(["taken", "taken", "free"])
     monkeypatch.setattr(run_folder, "run_path", lambda config: tmp_path / next(names))
     first, second = RunFolder.create(RunConfig()), RunFolder.create(RunConfig())
@@ -72,7 +70,7 @@ def test_the_lock_is_held_while_the_run_lives_and_dropped_after(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("error", "status", "reason"),
     [
-        (Interrupted(2), "killed", "signal"),
+        (SignalInterrupt(2), "killed", "signal"),
         (KeyboardInterrupt(), "killed", "signal"),
         (NonFiniteError("loss is nan"), "failed", "NonFiniteError: loss is nan"),
         (ValueError("a bug"), "failed", "ValueError: a bug"),
@@ -85,7 +83,7 @@ def test_the_status_says_how_the_run_ended(
     with pytest.raises(type(error)), folder:
         folder.start(config_in(tmp_path), {})
         assert read_status(folder.path)["status"] == "running"
-        folder.at_step(640)
+        folder.update_step(640)
         raise error
     found = read_status(folder.path)
     assert (found["status"], found["reason"], found["step"]) == (status, reason, 640)
@@ -97,13 +95,11 @@ def test_the_saved_config_is_plain_and_complete(tmp_path: Path) -> None:
     config = make_run({"env": {"kwargs": {"text": "${oc.env:HOME}"}}, "algo": {"name": "ppo"}})
     folder = RunFolder.create(config, tmp_path / "run")
     folder.start(config, {})
-    assert read_config(folder.path) == plain(config)
+    assert read_config(folder.path) == to_plain(config)
     assert make_run(read_config(folder.path)) == config
 
 
-def test_a_file_is_replaced_whole_or_not_at_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "status.json"
     run_folder.write_json(target, {"status": "running"})
 
@@ -118,7 +114,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(
 
 def test_provenance_names_the_commit_and_notices_uncommitted_changes(tmp_path: Path) -> None:
     (tmp_path / "code.py").write_text("x = 1\n")
-    commit = committed(tmp_path)
+    commit = commit_all(tmp_path)
     clean = provenance.git_state(tmp_path)
     assert clean == {"sha": commit, "dirty": False, "diff_sha256": None}
     (tmp_path / "code.py").write_text("x = 2\n")
@@ -145,16 +141,14 @@ def full_for(calls: int) -> Callable[..., Any]:
     return fsync
 
 
-def test_a_full_disk_at_the_end_is_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(run_folder, "RETRY_SECONDS", 0.01)
+def test_a_full_disk_at_the_end_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_folder, "RETRY_INTERVAL", 0.01)
     monkeypatch.setattr(run_folder.os, "fsync", full_for(3))
-    run_folder.write_text(tmp_path / "result.json", "{}", patience=PATIENCE)
+    run_folder.write_text(tmp_path / "result.json", "{}", retry_seconds=PATIENCE)
     assert (tmp_path / "result.json").read_text() == "{}"
     monkeypatch.setattr(run_folder.os, "fsync", full_for(10**6))
     with pytest.raises(StorageError, match="No space left"):
-        run_folder.write_text(tmp_path / "result.json", "{1}", patience=0.05)
+        run_folder.write_text(tmp_path / "result.json", "{1}", retry_seconds=0.05)
     assert (tmp_path / "result.json").read_text() == "{}"
 
 
@@ -165,11 +159,11 @@ def test_a_heartbeat_that_the_disk_refuses_is_told_and_does_not_end_the_run(
     with RunFolder.create(make_run({}), tmp_path / "run") as folder:
         folder.start(make_run({}), {})
         monkeypatch.setattr(run_folder.os, "fsync", full_for(1))
-        folder.at_step(64)
+        folder.update_step(64)
         assert "the run goes on, rows wait in memory" in capsys.readouterr().err
-        folder.at_step(128)
+        folder.update_step(128)
         assert read_status(folder.path)["step"] == 128
-        folder.status("done", "total_steps")
+        folder.write_status("done", "total_steps")
 
 
 def test_provenance_has_the_engines_of_environments_that_are_installed(
@@ -184,10 +178,10 @@ def test_provenance_has_the_engines_of_environments_that_are_installed(
 def test_a_signal_after_the_end_was_written_ends_the_run_no_other_way(tmp_path: Path) -> None:
     config = make_run({"seed": 1})
     with (
-        pytest.raises(Interrupted),
+        pytest.raises(SignalInterrupt),
         RunFolder.create(config, tmp_path / "run") as folder,
     ):
         folder.start(config, {})
-        folder.status("done", "total_steps")
-        raise Interrupted(15)  # while loggers are waited for
+        folder.write_status("done", "total_steps")
+        raise SignalInterrupt(15)  # while loggers are waited for
     assert read_status(tmp_path / "run")["status"] == "done"

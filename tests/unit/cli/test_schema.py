@@ -38,8 +38,8 @@ class Whole:
 
 
 BUFFER = Group("buffer", {"ring": Ring, "disk": Disk})
-SINK = Group("sink", {"ring": Ring, "disk": Disk}, many=True)
-SCHEMA = Schema("whole", Whole, "whole", (BUFFER, SINK), presets=("exp",), choosing=("exp",))
+SINK = Group("sink", {"ring": Ring, "disk": Disk}, is_multiple=True)
+SCHEMA = Schema("whole", Whole, "whole", (BUFFER, SINK), presets=("exp",), choosing_presets=("exp",))
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 
 def chosen(conf: list[Path], *overrides: str) -> list[str]:
-    parts = SCHEMA.chosen(overrides, conf)
+    parts = SCHEMA.chosen_options(overrides, conf)
     return [f"{p.group.name}{p.mount and '.' + p.mount}={tag}" for p in parts for tag in p.tags]
 
 
@@ -82,7 +82,7 @@ def test_the_command_line_chooses_one_option_several_in_a_sweep_or_all(conf: lis
 def test_several_options_at_once_stand_under_their_own_names(conf: list[Path]) -> None:
     given = ("buffer=ring", "sink=[ring,disk]")
     assert chosen(conf, *given) == ["buffer=ring", "sink.ring=ring", "sink.disk=disk"]
-    names = SCHEMA.names(SCHEMA.chosen(given, conf))
+    names = SCHEMA.names(SCHEMA.chosen_options(given, conf))
     assert {"buffer", "sink", "exp", "seed", "sink.disk.path", "buffer.capacity"} <= set(names)
     assert "buffer.path" not in names
 
@@ -97,7 +97,7 @@ def test_a_key_of_another_option_is_owned_by_it() -> None:
 
 
 def known(data: dict[str, Any]) -> dict[str, Any]:
-    return validate.known_data(OmegaConf.create(data), SCHEMA)
+    return validate.checked_data(OmegaConf.create(data), SCHEMA)
 
 
 def test_a_composed_configuration_has_the_keys_of_what_it_chose_and_no_others() -> None:
@@ -117,7 +117,7 @@ def test_a_key_without_a_default_that_is_not_given_is_named(missing: dict[str, A
 
 
 def test_hydra_gets_every_option_with_its_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SchemaSource, "in_force", SCHEMA, raising=False)
+    monkeypatch.setattr(SchemaSource, "current_schema", SCHEMA, raising=False)
     source = SchemaSource("rlox", "schema://")
     node = source.load_config("schema/buffer/disk").config
     assert node == {"name": "disk", "capacity": 10_000, "path": "???"}
@@ -136,7 +136,7 @@ def test_the_runs_own_groups_come_from_the_primary_file(monkeypatch: pytest.Monk
         (("algo=a2c,ppo",), ["a2c", "ppo"]),
         ((), ["ppo"]),
     ):
-        parts = RUN.chosen(given)
+        parts = RUN.chosen_options(given)
         assert [t for p in parts if p.group.name == "algo" for t in p.tags] == algos
         assert [t for p in parts if p.group.name == "buffer" for t in p.tags] == ["rollout"]
-    assert [p.mount for p in RUN.chosen(("logger=[csv]",)) if p.group.name == "logger"] == ["csv"]
+    assert [p.mount for p in RUN.chosen_options(("logger=[csv]",)) if p.group.name == "logger"] == ["csv"]

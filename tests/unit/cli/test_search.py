@@ -18,7 +18,7 @@ from helpers.cli import TINY, Cli
 
 from rlox.runs import progress
 from rlox_cli.run_folder import read_status
-from rlox_cli.search.sweeper import _alone
+from rlox_cli.search.sweeper import _lock_folder
 
 PLACE = "hydra.sweep.dir=place"
 SEARCH = (
@@ -38,9 +38,7 @@ def score_of(run: Path) -> float:
     return float(json.loads((run / "result.json").read_text())["score"])
 
 
-def test_a_trial_is_the_mean_of_its_seeds_and_the_best_a_command_line(
-    cli: Cli, tmp_path: Path
-) -> None:
+def test_a_trial_is_the_mean_of_its_seeds_and_the_best_a_command_line(cli: Cli, tmp_path: Path) -> None:
     result = cli(*SEARCH, RATE, "algo.gamma=choice(0.9)", "seed=3,4", "search.n_trials=2")
     assert result.code == 0, result.err
     place = tmp_path / "place"
@@ -61,14 +59,10 @@ def test_a_trial_is_the_mean_of_its_seeds_and_the_best_a_command_line(
     assert best["command"] in result.out and "optuna" not in best["command"]
     again = cli(*shlex.split(best["command"])[1:], "hydra.sweep.dir=again")
     assert again.code == 0, again.err
-    assert [score_of(run.parent) for run in sorted(tmp_path.glob("again/*/result.json"))] == best[
-        "scores"
-    ]
+    assert [score_of(run.parent) for run in sorted(tmp_path.glob("again/*/result.json"))] == best["scores"]
 
 
-def test_a_trial_that_fails_is_told_with_its_reason_and_the_search_goes_on(
-    cli: Cli, tmp_path: Path
-) -> None:
+def test_a_trial_that_fails_is_told_with_its_reason_and_the_search_goes_on(cli: Cli, tmp_path: Path) -> None:
     more = ("algo.learning_rate=1e-3,1e30", "search.n_trials=4", "search.sampler=random")
     result = cli(*SEARCH, *more)
     assert result.code == 1
@@ -137,7 +131,7 @@ def test_a_search_that_is_stopped_says_how_to_go_on_and_does(
 
     more = (RATE, "search.n_trials=3")
     with monkeypatch.context() as patch:
-        patch.setattr(progress.Lines, "__call__", interrupt)
+        patch.setattr(progress.LineReporter, "__call__", interrupt)
         stopped = cli(*SEARCH, *more)
     assert stopped.code == 130
     assert "1 of 3 trials: 1 done" in stopped.out
@@ -180,7 +174,7 @@ def test_more_trials_go_on_and_another_search_is_refused(cli: Cli, tmp_path: Pat
 
 def test_one_process_searches_in_a_folder(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "place").mkdir()
-    with _alone(tmp_path / "place"):
+    with _lock_folder(tmp_path / "place"):
         refused = cli(*SEARCH, RATE)
     assert refused.code == 2
     assert "is being searched by another process" in refused.err

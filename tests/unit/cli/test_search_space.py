@@ -15,10 +15,10 @@ from optuna.distributions import (
 )
 
 from rlox.errors import ConfigError
-from rlox_cli.job_titles import job_title, of_trial, trial_of
+from rlox_cli.job_titles import job_title, trial_of, trial_override
 from rlox_cli.jobs import Job
 from rlox_cli.options import CONF, group_options
-from rlox_cli.search.options import spelt
+from rlox_cli.search.options import expand_arguments
 from rlox_cli.search.space import Space, read_space
 
 
@@ -45,26 +45,24 @@ def space_of(*overrides: str) -> Space:
         ("true,null,1", CategoricalDistribution(("true", "null", "1"))),
     ],
 )
-def test_an_override_of_several_values_is_a_dimension(
-    text: str, expected: BaseDistribution
-) -> None:
+def test_an_override_of_several_values_is_a_dimension(text: str, expected: BaseDistribution) -> None:
     (dimension,) = space_of(f"key={text}").dimensions
-    assert dimension.distribution() == expected
+    assert dimension.to_distribution() == expected
 
 
 def test_a_value_that_was_chosen_is_the_number_list_or_word_that_it_says() -> None:
     (dimension,) = space_of("key=64,0.9,1e-3,[64,64],true,null,tanh").dimensions
-    found = [dimension.plain(choice) for choice in dimension.choices]
+    found = [dimension.to_plain(choice) for choice in dimension.choices]
     assert found == [64, 0.9, 0.001, [64, 64], True, None, "tanh"]
     assert [type(value) for value in found[:3]] == [int, float, float]
-    assert dimension.plain(0.5) == 0.5
+    assert dimension.to_plain(0.5) == 0.5
 
 
 def test_a_job_has_what_is_given_what_is_chosen_and_a_seed() -> None:
     space = space_of("env=A", "+x.y=interval(0,1)", "net=choice([64],[64,64])", "seed=4,5", "z=1")
     assert space.seeds == (4, 5)
     values = {"x.y": 0.1234567890123456789, "net": "[64,64]"}
-    assert space.job(values, 5) == [
+    assert space.job_overrides(values, 5) == [
         "env=A", "z=1", "+x.y=0.12345678901234568", "net=[64,64]", "seed=5",
     ]  # fmt: skip
 
@@ -72,7 +70,7 @@ def test_a_job_has_what_is_given_what_is_chosen_and_a_seed() -> None:
 def test_a_later_override_of_a_search_dimension_fixes_its_value() -> None:
     space = space_of("a=interval(0,1)", "b=interval(0,1)", "a=0.5")
     assert [d.name for d in space.dimensions] == ["b"]
-    assert space.fixed == ("a=0.5",)
+    assert space.fixed_overrides == ("a=0.5",)
 
 
 @pytest.mark.parametrize(
@@ -92,9 +90,7 @@ def test_a_later_override_of_a_search_dimension_fixes_its_value() -> None:
         ("k=1", "varies nothing"),
     ],
 )
-def test_the_search_space_refuses_overrides_that_make_no_dimension(
-    override: str, said: str
-) -> None:
+def test_the_search_space_refuses_overrides_that_make_no_dimension(override: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         space_of(override)
 
@@ -121,7 +117,7 @@ def test_the_search_space_refuses_overrides_that_make_no_dimension(
     ],
 )
 def test_words_of_a_search_are_spelt_for_hydra(words: list[str], expected: list[str]) -> None:
-    assert spelt(words, [CONF]) == expected
+    assert expand_arguments(words, [CONF]) == expected
 
 
 @pytest.mark.parametrize(
@@ -134,13 +130,13 @@ def test_words_of_a_search_are_spelt_for_hydra(words: list[str], expected: list[
 )
 def test_the_search_refuses_misspelled_and_conflicting_options(words: list[str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        spelt(words, [CONF])
+        expand_arguments(words, [CONF])
 
 
 def test_a_trial_is_told_by_its_number_and_what_varies_in_few_digits() -> None:
     fixed = ["search=ppo", "env=CartPole-v1"]
     varied = ["algo.learning_rate=0.00017077730935814345", "algo.net_arch=[64,64]", "buffer.x=1000"]
-    told = job_title([*fixed, *varied, "seed=4", of_trial(3)], frozenset(fixed))
+    told = job_title([*fixed, *varied, "seed=4", trial_override(3)], frozenset(fixed))
     assert told == "trial 3: learning_rate=0.0001708 net_arch=[64,64] buffer.x=1000 seed=4"
     plain = job_title([*fixed, "algo.gamma=0.123456", "seed=4"], frozenset(fixed))
     assert plain == "algo.gamma=0.123456 seed=4"  # as it was typed
@@ -148,7 +144,7 @@ def test_a_trial_is_told_by_its_number_and_what_varies_in_few_digits() -> None:
 
 def test_the_folder_of_a_run_has_the_number_of_its_trial() -> None:
     overrides = ["algo.learning_rate=0.00017077730935814345", "seed=4"]
-    job = Job(overrides, Path("search"), 7, None, trial=trial_of([*overrides, of_trial(3)]))
+    job = Job(overrides, Path("search"), 7, None, trial=trial_of([*overrides, trial_override(3)]))
     assert job.name == "3_seed-4"
     assert Job(["seed=4"], Path("sweep"), 7, None).name == "7_seed-4"
 

@@ -11,7 +11,7 @@ import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 from helpers.cli import TINY, Cli, assert_explained, only_run
 
-from rlox.configs.secrets import FromProcess, masked, scrubbed
+from rlox.configs.secrets import EnvVarRef, mask_command, redact
 
 SECRET = "hunter2-and-more"
 GIVEN: list[Any] = []
@@ -67,9 +67,7 @@ def test_a_run_folder_is_given_no_value_that_is_not_asked_for_again(cli: Cli, ru
         f"  if it is yours: rlox resume {run} trust=true\n",
     )
     # to be looked up for one argument is not to be looked up for another
-    refused = cli(
-        "resume", str(run), "total_steps=512", ASKED[0], "env.kwargs.x=${oc.env:TEST_TOKEN}"
-    )
+    refused = cli("resume", str(run), "total_steps=512", ASKED[0], "env.kwargs.x=${oc.env:TEST_TOKEN}")
     assert refused.code == 2
     GIVEN.clear()
     ended = cli("resume", str(run), "total_steps=512", *ASKED)
@@ -82,9 +80,7 @@ def test_a_run_folder_is_given_no_value_that_is_not_asked_for_again(cli: Cli, ru
     assert files_with(SECRET, Path()) == []
 
 
-def test_a_variable_that_is_not_there_is_named(
-    cli: Cli, run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_variable_that_is_not_there_is_named(cli: Cli, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TEST_TOKEN")
     refused = cli("evaluate", str(run), "trust=true")
     assert (refused.code, refused.err) == (
@@ -142,7 +138,7 @@ def test_a_secret_that_is_typed_is_warned_of_and_masked_in_the_provenance(cli: C
     ],
 )  # fmt: skip
 def test_values_of_keys_that_are_named_like_secrets_are_masked(typed: str, kept: str) -> None:
-    assert masked(["rlox", typed]) == ["rlox", kept]
+    assert mask_command(["rlox", typed]) == ["rlox", kept]
 
 
 def test_an_error_that_quotes_its_arguments_does_not_show_them(cli: Cli) -> None:
@@ -173,12 +169,12 @@ def test_flags_of_the_environment_are_no_secrets_that_messages_are_searched_for(
 ) -> None:
     for number, word in enumerate(("true", "False", "null", "abc")):
         monkeypatch.setenv(f"WORD_{number}", word)
-        FromProcess(f"${{oc.env:WORD_{number}}}", None)
+        EnvVarRef(f"${{oc.env:WORD_{number}}}", None)
     text = "true False null None True abc"
-    assert scrubbed(text) == text
+    assert redact(text) == text
     monkeypatch.setenv("WORD_0", "a-longer-word")
-    FromProcess("x ${oc.env:WORD_0}", "x a-longer-word")
-    assert scrubbed("no a-longer-word, please") == "no ${oc.env:WORD_0}, please"
+    EnvVarRef("x ${oc.env:WORD_0}", "x a-longer-word")
+    assert redact("no a-longer-word, please") == "no ${oc.env:WORD_0}, please"
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from helpers.cli import TINY, Cli
 import rlox.build
 from rlox_cli import provenance, validate
 from rlox_cli.run_folder import read_status
-from rlox_cli.signals import Interrupted, Signals
+from rlox_cli.signals import SignalInterrupt, Signals
 
 
 def swallowing(real: Any, otherwise: Exception | None) -> Any:
@@ -58,7 +58,7 @@ def test_a_run_that_has_begun_is_killed_and_can_be_resumed(
 def test_a_command_reports_stopped_and_not_the_error_after_a_signal(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr("rlox_cli.main._require_folder", swallowing(None, ValueError("half made")))
+    monkeypatch.setattr("rlox_cli.main._require_current_dir", swallowing(None, ValueError("half made")))
     result = cli(*command)
     assert (result.code, result.err) == (129, f"rlox {command[0]}: stopped\n")
 
@@ -66,7 +66,7 @@ def test_a_command_reports_stopped_and_not_the_error_after_a_signal(
 def test_signals_passes_on_errors_and_raises_interrupted_on_sigterm() -> None:
     with pytest.raises(ValueError, match="its own"), Signals():
         raise ValueError("its own")
-    with pytest.raises(Interrupted), Signals():
+    with pytest.raises(SignalInterrupt), Signals():
         os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -86,10 +86,10 @@ def test_a_signal_in_a_destructor_is_not_shown_and_not_lost(monkeypatch: Any) ->
     shown: list[Any] = []
     monkeypatch.setattr("sys.unraisablehook", lambda found: shown.append(found.exc_value))
     signals = Signals()
-    with pytest.raises(Interrupted), signals:
+    with pytest.raises(SignalInterrupt), signals:
         Dropped()
-        assert (shown, signals.received) == ([], signal.SIGINT)
-        signals.settle()
+        assert (shown, signals.received_signal) == ([], signal.SIGINT)
+        signals.raise_pending()
     with Signals():
         Dropped(ValueError("its own"))
     assert [str(error) for error in shown] == ["its own"]

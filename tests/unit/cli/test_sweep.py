@@ -22,8 +22,8 @@ from rlox_cli.exit_codes import FAILED
 from rlox_cli.identity import identity, job_slug
 from rlox_cli.main import main
 from rlox_cli.run_folder import RunFolder, read_status
-from rlox_cli.summary import number
-from rlox_cli.sweep import PlannedJob, SweepPlan, finish, lengths
+from rlox_cli.summary import format_number
+from rlox_cli.sweep import PlannedJob, SweepPlan, finish_sweep, length_warnings
 
 PLACE = "hydra.sweep.dir=sweep"
 BRIEF = (*TINY, "total_steps=128", "eval.episodes=1")
@@ -85,9 +85,7 @@ def test_each_job_gets_a_folder_and_the_sweep_a_summary(cli: Cli, tmp_path: Path
     assert "4 of 4 jobs done" in result.out
 
 
-def test_jobs_already_done_are_skipped_when_the_folder_is_given_again(
-    cli: Cli, swept: Path
-) -> None:
+def test_jobs_already_done_are_skipped_when_the_folder_is_given_again(cli: Cli, swept: Path) -> None:
     before = {p: p.stat().st_mtime_ns for p in swept.glob("*/result.json")}
     assert len(before) == 2
     result = cli("sweep", *BRIEF, "seed=0,1,2", PLACE)
@@ -116,7 +114,7 @@ def test_a_job_that_was_interrupted_goes_on_where_it_was_and_ends_as_one_that_ne
 
     longer = (*TINY, "total_steps=512", "eval.episodes=1")
     with monkeypatch.context() as patch:
-        patch.setattr(progress.Lines, "__call__", interrupt)
+        patch.setattr(progress.LineReporter, "__call__", interrupt)
         assert cli("sweep", *longer, "seed=1,2", PLACE).code == 130
     (stopped,) = (p for p in (tmp_path / "sweep").iterdir() if p.is_dir())
     again = cli("sweep", *longer, "seed=1,2", PLACE)
@@ -144,9 +142,7 @@ def test_an_interrupted_job_without_a_whole_checkpoint_is_done_again(cli: Cli, s
     assert read_status(broken.with_name(f"{broken.name}.attempt1"))["status"] == "killed"
 
 
-def test_a_job_that_another_process_runs_is_left_to_it(
-    cli: Cli, swept: Path, tmp_path: Path
-) -> None:
+def test_a_job_that_another_process_runs_is_left_to_it(cli: Cli, swept: Path, tmp_path: Path) -> None:
     busy = next(swept.glob("1_*"))
     (busy / "status.json").write_text(json.dumps(read_status(busy) | {"status": "running"}))
     elsewhere = RunFolder(busy)
@@ -199,7 +195,7 @@ def test_a_signal_ends_the_whole_sweep_and_the_summary_is_written(
     def interrupt(self: Any, now: Any) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr(progress.Lines, "__call__", interrupt)
+    monkeypatch.setattr(progress.LineReporter, "__call__", interrupt)
     result = cli("sweep", *TINY, "seed=1,2,3", "total_steps=1e6", PLACE)
     assert result.code == 143
     ended = [(r["seed"], r["status"]) for r in rows(tmp_path / "sweep")]
@@ -236,25 +232,19 @@ def test_a_grown_sweep_knows_its_jobs_again_by_what_they_do(cli: Cli, tmp_path: 
     assert len(job_names(tmp_path / "sweep")) == 2
 
 
-def test_only_runs_that_differ_in_nothing_but_the_seed_are_averaged(
-    cli: Cli, tmp_path: Path
-) -> None:
+def test_only_runs_that_differ_in_nothing_but_the_seed_are_averaged(cli: Cli, tmp_path: Path) -> None:
     given = (*BRIEF, "algo.gamma=0.8,0.9", "seed=1,2", PLACE)
     result = cli("sweep", *given)
     assert result.code == 0, result.err
     summary = (tmp_path / "sweep" / "summary.md").read_text()
     for gamma in ("0.8", "0.9"):
-        scores = [
-            float(r["score"]) for r in rows(tmp_path / "sweep") if f"gamma-{gamma}" in r["job"]
-        ]
+        scores = [float(r["score"]) for r in rows(tmp_path / "sweep") if f"gamma-{gamma}" in r["job"]]
         mean, low, high = sum(scores) / 2, min(scores), max(scores)
         # of two scores the IQM is the mean, and a draw in four has one of them twice
-        said, least, most = map(number, (mean, low, high))
+        said, least, most = map(format_number, (mean, low, high))
         both = f"IQM {said} (95% CI {least} to {most}), mean {said}, standard deviation "
         assert f"ppo on CartPole-v1, algo.gamma={gamma}: {both}" in result.out
-        assert f"| ppo | CartPole-v1 | 2 | {mean:.4g} | {low:.4g} | {high:.4g} | {mean:.4g} |" in (
-            summary
-        )
+        assert f"| ppo | CartPole-v1 | 2 | {mean:.4g} | {low:.4g} | {high:.4g} | {mean:.4g} |" in (summary)
         assert f"| algo.gamma={gamma} |" in summary
 
 
@@ -266,17 +256,17 @@ def test_jobs_that_a_launcher_never_started_are_no_success(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     configs = [make_run({"seed": seed}) for seed in (1, 2)]
-    assert finish(plan_of(tmp_path, *configs), []) == FAILED
+    assert finish_sweep(plan_of(tmp_path, *configs), []) == FAILED
     assert "0 of 2 jobs done" in capsys.readouterr().out
     assert [r["status"] for r in rows(tmp_path)] == ["not started"] * 2
     with RunFolder.create(configs[0], tmp_path / "0_seed-1") as folder:
         folder.start(configs[0], {})
-        folder.status("done")
-    assert finish(plan_of(tmp_path, *configs), []) == FAILED
-    assert finish(plan_of(tmp_path, configs[0]), []) == 0  # done in another process
-    assert finish(SweepPlan(tmp_path / "empty", None, False), []) == FAILED
+        folder.write_status("done")
+    assert finish_sweep(plan_of(tmp_path, *configs), []) == FAILED
+    assert finish_sweep(plan_of(tmp_path, configs[0]), []) == 0  # done in another process
+    assert finish_sweep(SweepPlan(tmp_path / "empty", None, False), []) == FAILED
     (tmp_path / "empty").mkdir()
-    assert finish(SweepPlan(tmp_path / "empty", None, False), []) == FAILED
+    assert finish_sweep(SweepPlan(tmp_path / "empty", None, False), []) == FAILED
 
 
 def test_steps_count_the_units_of_the_job_and_environment_steps_only_these(
@@ -287,9 +277,9 @@ def test_steps_count_the_units_of_the_job_and_environment_steps_only_these(
         monkeypatch.setattr(type(config.algo), "unit", unit)
         with RunFolder.create(config, tmp_path / name) as folder:
             folder.start(config, {})
-            folder.at_step(64)
-            folder.status("killed", "signal")
-        finish(SweepPlan(tmp_path, None, False), [])
+            folder.update_step(64)
+            folder.write_status("killed", "signal")
+        finish_sweep(SweepPlan(tmp_path, None, False), [])
         last = rows(tmp_path)[-1]
         steps = "64" if unit == "env_steps" else ""
         assert (last["unit"], last["steps"], last["env_steps"]) == (unit, "64", steps)
@@ -298,9 +288,7 @@ def test_steps_count_the_units_of_the_job_and_environment_steps_only_these(
 
 def test_a_job_is_what_it_does_and_not_where() -> None:
     config = make_run({"seed": 1})
-    assert identity(config) == identity(
-        make_run({"run_root": "elsewhere", "dry_run": True, "seed": 1})
-    )
+    assert identity(config) == identity(make_run({"run_root": "elsewhere", "dry_run": True, "seed": 1}))
     assert identity(config) != identity(make_run({"seed": 2}))
 
 
@@ -317,16 +305,16 @@ def test_jobs_that_learn_longer_than_others_for_the_same_total_are_told() -> Non
         algo = {"name": "ppo", "n_steps": n_steps}
         return make_run({"algo": algo, "env": {"n_envs": 8}, "total_steps": total})
 
-    (line,) = lengths([run(256), run(1024), run(2048)])
+    (line,) = length_warnings([run(256), run(1024), run(2048)])
     assert line == (
         "total_steps=10000 is 10,240 to 16,384 steps, as the sizes of batches differ and totals are rounded "
         "up to whole ones; total_steps=16384 is the same for all"
     )
-    (far,) = lengths([run(250), run(1023)])
+    (far,) = length_warnings([run(250), run(1023)])
     assert "is the same for all" not in far
-    assert not list(lengths([run(256), run(256)]))
-    assert not list(lengths([run(250, 100_000), run(256, 100_000)]))  # 0.4% longer
-    assert not list(lengths([run(256, 16_384), run(1024, 16_384), run(1024, 8192)]))
+    assert not list(length_warnings([run(256), run(256)]))
+    assert not list(length_warnings([run(250, 100_000), run(256, 100_000)]))  # 0.4% longer
+    assert not list(length_warnings([run(256, 16_384), run(1024, 16_384), run(1024, 8192)]))
 
 
 def test_a_sweep_says_which_totals_its_jobs_come_to(cli: Cli) -> None:

@@ -31,8 +31,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
     def measure(small: float = 2.0) -> None:
         cells = [
-            {"width": 1024, "rows": rows, "ratio": ratio}
-            for rows, ratio in ((SLOW - 1, small), (1024, 0.5))
+            {"width": 1024, "rows": rows, "ratio": ratio} for rows, ratio in ((SLOW - 1, small), (1024, 0.5))
         ]
         table: Any = {cpu_kind(): {"algorithms": {"ppo": cells, "a2c": cells, "dqn": cells}}}
         monkeypatch.setattr(backend, "_table", lambda: table)
@@ -48,12 +47,10 @@ def backends(folder: Path) -> dict[str, str]:
 
 
 def recorded(folder: Path) -> dict[str, str]:
-    return sweep_backend.recorded(folder)
+    return sweep_backend.read_backends(folder)
 
 
-def test_one_job_that_torch_does_faster_has_all_jobs_learn_in_torch(
-    cli: Cli, tmp_path: Path
-) -> None:
+def test_one_job_that_torch_does_faster_has_all_jobs_learn_in_torch(cli: Cli, tmp_path: Path) -> None:
     result = cli("sweep", *SMALL, PLACE, "algo.batch_size=32,128")
     assert result.code == 0, result.err
     assert list(backends(tmp_path / "place").values()) == ["torch", "torch"]
@@ -112,7 +109,7 @@ def test_a_sweep_that_began_before_sweeps_decided_goes_on_as_it_was(
 ) -> None:
     place = tmp_path / "place"
     with monkeypatch.context() as patch:
-        patch.setattr(sweep_backend, "decide", lambda *_: {})
+        patch.setattr(sweep_backend, "decide_backends", lambda *_: {})
         assert cli("sweep", *SMALL, PLACE, "algo.batch_size=32", "seed=1").code == 0
     assert list(backends(place).values()) == ["auto"]
     again = cli("sweep", *SMALL, PLACE, "algo.batch_size=32,128", "seed=1")

@@ -17,13 +17,13 @@ from faults.slurm import commands
 from helpers.cli import TINY, Cli, assert_explained
 from helpers.waiting import until
 
-from rlox.extras import install
-from rlox_cli.crew import Task
-from rlox_cli.desk import Desk, End, Mailbox
-from rlox_cli.errand import Errand, gone, here
+from rlox.extras import install_command
+from rlox_cli.remote_job import RemoteJob, has_exited, process_identity
+from rlox_cli.remote_job_runner import JobEventDir, ProcessExit, RemoteJobRunner
 from rlox_cli.run_folder import is_locked, read_status
 from rlox_cli.signals import Signals
 from rlox_cli.sweep_display import Display
+from rlox_cli.worker_pool import Task
 
 from .test_sweep import job_names, rows
 from .test_sweep_workers import ENVIRONMENTS
@@ -248,8 +248,7 @@ def test_a_preempted_slurm_job_is_saved_queued_again_and_ends_as_one_that_never_
         (("ray", "+hydra.launcher.rai=2"), "has no such setting; did you mean 'ray'?"),
         (
             ("ray", "+hydra.launcher.ray.init.addr=auto"),
-            "hydra.launcher.ray.init.addr: hydra/launcher=ray has no such setting; did you mean "
-            "'address'?",
+            "hydra.launcher.ray.init.addr: hydra/launcher=ray has no such setting; did you mean 'address'?",
         ),
         (
             ("ray", "+hydra.launcher.ray.remote.max_retries=3"),
@@ -303,7 +302,7 @@ def test_a_library_that_is_missing_is_told_with_what_installs_it(
     monkeypatch.setitem(sys.modules, module, None)
     launcher = "submitit_local" if module == "submitit" else module
     result = cli("sweep", "seed=1,2", f"hydra/launcher={launcher}")
-    assert_explained(result, install(module), tmp_path)
+    assert_explained(result, install_command(module), tmp_path)
     assert len(result.err.splitlines()) == 1
 
 
@@ -319,16 +318,16 @@ class Pretended:
         self.box, self.letters, self.left = box, letters, list(letters)
         self.recalled = False
 
-    def begin(self, errands: Any) -> None:
+    def submit(self, jobs: Any) -> None:
         for number, events in self.letters.items():
             text = "".join(json.dumps(event) + "\n" for event in events)
             (self.box / f"{number}.jsonl").write_text(text)
 
-    def ended(self) -> list[End]:
+    def poll_exits(self) -> list[ProcessExit]:
         over, self.left = self.left, []
-        return [End(number, "its process ended as LOST") for number in over]
+        return [ProcessExit(number, "its process ended as LOST") for number in over]
 
-    def recall(self) -> None:
+    def cancel_pending(self) -> None:
         self.recalled = True
 
     def close(self, left: Any) -> None:
@@ -336,7 +335,7 @@ class Pretended:
 
 
 def started() -> dict[str, Any]:
-    return {"event": "started", **here()}
+    return {"event": "started", **process_identity()}
 
 
 def ended(status: str) -> dict[str, Any]:
@@ -345,56 +344,56 @@ def ended(status: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def box(tmp_path: Path) -> Iterator[Mailbox]:
-    yield Mailbox(tmp_path)
+def box(tmp_path: Path) -> Iterator[JobEventDir]:
+    yield JobEventDir(tmp_path)
 
 
-def test_a_job_that_ends_without_a_word_is_told_of_as_its_engine_saw_it(box: Mailbox) -> None:
+def test_a_job_that_ends_without_a_word_is_told_of_as_its_engine_saw_it(box: JobEventDir) -> None:
     letters = {0: [started(), ended("done")], 1: [started()], 2: []}
     engine = Pretended(box.path, letters)
 
     def died(task: Task, how: str) -> dict[str, Any]:
         return {"status": "killed", "code": 1, "message": how, "folder": None}
 
-    desk = Desk(engine, box, Display(3, ()), Signals(), died)
-    found = desk.work([Task(n, [f"seed={n}"]) for n in range(3)], [])
+    desk = RemoteJobRunner(engine, box, Display(3, ()), Signals(), died)
+    found = desk.run([Task(n, [f"seed={n}"]) for n in range(3)], [])
     assert {n: o["status"] for n, o in found.items()} == {0: "done", 1: "killed", 2: "killed"}
     assert found[1]["message"] == "its process ended as LOST"
 
 
 def test_after_a_signal_jobs_are_told_and_those_that_have_not_begun_stay_undone(
-    box: Mailbox,
+    box: JobEventDir,
 ) -> None:
     engine = Pretended(box.path, {0: [started(), ended("killed")], 1: [], 2: [started()]})
     (letters := engine.letters)[2].append({"event": "left"})
-    desk = Desk(engine, box, Display(3, ()), Signals(), lambda task, how: {})
-    desk.signals.received = signal.SIGTERM
-    found = desk.work([Task(n, [f"seed={n}"]) for n in letters], [])
+    desk = RemoteJobRunner(engine, box, Display(3, ()), Signals(), lambda task, how: {})
+    desk.signals.received_signal = signal.SIGTERM
+    found = desk.run([Task(n, [f"seed={n}"]) for n in letters], [])
     assert {n: o["status"] for n, o in found.items()} == {0: "killed"}
     assert engine.recalled
     assert int((box.path / "stop").read_text()) == signal.SIGTERM
 
 
 def test_a_job_that_a_signal_ends_before_it_began_is_told_while_the_sweep_goes_on(
-    box: Mailbox,
+    box: JobEventDir,
 ) -> None:
     engine = Pretended(box.path, {0: [started(), {"event": "left"}], 1: [started(), ended("done")]})
 
     def died(task: Task, how: str) -> dict[str, Any]:
         return {"status": "killed", "code": 1, "message": how, "folder": None}
 
-    desk = Desk(engine, box, Display(2, ()), Signals(), died)
-    found = desk.work([Task(n, [f"seed={n}"]) for n in range(2)], [])
+    desk = RemoteJobRunner(engine, box, Display(2, ()), Signals(), died)
+    found = desk.run([Task(n, [f"seed={n}"]) for n in range(2)], [])
     assert {n: o["status"] for n, o in found.items()} == {0: "killed", 1: "done"}
 
 
 def test_an_errand_of_a_sweep_that_is_gone_does_nothing(tmp_path: Path) -> None:
     child = subprocess.Popen(["sleep", "0.1"])
-    runner = {**here(), "pid": child.pid, "since": "1"}
-    assert gone(runner)  # another process has its number
-    assert not gone({**runner, "host": "elsewhere"})
-    assert not gone(here())
-    Errand(0, [], str(tmp_path), {"runner": runner})()
+    runner = {**process_identity(), "pid": child.pid, "since": "1"}
+    assert has_exited(runner)  # another process has its number
+    assert not has_exited({**runner, "host": "elsewhere"})
+    assert not has_exited(process_identity())
+    RemoteJob(0, [], str(tmp_path), {"runner": runner})()
     assert list(tmp_path.iterdir()) == []
     child.wait()
 
@@ -420,22 +419,22 @@ def test_a_script_of_the_pretended_slurm_is_run_as_it_was_submitted(
     assert (tmp_path / "0").exists() and (tmp_path / "1").exists()
 
 
-def test_half_a_line_of_a_letter_waits_for_its_rest(box: Mailbox) -> None:
+def test_half_a_line_of_a_letter_waits_for_its_rest(box: JobEventDir) -> None:
     letter = box.path / "0.jsonl"
     letter.write_bytes(b'{"event": "started"}\n{"event": ')
-    assert [e["event"] for _, e in box.letters([0])] == ["started"]
+    assert [e["event"] for _, e in box.read_events([0])] == ["started"]
     with letter.open("ab") as file:
         file.write(b'"ended"}\nnot an event\n')
-    assert [e["event"] for _, e in box.letters([0])] == ["ended"]
-    assert list(box.letters([0])) == []
+    assert [e["event"] for _, e in box.read_events([0])] == ["ended"]
+    assert list(box.read_events([0])) == []
 
 
 def test_mailboxes_of_sweeps_that_were_killed_are_removed(tmp_path: Path) -> None:
-    from rlox_cli.desk import mailbox
+    from rlox_cli.remote_job_runner import open_event_dir
 
     old = tmp_path / ".jobs-old"
     old.mkdir()
-    (old / "runner.json").write_text(json.dumps({**here(), "since": "1"}))
-    with mailbox(tmp_path) as first, mailbox(tmp_path) as second:
+    (old / "runner.json").write_text(json.dumps({**process_identity(), "since": "1"}))
+    with open_event_dir(tmp_path) as first, open_event_dir(tmp_path) as second:
         assert job_names(tmp_path) == sorted([first.path.name, second.path.name])
     assert list(tmp_path.iterdir()) == []

@@ -12,14 +12,14 @@ from helpers.cli import TINY, Cli
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from rlox.configs import RunConfig, make_run, plain
+from rlox.configs import RunConfig, make_run, to_plain
 from rlox_cli import commands, compose, grid, identity, plain_yaml
 from rlox_cli.command import Call
-from rlox_cli.kept_loggers import kept_loggers
-from rlox_cli.report.read import never_begun
+from rlox_cli.kept_loggers import kept_loggers_message
+from rlox_cli.report.read import unstarted_jobs
 from rlox_cli.run_folder import RunFolder, read_status
 from rlox_cli.signals import Signals
-from rlox_cli.sweep import PlannedJob, SweepPlan, finish
+from rlox_cli.sweep import PlannedJob, SweepPlan, finish_sweep
 
 from .test_sweep import PLACE, job_names
 
@@ -48,24 +48,20 @@ def test_a_job_of_an_older_schema_is_known_under_todays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = make_run({"seed": 4})
-    (tmp_path / "config.yaml").write_text(plain_yaml.dump(plain(old)))
+    (tmp_path / "config.yaml").write_text(plain_yaml.dump(to_plain(old)))
     before = identity.saved_identity(tmp_path)
-    newer = make_dataclass(
-        "Newer", [("warm", int, field(default=7))], bases=(RunConfig,), frozen=True
-    )
+    newer = make_dataclass("Newer", [("warm", int, field(default=7))], bases=(RunConfig,), frozen=True)
 
     def today(data: dict[str, Any]) -> RunConfig:
         return newer(**vars(make_run(data)))
 
     monkeypatch.setattr(identity, "make_run", today)
-    identity._read.cache_clear()
+    identity._read_cached.cache_clear()
     assert identity.saved_identity(tmp_path) == identity.identity(today({"seed": 4})) != before
-    identity._read.cache_clear()
+    identity._read_cached.cache_clear()
 
 
-def test_done_is_done_with_other_loggers_and_what_goes_on_keeps_its_own(
-    cli: Cli, tmp_path: Path
-) -> None:
+def test_done_is_done_with_other_loggers_and_what_goes_on_keeps_its_own(cli: Cli, tmp_path: Path) -> None:
     assert cli("sweep", *TINY, "seed=1,2", "logger=csv", PLACE).code == 0
     again = cli("sweep", *TINY, "seed=1,2", "logger=tensorboard", "threads=2", PLACE)
     assert "2 of 2 jobs done, 2 of them before" in again.out
@@ -104,17 +100,17 @@ def test_loggers_that_jobs_done_before_do_not_get_are_said_in_one_line(
     tmp_path: Path, had: list[str], asked: dict[str, Any], said: str
 ) -> None:
     before = make_run({"logger": {name: {"name": name} for name in had}})
-    (tmp_path / "config.yaml").write_text(plain_yaml.dump(plain(before)))
+    (tmp_path / "config.yaml").write_text(plain_yaml.dump(to_plain(before)))
     outcome = {"identity": "it", "status": "skipped", "message": "", "folder": str(tmp_path)}
-    line = kept_loggers([outcome], {"it": make_run({"logger": asked})})
+    line = kept_loggers_message([outcome], {"it": make_run({"logger": asked})})
     expected = f"1 job done before keeps the loggers of then {said}" if said else ""
     assert line == expected
-    assert kept_loggers([outcome | {"message": "busy"}], {"it": make_run({"logger": asked})}) == ""
+    assert kept_loggers_message([outcome | {"message": "busy"}], {"it": make_run({"logger": asked})}) == ""
 
 
-def before_the_rules_had_keys(config: RunConfig, folder: Path) -> Path:
+def write_old_run(config: RunConfig, folder: Path) -> Path:
     """The folder of a run that is configured so, as versions without these keys left it."""
-    tree = plain(config)
+    tree = to_plain(config)
     del tree["env"]["seeding"], tree["env"]["normalize_rule"]
     folder.mkdir(parents=True)
     (folder / "config.yaml").write_text(plain_yaml.dump(tree))
@@ -135,7 +131,7 @@ def test_a_job_from_before_the_rules_had_keys_is_that_of_the_rules_it_followed(
     tmp_path: Path, env: dict[str, Any], same: bool
 ) -> None:
     asked = make_run({"env": env})
-    old = before_the_rules_had_keys(asked, tmp_path / "0_a")
+    old = write_old_run(asked, tmp_path / "0_a")
     assert (identity.saved_identity(old) == identity.identity(asked)) == same
 
 
@@ -146,7 +142,7 @@ def test_a_job_of_a_preset_from_before_the_rules_had_keys_is_known_under_the_pre
     config = OmegaConf.to_container(OmegaConf.create(cli(*preset).out))
     assert isinstance(config, dict) and config["env"]["normalize_rule"] == "sb3"
     asked = make_run({str(key): value for key, value in config.items()})
-    old = before_the_rules_had_keys(asked, tmp_path / "0_a")
+    old = write_old_run(asked, tmp_path / "0_a")
     assert identity.saved_identity(old) == identity.identity(asked)
 
 
@@ -154,7 +150,7 @@ def test_a_job_of_a_preset_from_before_the_rules_had_keys_is_known_under_the_pre
 @pytest.mark.parametrize("rule", ["relative", "sb3"])
 def test_every_key_of_the_environment_is_part_of_a_jobs_identity(seeding: str, rule: str) -> None:
     config = make_run({"env": {"seeding": seeding, "normalize_rule": rule}})
-    assert identity.what(config)["env"] == plain(config)["env"]
+    assert identity.result_config(config)["env"] == to_plain(config)["env"]
 
 
 def test_a_sweep_from_before_the_rules_had_keys_goes_on_by_its_own_or_says_which_it_is(
@@ -163,7 +159,7 @@ def test_a_sweep_from_before_the_rules_had_keys_goes_on_by_its_own_or_says_which
     line = ("sweep", "tuned=null", "seed=1,2,3", "dry_run=true", PLACE)
     for normalize in (True, False):
         config = make_run({"seed": 1, "env": {"normalize_obs": normalize}})
-        before_the_rules_had_keys(config, tmp_path / "sweep" / f"{int(normalize)}_a")
+        write_old_run(config, tmp_path / "sweep" / f"{int(normalize)}_a")
     assert cli(*line).code == 0, "nothing of it is normalised"
     line = (*line, "env.normalize_obs=true")
     refused = cli(*line)
@@ -175,7 +171,7 @@ def test_a_sweep_from_before_the_rules_had_keys_goes_on_by_its_own_or_says_which
     assert cli(*line, "env.normalize_rule=sb3,relative").code == 0
 
 
-def whole(config: DictConfig) -> dict[Any, Any]:
+def to_container(config: DictConfig) -> dict[Any, Any]:
     OmegaConf.set_struct(config, False)
     del config["hydra"]
     data = OmegaConf.to_container(config)
@@ -193,16 +189,14 @@ def whole(config: DictConfig) -> dict[Any, Any]:
 )
 def test_jobs_composed_from_one_base_are_what_hydra_composes(given: list[str], bases: int) -> None:
     call = Call(commands.load("sweep"), given, Signals())
-    line = compose.Line.read(call.command, ["-m", *given])
+    line = compose.ParsedArguments.parse(call.command, ["-m", *given])
     overrides = [*line.overrides, "hydra.sweep.dir=x", "hydra.mode=MULTIRUN"]
     with compose._application() as app:
-        master = app.compose_config(
-            line.primary, overrides, RunMode.MULTIRUN, with_log_configuration=False
-        )
+        master = app.compose_config(line.primary, overrides, RunMode.MULTIRUN, with_log_configuration=False)
         composer = grid.Composer(app, master)
         for job in grid.combinations(app, master):
             ours, theirs = composer(job), app.config_loader.load_sweep_config(master, job)
-            assert whole(ours) == whole(theirs), job
+            assert to_container(ours) == to_container(theirs), job
         assert len(composer._bases) == bases
 
 
@@ -212,8 +206,8 @@ def test_a_pruned_job_is_neither_done_nor_a_failure(
     config = make_run({"seed": 1})
     with RunFolder.create(config, tmp_path / "0_a") as folder:
         folder.start(config, {})
-        folder.status("pruned", "below the median")
-    assert finish(SweepPlan(tmp_path, [PlannedJob(["seed=1"], config)], False), []) == 0
+        folder.write_status("pruned", "below the median")
+    assert finish_sweep(SweepPlan(tmp_path, [PlannedJob(["seed=1"], config)], False), []) == 0
     assert "0 of 1 jobs done, 1 pruned" in capsys.readouterr().out
 
 
@@ -242,20 +236,20 @@ def test_a_sweep_lists_its_jobs_before_the_first_begins_and_forgets_none_that_be
     configs = [make_run({"seed": seed}) for seed in (1, 2, 3)]
     jobs = [PlannedJob([f"seed={c.seed}", "env=CartPole-v1"], c) for c in configs]
     place = tmp_path / "sweep"
-    SweepPlan(place, jobs, False).begin(place)
-    listed = {run.name: run.status for run in never_begun(place, set())}
+    SweepPlan(place, jobs, False).record_decisions(place)
+    listed = {run.name: run.status for run in unstarted_jobs(place, set())}
     assert listed == dict.fromkeys(["0_seed-1", "1_seed-2", "2_seed-3"], "not started")
     with RunFolder.create(configs[1], place / "my job") as folder:
         folder.start(configs[1], {})
-        folder.status("done")
-    SweepPlan(place, jobs, False).begin(place)
-    assert [run.name for run in never_begun(place, set())] == ["0_seed-1", "2_seed-3"]
+        folder.write_status("done")
+    SweepPlan(place, jobs, False).record_decisions(place)
+    assert [run.name for run in unstarted_jobs(place, set())] == ["0_seed-1", "2_seed-3"]
 
 
 def test_a_sweep_in_the_folder_of_a_run_is_refused(cli: Cli, tmp_path: Path) -> None:
     with RunFolder.create(config := make_run({}), tmp_path / "run") as folder:
         folder.start(config, {})
-        folder.status("done")
+        folder.write_status("done")
     before = sorted(tmp_path.rglob("*"))
     refused = cli("sweep", *TINY, "seed=1,2", "hydra.sweep.dir=run")
     said = "hydra.sweep.dir=run is the folder of a run; name another folder: hydra.sweep.dir=FOLDER"

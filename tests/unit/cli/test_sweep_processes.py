@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from helpers.cli import TINY
-from helpers.gated import let_go, place, waiting
+from helpers.gate import open_gate, waiting_processes, write_gate_env
 from helpers.waiting import PATIENCE, until
 
 from rlox_cli.run_folder import is_locked, read_status
@@ -102,17 +102,15 @@ def test_a_signal_stops_every_run_and_says_how_to_go_on(
     assert all(list(run.glob("checkpoints/step-*")) for run in training(tmp_path, 2))
 
 
-def test_the_same_command_goes_on_with_the_runs_that_ctrl_c_stopped(
-    sweep: Any, tmp_path: Path
-) -> None:
-    place(tmp_path)
+def test_the_same_command_goes_on_with_the_runs_that_ctrl_c_stopped(sweep: Any, tmp_path: Path) -> None:
+    write_gate_env(tmp_path)
     process = sweep(*GATED)
-    until(lambda: waiting(tmp_path, 2), "two jobs at their gates")
+    until(lambda: waiting_processes(tmp_path, 2), "two jobs at their gates")
     stopped(process, tmp_path, signal.SIGINT, True, 130)
     left = training(tmp_path, 2)
     saved = [int(read_status(run)["step"]) for run in left]
     assert all(0 < step < 1024 for step in saved)
-    let_go(tmp_path)
+    open_gate(tmp_path)
     second = sweep(*GATED)
     out, err = second.communicate(timeout=2 * PATIENCE)
     assert second.returncode == 0, err
@@ -131,9 +129,7 @@ def test_a_second_signal_ends_everything_at_once(sweep: Any, tmp_path: Path) -> 
     process = sweep("env=slow:Slow-v0", ENDLESS)
     until(lambda: len(list(tmp_path.glob("waits-*"))) >= 2, "two jobs in a step that does not end")
     os.kill(process.pid, signal.SIGTERM)
-    until(
-        lambda: "SIGTERM" in process.stderr.readline(), "an answer"
-    )  # on one CPU a warning is before it
+    until(lambda: "SIGTERM" in process.stderr.readline(), "an answer")  # on one CPU a warning is before it
     os.kill(process.pid, signal.SIGTERM)
     assert process.wait(2 * PATIENCE) == 143
     until(lambda: not of_group(process.pid), "end of every process")
@@ -166,15 +162,13 @@ def test_runs_whose_sweep_was_killed_save_and_end(sweep: Any, tmp_path: Path) ->
     assert not any(is_locked(run) for run in running)
 
 
-def test_a_job_whose_worker_was_killed_is_named_and_can_be_done_again(
-    sweep: Any, tmp_path: Path
-) -> None:
-    place(tmp_path)
+def test_a_job_whose_worker_was_killed_is_named_and_can_be_done_again(sweep: Any, tmp_path: Path) -> None:
+    write_gate_env(tmp_path)
     process = sweep(*GATED)
-    killed = until(lambda: waiting(tmp_path, 2), "two jobs at their gates")[0]
+    killed = until(lambda: waiting_processes(tmp_path, 2), "two jobs at their gates")[0]
     (victim,) = [run for run in training(tmp_path, 2) if read_status(run)["pid"] == killed]
     os.kill(killed, signal.SIGKILL)
-    let_go(tmp_path)
+    open_gate(tmp_path)
     out, err = process.communicate(timeout=2 * PATIENCE)
     assert process.returncode == 1, err
     assert f"killed: {victim.name}: its process was ended by SIGKILL" in out
@@ -187,10 +181,13 @@ def test_a_job_whose_worker_was_killed_is_named_and_can_be_done_again(
 
 
 def test_two_sweeps_in_one_folder_share_its_jobs(sweep: Any, tmp_path: Path) -> None:
-    place(tmp_path)
+    write_gate_env(tmp_path)
     both = [sweep(*GATED), sweep(*GATED)]
-    until(lambda: waiting(tmp_path, 3), "three jobs at their gates, of sweeps with two workers")
-    let_go(tmp_path)
+    until(
+        lambda: waiting_processes(tmp_path, 3),
+        "three jobs at their gates, of sweeps with two workers",
+    )
+    open_gate(tmp_path)
     ended = [process.communicate(timeout=2 * PATIENCE) for process in both]
     assert [process.returncode for process in both] == [0, 0], ended
     done = [out.count(" done score ") for out, _ in ended]

@@ -9,7 +9,7 @@ from pathlib import Path
 from helpers.reports import make_run
 
 from rlox_cli import sweep_summary
-from rlox_cli.report.read import sweep_in
+from rlox_cli.report.read import sweep_kind
 
 
 def scored(folder: Path, seed: int, episodes: list[float]) -> None:
@@ -28,7 +28,7 @@ def rows(folder: Path) -> list[dict[str, str]]:
 
 def test_the_interval_of_a_score_stands_beside_it_and_before_the_iqm(tmp_path: Path) -> None:
     scored(tmp_path, 0, [1.0, 3.0])
-    sweep_summary.write(tmp_path, [], {})
+    sweep_summary.write_summary(tmp_path, [], {})
     (row,) = rows(tmp_path)
     at = list(row).index("score")
     assert list(row)[at : at + 4] == ["score", "score_ci95_low", "score_ci95_high", "score_iqm"]
@@ -37,7 +37,7 @@ def test_the_interval_of_a_score_stands_beside_it_and_before_the_iqm(tmp_path: P
 
 def test_one_episode_and_one_seed_have_no_interval(tmp_path: Path) -> None:
     scored(tmp_path, 0, [2.0])  # of an earlier version, which gave it one
-    told = sweep_summary.write(tmp_path, [], {})
+    told = sweep_summary.write_summary(tmp_path, [], {})
     (row,) = rows(tmp_path)
     assert (row["score"], row["score_ci95_low"], row["score_ci95_high"]) == ("2.0", "", "")
     assert "ppo on X-v0: 2.000 (1 run)" in told
@@ -46,7 +46,7 @@ def test_one_episode_and_one_seed_have_no_interval(tmp_path: Path) -> None:
 def test_scores_that_differ_little_are_told_apart(tmp_path: Path) -> None:
     for seed, score in enumerate((-2.978, -2.974)):
         scored(tmp_path, seed, [score, score])
-    told = sweep_summary.write(tmp_path, [], {})
+    told = sweep_summary.write_summary(tmp_path, [], {})
     assert (
         "ppo on X-v0: IQM -2.976 (95% CI -2.978 to -2.974), mean -2.976, standard deviation 0.003 (2 runs)"
         in told
@@ -60,4 +60,4 @@ def test_a_sweep_of_an_earlier_version_is_known_by_its_columns(tmp_path: Path) -
     )
     for head, kind in ((before, "sweep"), ("job,status,score", "")):
         (tmp_path / "summary.csv").write_text(head + "\n")
-        assert sweep_in(tmp_path) == kind
+        assert sweep_kind(tmp_path) == kind

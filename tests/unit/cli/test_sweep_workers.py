@@ -18,13 +18,13 @@ from rlox.configs import make_run
 from rlox_cli import jobs, launcher, provenance, resume
 from rlox_cli.command import Call
 from rlox_cli.commands.sweep import COMMAND
-from rlox_cli.crew import Crew, Task
 from rlox_cli.identity import identity
 from rlox_cli.run_folder import RunFolder, read_status
 from rlox_cli.signals import Signals
 from rlox_cli.sweep import PlannedJob, SweepPlan
 from rlox_cli.sweep_display import Display
 from rlox_cli.training import TrainTask
+from rlox_cli.worker_pool import Task, WorkerPool
 
 from .test_sweep import PLACE, job_names, rows
 
@@ -137,9 +137,7 @@ def test_keys_of_several_runs_and_of_one_are_explained_where_they_have_no_place(
 
 
 @pytest.mark.parametrize("value", ["0", "1025", "-1", "two", "1.5", "null", "1,2", ""])
-def test_a_number_of_workers_that_is_none_is_explained(
-    cli: Cli, tmp_path: Path, value: str
-) -> None:
+def test_a_number_of_workers_that_is_none_is_explained(cli: Cli, tmp_path: Path, value: str) -> None:
     result = cli("sweep", "seed=1,2", f"sweep.workers={value}")
     assert_explained(result, "sweep.workers", tmp_path)
     assert "expected" in result.err
@@ -153,9 +151,7 @@ def test_misspelled_worker_options_get_a_hint_at_sweep_workers(cli: Cli, tmp_pat
 @pytest.mark.parametrize("command", ["train", "sweep"])
 def test_the_help_of_train_and_sweep_describes_sweep_workers(cli: Cli, command: str) -> None:
     out = " ".join(cli(command, "--help").out.split())
-    assert (
-        "sweep.workers=1 processes that do jobs side by side, on this machine; in [1, 1024]" in out
-    )
+    assert "sweep.workers=1 processes that do jobs side by side, on this machine; in [1, 1024]" in out
 
 
 def test_sweep_workers_is_not_a_key_of_a_jobs_config(cli: Cli) -> None:
@@ -197,9 +193,9 @@ def test_more_threads_than_cpus_are_warned_of(
     says: str,
 ) -> None:
     monkeypatch.setattr(provenance, "cores", lambda: cores)
-    workers = launcher.Workers(3)
+    workers = launcher.WorkersLauncher(3)
     workers.task = task_for({"seed": 1}, {"seed": 2, "torch_threads": threads})
-    workers._warn(3)
+    workers._warn_of_threads(3)
     assert capsys.readouterr().err == says
 
 
@@ -207,10 +203,10 @@ def test_workers_share_the_cpus_unless_somebody_has_chosen(monkeypatch: pytest.M
     monkeypatch.delenv("RLOX_THREADS", raising=False)
     monkeypatch.delenv("RAYON_NUM_THREADS", raising=False)
     monkeypatch.setattr(launcher, "num_threads", lambda: 7)
-    assert launcher.shared_cpus(2)["RLOX_THREADS"] == "3"
-    assert launcher.shared_cpus(9)["RLOX_THREADS"] == "1"
+    assert launcher.shared_thread_environment(2)["RLOX_THREADS"] == "3"
+    assert launcher.shared_thread_environment(9)["RLOX_THREADS"] == "1"
     monkeypatch.setenv("RAYON_NUM_THREADS", "5")
-    assert "RLOX_THREADS" not in launcher.shared_cpus(2)
+    assert "RLOX_THREADS" not in launcher.shared_thread_environment(2)
 
 
 # The crew, with workers that train nothing
@@ -218,14 +214,14 @@ def test_workers_share_the_cpus_unless_somebody_has_chosen(monkeypatch: pytest.M
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rlox_cli.worker_process.START", FAKE)
+    monkeypatch.setattr("rlox_cli.worker_process.START_SCRIPT", FAKE)
 
 
-def crew_of(size: int, signals: Signals, total: int) -> Crew:
+def crew_of(size: int, signals: Signals, total: int) -> WorkerPool:
     def died(task: Task, how: str) -> dict[str, Any]:
         return {"status": "killed", "code": 1, "message": how, "folder": None}
 
-    return Crew(size, {}, Display(total, ()), signals, died, os.environ)
+    return WorkerPool(size, {}, Display(total, ()), signals, died, os.environ)
 
 
 def tasks(*seeds: int) -> list[Task]:
@@ -242,7 +238,7 @@ def test_a_worker_that_is_killed_takes_only_its_job_with_it(
     fake: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = children()
-    ended = crew_of(2, Signals(), 5).work(tasks(1, 3, 2, 3, 5))
+    ended = crew_of(2, Signals(), 5).run(tasks(1, 3, 2, 3, 5))
     shown = capsys.readouterr()
     assert [ended[n]["status"] for n in range(5)] == ["done", "killed", "done", "killed", "done"]
     assert ended[1]["message"] == "its process was ended by SIGKILL (perhaps for want of memory)"
@@ -256,13 +252,13 @@ def test_a_worker_that_is_killed_takes_only_its_job_with_it(
 def test_a_job_is_said_to_have_started_once_it_trains(capsys: pytest.CaptureFixture[str]) -> None:
     shown = Display(3, ())
     for number in range(3):
-        shown.started(number, [f"seed={number}"])
+        shown.on_started(number, [f"seed={number}"])
     assert capsys.readouterr().out == ""  # their processes are still importing
     for about in ("begun", "begun", "ended"):
-        shown.event(0, {"event": "said", "about": about, "text": "more of it"})
-    shown.event(1, {"event": "said", "about": "skipped", "text": "done before: there"})
-    shown.ended(1, {"status": "skipped", "code": 0, "message": "", "folder": "there"})
-    shown.ended(2, {"status": "failed", "code": 1, "message": "no such robot", "folder": None})
+        shown.on_event(0, {"event": "said", "about": about, "text": "more of it"})
+    shown.on_event(1, {"event": "said", "about": "skipped", "text": "done before: there"})
+    shown.on_ended(1, {"status": "skipped", "code": 0, "message": "", "folder": "there"})
+    shown.on_ended(2, {"status": "failed", "code": 1, "message": "no such robot", "folder": None})
     told = capsys.readouterr()
     assert told.out.splitlines() == [
         "[1/3] started seed=0",
@@ -278,16 +274,16 @@ def test_a_signal_stops_every_worker_and_nothing_more_begins(
     before, sent = children(), []
 
     class Sending(Display):
-        def progress(self, number: int, now: Any) -> None:
+        def on_progress(self, number: int, snapshot: Any) -> None:
             if number == 1 and not sent:
                 sent.append(number)
                 os.kill(os.getpid(), signal.SIGTERM)
 
     with Signals() as signals:
         crew = crew_of(2, signals, 4)
-        crew.shown = Sending(4, ())
-        ended = crew.work(tasks(4, 4, 1, 2))
-    assert signals.received == signal.SIGTERM
+        crew.display = Sending(4, ())
+        ended = crew.run(tasks(4, 4, 1, 2))
+    assert signals.received_signal == signal.SIGTERM
     assert {n: outcome["status"] for n, outcome in ended.items()} == {0: "killed", 1: "killed"}
     assert "[3/4]" not in capsys.readouterr().out
     assert children() == before
@@ -296,7 +292,7 @@ def test_a_signal_stops_every_worker_and_nothing_more_begins(
 def test_workers_that_the_system_refuses_are_done_without(
     fake: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from rlox_cli import crew
+    from rlox_cli import worker_pool
 
     left = [1]
 
@@ -306,9 +302,9 @@ def test_workers_that_the_system_refuses_are_done_without(
         left.pop()
         return crew_worker(*args)
 
-    crew_worker = crew.WorkerProcess
-    monkeypatch.setattr(crew, "WorkerProcess", hire)
-    ended = crew_of(3, Signals(), 3).work(tasks(1, 2, 5))
+    crew_worker = worker_pool.WorkerProcess
+    monkeypatch.setattr(worker_pool, "WorkerProcess", hire)
+    ended = crew_of(3, Signals(), 3).run(tasks(1, 2, 5))
     assert [ended[n]["status"] for n in range(3)] == ["done"] * 3
     says = "no more than 1 workers can be started: Resource temporarily unavailable"
     assert capsys.readouterr().err.splitlines().count(says) == 1
@@ -318,7 +314,7 @@ DRIVER = """
 import sys
 from pathlib import Path
 from rlox_cli import worker_process
-worker_process.START = Path(sys.argv[1])
+worker_process.START_SCRIPT = Path(sys.argv[1])
 from rlox_cli.main import main
 sys.exit(main(sys.argv[2:]))
 """
@@ -363,7 +359,7 @@ def begun(folder: Path, seed: int) -> tuple[Path, Any]:
     config = make_run({"seed": seed})
     with RunFolder.create(config, folder / f"0_seed-{seed}") as run:
         run.start(config, {})
-        run.status("killed", "signal")
+        run.write_status("killed", "signal")
     return run.path, config
 
 
@@ -371,9 +367,9 @@ def test_a_job_that_another_sweep_has_claimed_is_left_to_it(cli: Cli, tmp_path: 
     (tmp_path / "sweep").mkdir()
     config = make_run({"seed": 1})
     job = jobs.Job([], tmp_path / "sweep", 0, None, identity=identity(config))
-    with jobs.claimed(job) as first, jobs.claimed(job) as second:
+    with jobs.claim(job) as first, jobs.claim(job) as second:
         assert (first, second) == (True, False)
-    with jobs.claimed(job) as again:
+    with jobs.claim(job) as again:
         assert again
     assert list((tmp_path / "sweep").iterdir()) == []
 
@@ -383,8 +379,8 @@ def test_a_sweep_that_loses_the_race_for_a_job_leaves_it_to_the_winner(
 ) -> None:
     folder, _ = begun(tmp_path / "sweep", 1)
     winner = RunFolder.reopen(folder)
-    monkeypatch.setattr(jobs, "busy_folder", lambda job: None)  # it looked a moment before
-    monkeypatch.setattr(jobs, "interrupted", lambda job: folder)
+    monkeypatch.setattr(jobs, "find_busy_dir", lambda job: None)  # it looked a moment before
+    monkeypatch.setattr(jobs, "find_interrupted", lambda job: folder)
     result = cli("sweep", "seed=1", PLACE)
     winner._release()
     assert (result.code, result.err) == (0, "")
@@ -397,7 +393,7 @@ def test_a_job_that_could_not_be_resumed_does_not_name_a_traceback_that_is_not_t
 ) -> None:
     folder, _ = begun(tmp_path / "sweep", 1)
     (folder / "checkpoints" / "step-000000000064").mkdir(parents=True)
-    monkeypatch.setattr(jobs, "interrupted", lambda job: folder)
+    monkeypatch.setattr(jobs, "find_interrupted", lambda job: folder)
     monkeypatch.setattr(resume, "identity", lambda config: ANY)  # as if it were of this job
     result = cli("sweep", "seed=1", PLACE)
     assert result.code == 1

@@ -21,9 +21,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def test_a_run_counts_prompts_and_leaves_metrics_samples_and_a_score(
-    cli: Cli, tmp_path: Path
-) -> None:
+def test_a_run_counts_prompts_and_leaves_metrics_samples_and_a_score(cli: Cli, tmp_path: Path) -> None:
     more = ("total_steps=96", "log.every=32", "eval.every=48", "eval.episodes=20")
     ran = cli(*SFT, "algo.learning_rate=1e-3", *more)
     assert ran.code == 0, ran.err
@@ -53,9 +51,7 @@ def test_completions_are_episodes_whose_rewards_are_their_returns(cli: Cli, tmp_
     assert {row["return"] for row in episodes} != {0.0}
 
 
-def test_another_run_begins_with_the_weights_of_one_and_is_held_to_them(
-    cli: Cli, tmp_path: Path
-) -> None:
+def test_another_run_begins_with_the_weights_of_one_and_is_held_to_them(cli: Cli, tmp_path: Path) -> None:
     assert cli(*SFT, "total_steps=16", "eval.episodes=4", "hydra.run.dir=begin").code == 0
     given = ("algo=grpo", "env=text", "tuned=null", "total_steps=4", "eval.episodes=4")
     ran = cli("train", *given, "task=copy", "init_from=begin", "hydra.run.dir=run")
@@ -79,7 +75,7 @@ def test_a_task_is_named_by_its_environment_too(cli: Cli, tmp_path: Path) -> Non
 
 
 def test_completions_come_from_a_server_that_is_given_the_weights(cli: Cli, tmp_path: Path) -> None:
-    model = Llama(LlamaSize(vocab_size=len(task_of("copy").characters)))
+    model = Llama(LlamaSize(vocab_size=len(task_of("copy").codec)))
     with fake_generation("vllm", model) as fake:
         ran = cli(
             "train", "algo=grpo", "env=text/copy", "algo.batch_size=4", "total_steps=12",
@@ -87,14 +83,12 @@ def test_completions_come_from_a_server_that_is_given_the_weights(cli: Cli, tmp_
             "algo.rewards=[close]", "algo.learning_rate=1e-3",
         )  # fmt: skip
     assert ran.code == 0, ran.err
-    paths = [path for path, _ in fake.asked]
+    paths = [path for path, _ in fake.requests]
     assert (paths.count("/collective_rpc"), paths.count("/v1/completions")) == (3, 3 * 4 + 3)
     run = only_run(tmp_path / "runs")
     assert json.loads((run / "result.json").read_text())["resume_grade"] == "episode_start"
     weights = GRPO.from_checkpoint(run, trust=True).policy.lm_head.weight
-    assert 0 < float((weights - fake.model.lm_head.weight).detach().abs().max()) < 0.01, (
-        "one update ahead"
-    )
+    assert 0 < float((weights - fake.model.lm_head.weight).detach().abs().max()) < 0.01, "one update ahead"
 
 
 REFUSED = {
@@ -130,9 +124,7 @@ def test_rlox_train_refuses_wrong_text_settings_before_it_makes_a_folder(
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_run_goes_on_without_the_folder_that_its_model_came_from(
-    cli: Cli, tmp_path: Path
-) -> None:
+def test_a_run_goes_on_without_the_folder_that_its_model_came_from(cli: Cli, tmp_path: Path) -> None:
     save_llama(Llama(LlamaSize(vocab_size=11, hidden_size=32)), tmp_path / "model")
     given = ("model=model", "total_steps=16", "eval.episodes=2", "hydra.run.dir=run")
     assert cli(*SFT, *given).code == 0
@@ -142,9 +134,7 @@ def test_a_run_goes_on_without_the_folder_that_its_model_came_from(
     assert json.loads((tmp_path / "run" / "result.json").read_text())["samples"] == 32
 
 
-def test_commands_that_need_an_environment_refuse_runs_of_language_models(
-    cli: Cli, tmp_path: Path
-) -> None:
+def test_commands_that_need_an_environment_refuse_runs_of_language_models(cli: Cli, tmp_path: Path) -> None:
     assert cli(*SFT, "total_steps=8", "eval.episodes=4", "hydra.run.dir=run").code == 0
     for command in (
         ("export", "run", "format=onnx"),

@@ -59,9 +59,7 @@ SMALL = ("tuned=null", "algo.batch_size=8", "total_steps=16", "algo.max_new_toke
         ("chat", "algo=rloo model=model algo.rewards=[right]"),
     ],
 )
-def test_a_file_is_learned_from_and_a_part_of_it_scored(
-    name: str, line: str, cli: Cli, files: Path
-) -> None:
+def test_a_file_is_learned_from_and_a_part_of_it_scored(name: str, line: str, cli: Cli, files: Path) -> None:
     ran = cli("train", "env=text", f"dataset={name}.jsonl", *line.split(), *SMALL)
     assert ran.code == 0, ran.err
     run = only_run(files / "runs")
@@ -80,9 +78,7 @@ def test_a_file_is_learned_from_and_a_part_of_it_scored(
     assert all(begun in row["prompt"] for row in samples)
 
 
-def test_a_run_goes_on_with_its_file_wherever_it_is_and_with_no_other(
-    cli: Cli, files: Path
-) -> None:
+def test_a_run_goes_on_with_its_file_wherever_it_is_and_with_no_other(cli: Cli, files: Path) -> None:
     given = ("algo=sft", "env=text", "dataset=pairs.jsonl", *SMALL, "hydra.run.dir=run")
     assert cli("train", *given).code == 0
     (files / "kept").mkdir()
@@ -321,9 +317,7 @@ def test_a_relative_path_that_is_not_there_says_where_it_is_looked_for(
     )
 
 
-def test_a_sweep_over_files_takes_a_comma_in_a_name_that_is_in_quotes(
-    cli: Cli, files: Path
-) -> None:
+def test_a_sweep_over_files_takes_a_comma_in_a_name_that_is_in_quotes(cli: Cli, files: Path) -> None:
     (files / "pairs.jsonl").rename(files / "a,b.jsonl")
     (files / "sums.jsonl").unlink()
     lines = "".join(json.dumps(ROWS["pairs"](i)) + "\n" for i in range(40))

@@ -142,9 +142,7 @@ def test_provenance_records_command_versions_machine_and_seeds(cli: Cli, tmp_pat
 
 def test_processors_of_one_name_are_told_apart(tmp_path: Path) -> None:
     """Their sums differ in the last bit, so that they are not one machine type."""
-    said = (
-        "processor\t: 0\ncpu family\t: 25\nmodel\t\t: {}\nmodel name\t: AMD EPYC\nstepping\t: 1\n"
-    )
+    said = "processor\t: 0\ncpu family\t: 25\nmodel\t\t: {}\nmodel name\t: AMD EPYC\nstepping\t: 1\n"
     for model in (1, 17):
         (tmp_path / f"{model}").write_text((said.format(model) + "\n") * 2)
     assert cpu_model(tmp_path / "1") == "AMD EPYC (family 25, model 1, stepping 1)"
@@ -209,9 +207,7 @@ def test_each_kind_of_error_has_its_exit_code(error: Exception, code: int) -> No
     assert exit_code(error) == code
 
 
-@pytest.mark.parametrize(
-    ("error", "code"), [(NonFiniteError("loss is nan"), 3), (KeyError("k"), 1)]
-)
+@pytest.mark.parametrize(("error", "code"), [(NonFiniteError("loss is nan"), 3), (KeyError("k"), 1)])
 def test_a_run_that_fails_says_where_the_traceback_is(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, code: int
 ) -> None:
@@ -258,7 +254,7 @@ def test_a_signal_while_training_saves_and_ends_as_killed(
         if now.now == 256:
             os.kill(os.getpid(), number)
 
-    monkeypatch.setattr(progress.Lines, "__call__", interrupt)
+    monkeypatch.setattr(progress.LineReporter, "__call__", interrupt)
     before = signal.getsignal(number)
     result = cli("train", *TINY, "total_steps=1e6")
     run = only_run(tmp_path / "runs")
@@ -294,9 +290,7 @@ def test_a_signal_while_the_folder_is_made_leaves_none_that_cannot_go_on(
     assert [path for path in tmp_path.rglob("*") if not path.is_dir()] == []
 
 
-def test_a_keyboard_interrupt_from_anywhere_is_130(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_keyboard_interrupt_from_anywhere_is_130(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(config: Any) -> None:
         raise KeyboardInterrupt
 
@@ -308,7 +302,7 @@ def test_a_second_signal_leaves_at_once() -> None:
     script = (
         "import os, signal, time\n"
         "from rlox_cli.signals import Signals\n"
-        "with Signals() as signals, signals.stopping(lambda: None):\n"
+        "with Signals() as signals, signals.call_on_signal(lambda: None):\n"
         "    os.kill(os.getpid(), signal.SIGTERM)\n"
         "    print('still saving', flush=True)\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
@@ -329,10 +323,10 @@ def test_a_terminal_that_goes_away_is_one_signal_however_often_it_says_so(then: 
     script = (
         "import os, signal\n"
         "from rlox_cli.signals import Signals\n"
-        "with Signals() as signals, signals.stopping(lambda: None):\n"
+        "with Signals() as signals, signals.call_on_signal(lambda: None):\n"
         "    os.kill(os.getpid(), signal.SIGHUP)\n"
         f"    os.kill(os.getpid(), {int(then)})\n"
-        "    print('saved', signals.received)\n"
+        "    print('saved', signals.received_signal)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", script],
@@ -351,7 +345,7 @@ def test_a_run_under_nohup_ignores_the_hangup_signal() -> None:
         "signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
         "with Signals() as signals:\n"
         "    os.kill(os.getpid(), signal.SIGHUP)\n"
-        "    print(signals.received)\n"
+        "    print(signals.received_signal)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", script],
@@ -374,7 +368,7 @@ def test_a_run_that_fails_after_a_checkpoint_says_how_to_go_on(cli: Cli, tmp_pat
 
 
 def test_the_progress_bar_formats_durations_as_hours_minutes_seconds() -> None:
-    shown = [progress.duration(s) for s in (None, float("inf"), 42.0, 725.0, 11_240.0)]
+    shown = [progress.format_duration(s) for s in (None, float("inf"), 42.0, 725.0, 11_240.0)]
     assert shown == ["-:--", "-:--", "0:42", "12:05", "3:07:20"]
 
 

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 from rlox_cli.options import CONF
 from rlox_cli.run_schema import ALGO
-from rlox_cli.variants import own_keys, stands_for
+from rlox_cli.variants import resolve_variant, variant_keys
 
 FILES = {
     "algo/ppo_big.yaml": "defaults:\n  - ppo\n  - _self_\nnet_arch: [128, 96]\ngae_lambda: 0.5\n",
@@ -31,9 +31,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, text in FILES.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
-    monkeypatch.setitem(
-        gym.registry, "MyEnv-v0", gym.envs.registration.EnvSpec("MyEnv-v0", CartPoleEnv)
-    )
+    monkeypatch.setitem(gym.registry, "MyEnv-v0", gym.envs.registration.EnvSpec("MyEnv-v0", CartPoleEnv))
     return folder
 
 
@@ -59,7 +57,7 @@ def test_a_variant_has_the_preset_and_the_buffer_of_its_algorithm_and_its_own_ke
 def test_a_variant_of_a_variant_stands_on_both(cli: Cli, own: Path) -> None:
     algo = composed(cli, own, "algo=ppo_bigger")["algo"]
     assert (algo["net_arch"], algo["gae_lambda"], algo["gamma"]) == ([256], 0.5, 0.98)
-    assert own_keys(ALGO, "ppo_bigger", [CONF, own]) == {"net_arch": [256], "gae_lambda": 0.5}
+    assert variant_keys(ALGO, "ppo_bigger", [CONF, own]) == {"net_arch": [256], "gae_lambda": 0.5}
 
 
 def test_a_preset_for_the_variant_itself_comes_first_and_the_command_line_before_both(
@@ -153,7 +151,5 @@ def test_a_sweep_takes_variants_as_values(cli: Cli, own: Path, monkeypatch: Any)
         ("algo/ppo", None),
     ],
 )
-def test_stands_for_resolves_only_variants_of_options_that_exist(
-    path: str, found: str | None
-) -> None:
-    assert stands_for(path, [CONF]) == found
+def test_stands_for_resolves_only_variants_of_options_that_exist(path: str, found: str | None) -> None:
+    assert resolve_variant(path, [CONF]) == found

@@ -10,7 +10,7 @@ from helpers.cli import TINY, Cli, only_run
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
-from rlox_cli.verbatim import existing, quoted
+from rlox_cli.verbatim import quote_existing_path, quote_values
 
 NAMES = (
     "ünïcödé", "日本/2", "a=b", "with space", "it's", 'say "so"', "back\\slash", "end\\", "\\'", "[1",
@@ -20,7 +20,7 @@ NAMES = (
 
 @pytest.mark.parametrize("name", NAMES)
 def test_quoted_path_overrides_keep_the_typed_text(name: str) -> None:
-    (override,) = quoted([f"run={name}"], frozenset({"run"}), several=False)
+    (override,) = quote_values([f"run={name}"], frozenset({"run"}), allow_several=False)
     assert OverridesParser.create().parse_override(override).value() == name
 
 
@@ -49,19 +49,17 @@ def test_quoted_path_overrides_keep_the_typed_text(name: str) -> None:
 def test_quoting_of_path_overrides_keeps_hydra_syntax_that_has_a_meaning(
     override: str, several: bool, expected: str
 ) -> None:
-    assert list(quoted([override], frozenset({"run"}), several)) == [expected]
+    assert list(quote_values([override], frozenset({"run"}), several)) == [expected]
 
 
 def test_quoting_expands_a_tilde_in_a_path_to_the_home_folder(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert list(quoted(["run=~/é"], frozenset({"run"}), False)) == [f"run='{tmp_path}/é'"]
+    assert list(quote_values(["run=~/é"], frozenset({"run"}), False)) == [f"run='{tmp_path}/é'"]
 
 
-def test_a_run_in_a_folder_of_any_name_is_evaluated_and_resumed_there(
-    cli: Cli, tmp_path: Path
-) -> None:
+def test_a_run_in_a_folder_of_any_name_is_evaluated_and_resumed_there(cli: Cli, tmp_path: Path) -> None:
     ran = cli("train", *TINY, "run_root=ünï =[1,2]'s")
     assert ran.code == 0, ran.err
     run = only_run(tmp_path / "ünï =[1,2]'s").relative_to(tmp_path)
@@ -87,15 +85,13 @@ def test_a_named_folder_a_dataset_and_a_sweep_take_any_text_too(
     assert "da=ta" in missing.err
 
 
-@pytest.mark.parametrize(
-    "name", [*NAMES, "null", "???", "~tilde", "${oc.env:HOME}", "a\\${b}", '"q"']
-)
+@pytest.mark.parametrize("name", [*NAMES, "null", "???", "~tilde", "${oc.env:HOME}", "a\\${b}", '"q"'])
 def test_a_path_that_is_there_is_that_path_whatever_its_name_means_to_hydra(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path(name).mkdir(parents=True)
-    (override,) = quoted([f"run={existing(name)}"], frozenset({"run"}), several=False)
+    (override,) = quote_values([f"run={quote_existing_path(name)}"], frozenset({"run"}), allow_several=False)
     value = OverridesParser.create().parse_override(override).value()
     read = OmegaConf.to_container(OmegaConf.create({"run": value}), resolve=True)
     assert Path(read["run"]) == Path(name)  # type: ignore[call-overload,index]

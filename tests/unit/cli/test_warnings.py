@@ -63,9 +63,7 @@ def test_rlox_train_warns_of_settings_without_the_intended_effect(
         ("total_steps=64",), ("stop.minutes=1",),
     ],
 )  # fmt: skip
-def test_rlox_train_prints_no_warning_for_sensible_settings(
-    cli: Cli, given: tuple[str, ...]
-) -> None:
+def test_rlox_train_prints_no_warning_for_sensible_settings(cli: Cli, given: tuple[str, ...]) -> None:
     result = cli("train", *TINY, *given, "dry_run=true")
     assert (result.code, result.err) == (0, "")
 

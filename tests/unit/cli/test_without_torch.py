@@ -135,8 +135,6 @@ def test_dqn_sac_and_td3_resume_evaluate_and_begin_from_a_run_without_torch(
 
 def test_a_run_of_torchs_engine_says_that_there_is_none(tmp_path: Path) -> None:
     command = [sys.executable, "-c", WITHOUT, "train", *PPO, *QUICK, "algo.backend=torch"]
-    done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, timeout=2 * PATIENCE
-    )
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=2 * PATIENCE)
     assert done.returncode != 0
     assert "import of torch" in done.stderr

@@ -12,10 +12,10 @@ from helpers.cli import TINY, Cli, only_run
 
 from rlox.configs import make_run
 from rlox_cli import messages, run_training, summary
-from rlox_cli.frozen import FREE
-from rlox_cli.messages import without_frames
+from rlox_cli.changeable_keys import CHANGEABLE_KEYS
+from rlox_cli.messages import strip_frames
 from rlox_cli.run_folder import read_config
-from rlox_cli.signals import said
+from rlox_cli.signals import signal_name
 
 DRY = ("train", "dry_run=true", "tuned=null")
 
@@ -69,8 +69,8 @@ def test_a_run_says_whose_weights_it_begins_with(cli: Cli, tmp_path: Path) -> No
         (("train", "-cn", "foo"), "--config-name foo: no folder of configurations has a foo.yaml"),
         (("train", "tuned=ppo/Foo"), "tuned=ppo/Foo: no such option; rlox list tuned shows"),
         (("train", "tuned=ppo/CartPol-v1"), "did you mean 'ppo/CartPole-v1'?"),
-        (("train", "env.wrappers=[helpers.own_code:Nope]"), "has no Nope\n"),
-        (("train", "callbacks=[helpers.own_code:Tenth]"), "did you mean 'TenthReward'?"),
+        (("train", "env.wrappers=[helpers.user_code:Nope]"), "has no Nope\n"),
+        (("train", "callbacks=[helpers.user_code:Tenth]"), "did you mean 'TenthReward'?"),
     ],
 )
 def test_a_mistake_leads_nowhere_wrong(args: tuple[str, ...], says: str, cli: Cli) -> None:
@@ -91,7 +91,7 @@ def test_help_of_resume_is_about_resuming(cli: Cli) -> None:
     text = cli("resume", "--help").out
     assert text.startswith("usage: rlox resume RUN [key=value ...]\n\ngo on with a run")
     flat = " ".join(text.split())
-    assert all(key in flat for key in FREE)
+    assert all(key in flat for key in CHANGEABLE_KEYS)
     assert cli("train", "--help").out.startswith("usage: rlox train [key=value ...]")
 
 
@@ -131,17 +131,17 @@ def test_of_a_traceback_the_innermost_frame_is_left() -> None:
     text = (
         "MyEnv-v0 (copy 1) raised ValueError in step: no\n"
         "Traceback (most recent call last):\n"
-        '  File "rlox/envs/workers/child.py", line 146, in step\n    env.step(a)\n'
+        '  File "rlox/envs/workers/worker.py", line 146, in step\n    env.step(a)\n'
         '  File "my_env.py", line 98, in step\n    raise ValueError("no")\nValueError: no\n'
     )
-    assert without_frames(text).splitlines() == [
+    assert strip_frames(text).splitlines() == [
         "MyEnv-v0 (copy 1) raised ValueError in step: no",
         '  File "my_env.py", line 98, in step',
         '    raise ValueError("no")',
         "ValueError: no",
     ]
-    assert without_frames("no frames") == "no frames"
-    assert messages.shorten(without_frames(text), 4) == without_frames(text)
+    assert strip_frames("no frames") == "no frames"
+    assert messages.shorten(strip_frames(text), 4) == strip_frames(text)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_more_torch_threads_than_cpus_are_free_are_warned_of(
 ) -> None:
     monkeypatch.setattr(run_training.provenance, "cores", lambda: 4)
     monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
-    found = run_training.crowded(make_run({"torch_threads": threads}))
+    found = run_training.thread_warnings(make_run({"torch_threads": threads}))
     assert bool(found) == warned
     if warned:
         assert f"torch_threads={threads}, and of 4 CPUs {4 - load:.1f} are free" in found[0]
@@ -162,17 +162,16 @@ def test_more_torch_threads_than_cpus_are_free_are_warned_of(
 
 def test_files_for_wandb_are_told_with_the_command_that_sends_them() -> None:
     offline, online = (
-        make_run({"logger": {"wandb": {"name": "wandb", "mode": mode}}})
-        for mode in ("offline", "online")
+        make_run({"logger": {"wandb": {"name": "wandb", "mode": mode}}}) for mode in ("offline", "online")
     )
     place = Path("runs/my run")
-    told = summary.offline(offline, place)
+    told = summary.offline_message(offline, place)
     assert told == "  wandb   offline, in runs/my run/wandb; to send it: rlox sync 'runs/my run'"
-    assert summary.offline(online, place) == summary.offline(make_run({}), place) == ""
+    assert summary.offline_message(online, place) == summary.offline_message(make_run({}), place) == ""
 
 
 def test_a_signal_has_the_name_that_people_give_it() -> None:
-    assert [said(s) for s in (signal.SIGINT, signal.SIGTERM)] == ["Ctrl-C", "SIGTERM"]
+    assert [signal_name(s) for s in (signal.SIGINT, signal.SIGTERM)] == ["Ctrl-C", "SIGTERM"]
 
 
 def test_a_checkpoint_in_the_place_of_a_run_leads_to_the_command_that_plays_it(

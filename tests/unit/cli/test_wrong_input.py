@@ -10,7 +10,7 @@ import pytest
 from helpers.cli import Cli, assert_explained
 
 from rlox.envs import ids
-from rlox.extras import install
+from rlox.extras import install_command
 
 WRONG = [
     ("env=CartPol-v1", "CartPole-v1"),
@@ -85,7 +85,7 @@ def test_atari_without_its_package_gets_the_install_line(
     monkeypatch.setitem(ids._PACKAGES, "ALE/", ("ale_py_not_installed", *told))
     for name in [n for n in gymnasium.registry if n.startswith("ALE/")]:
         monkeypatch.delitem(gymnasium.registry, name)
-    assert_explained(cli("train", "env=ALE/Pong-v5"), install("atari"), tmp_path)
+    assert_explained(cli("train", "env=ALE/Pong-v5"), install_command("atari"), tmp_path)
 
 
 def test_an_environment_without_its_engine_gets_the_install_line(
@@ -105,7 +105,7 @@ def test_mujoco_without_its_engine_gets_the_install_line(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "mujoco", None)
     result = cli("train", "algo=sac", "env=HalfCheetah-v5")
-    told = f"env=HalfCheetah-v5 needs a package that is not installed: {install('mujoco')}"
+    told = f"env=HalfCheetah-v5 needs a package that is not installed: {install_command('mujoco')}"
     assert_explained(result, told, tmp_path)
 
 
@@ -114,7 +114,7 @@ def test_mujoco_environments_that_moved_elsewhere_get_no_install_line_that_does_
 ) -> None:
     result = cli("train", "env=HalfCheetah-v3")
     assert_explained(result, "gymnasium-robotics", tmp_path)
-    assert install("mujoco") not in result.err
+    assert install_command("mujoco") not in result.err
 
 
 def test_tensorboard_without_its_package_gets_the_install_line(
@@ -127,7 +127,7 @@ def test_tensorboard_without_its_package_gets_the_install_line(
         importlib.util, "find_spec", lambda n, *a: None if n == "tensorboard" else found(n, *a)
     )
     result = cli("train", "logger=tensorboard")
-    assert_explained(result, install("tensorboard"), tmp_path)
+    assert_explained(result, install_command("tensorboard"), tmp_path)
 
 
 def test_a_config_error_while_the_run_starts_leaves_no_folder(

@@ -37,26 +37,26 @@ KEYS = [
 Batch = dict[str, NDArray[Any]]
 
 
-def made(env_id: str = "CartPole-v1", **options: Any) -> CandleCollector:
+def make_collector(env_id: str = "CartPole-v1", **options: Any) -> CandleCollector:
     return CandleCollector(env_id, **{**SMALL, **options})
 
 
-def other(collector: CandleCollector, seed: int) -> NDArray[np.float32]:
+def other_weights(collector: CandleCollector, seed: int) -> NDArray[np.float32]:
     """Weights that are not its own."""
     noise = np.random.default_rng(seed).normal(size=collector.get_weights().shape)
     return collector.get_weights() + 0.3 * noise.astype(np.float32)
 
 
-def assert_same(one: Batch, two: Batch) -> None:
-    assert list(one) == list(two) == KEYS
+def assert_same(first: Batch, second: Batch) -> None:
+    assert list(first) == list(second) == KEYS
     for name in KEYS:
-        np.testing.assert_array_equal(one[name], two[name], err_msg=name, strict=True)
+        np.testing.assert_array_equal(first[name], second[name], err_msg=name, strict=True)
 
 
-def collecting() -> list[threading.Thread]:
+def running_rollouts() -> list[threading.Thread]:
     """Rollouts that are not over; the thread of one that is may need a moment to end."""
-    alive = threading.enumerate()
-    return [t for t in alive if isinstance(t, candle._Rollout) and not t.over.is_set()]
+    threads = threading.enumerate()
+    return [t for t in threads if isinstance(t, candle._RolloutThread) and not t.finished_event.is_set()]
 
 
 # What a batch is
@@ -66,7 +66,7 @@ def collecting() -> list[threading.Thread]:
 def test_batches_are_the_rollouts_that_hybrid_ppo_learns_from_with_the_same_seed(
     env_id: str,
 ) -> None:
-    collector = made(env_id)
+    collector = make_collector(env_id)
     options: dict[str, Any] = {"net_arch": (8, 8), "n_envs": 3, "n_steps": 20, "seed": 5}
     algorithm = HybridPPO(env_id, **options)
     np.testing.assert_array_equal(
@@ -87,7 +87,7 @@ def test_batches_are_the_rollouts_that_hybrid_ppo_learns_from_with_the_same_seed
 def test_arrays_have_a_row_for_each_step_of_each_environment(
     env_id: str, seen: int, action: tuple[int, ...], dtype: type
 ) -> None:
-    batch = made(env_id).recv()
+    batch = make_collector(env_id).recv()
     assert list(batch) == KEYS
     assert batch["observations"].shape == (60, seen)
     assert (batch["actions"].shape, batch["actions"].dtype) == ((60, *action), dtype)
@@ -98,7 +98,7 @@ def test_arrays_have_a_row_for_each_step_of_each_environment(
 
 
 def test_a_batch_stays_as_it_was_while_later_ones_are_collected() -> None:
-    collector = made()
+    collector = make_collector()
     first = collector.recv()
     kept = {name: column.copy() for name, column in first.items()}
     collector.recv()
@@ -110,8 +110,8 @@ def test_log_probs_and_values_are_those_of_the_torch_policy_with_the_same_weight
         ("CartPole-v1", DiscretePolicy, (4, 2, 8)),
         ("Pendulum-v1", ContinuousPolicy, (3, 1, 8)),
     ):
-        collector = made(env_id)
-        collector.sync_weights(other(collector, 0))
+        collector = make_collector(env_id)
+        collector.sync_weights(other_weights(collector, 0))
         batch = {name: torch.from_numpy(column) for name, column in collector.recv().items()}
         policy = kind(*sizes)
         flat = torch.from_numpy(collector.get_weights())
@@ -126,12 +126,12 @@ def test_log_probs_and_values_are_those_of_the_torch_policy_with_the_same_weight
 
 def test_the_background_collector_returns_the_same_batches_at_any_timing() -> None:
     def run(pause: float) -> list[Batch]:
-        collector, batches = made(), []
+        collector, batches = make_collector(), []
         for seed in range(4):
             batches.append(collector.recv())
             time.sleep(pause)
             if seed != 2:
-                collector.sync_weights(other(collector, seed))
+                collector.sync_weights(other_weights(collector, seed))
             time.sleep(pause)
         collector.stop()
         return batches
@@ -142,19 +142,19 @@ def test_the_background_collector_returns_the_same_batches_at_any_timing() -> No
 
 def test_a_batch_is_of_the_weights_that_were_there_last_when_it_was_received() -> None:
     """Also of those that came before the first batch; what was begun in between leaves no trace."""
-    plain, often = made(), made()
+    plain, often = make_collector(), make_collector()
     for seed in range(3):
-        last = other(plain, seed)
+        last = other_weights(plain, seed)
         plain.sync_weights(last)
-        for weights in (other(often, 90 + seed), other(often, 80 + seed), last):
+        for weights in (other_weights(often, 90 + seed), other_weights(often, 80 + seed), last):
             often.sync_weights(weights)
         assert_same(plain.recv(), often.recv())
 
 
 def test_without_new_weights_rollouts_go_on_with_the_old_ones() -> None:
-    collector = made()
+    collector = make_collector()
     first, second = collector.recv(), collector.recv()
-    again = made()
+    again = make_collector()
     assert_same(again.recv(), first)
     again.sync_weights(again.get_weights())
     assert_same(again.recv(), second)
@@ -171,22 +171,22 @@ def test_weights_begin_a_rollout_in_the_background_and_nothing_else_does(
         return collect(self, *given)
 
     monkeypatch.setattr(candle.NativeCollector, "collect", slowly)
-    collector = made()
-    assert collecting() == []  # not before anything is asked for
-    collector.sync_weights(other(collector, 1))
-    assert len(collecting()) == 1
+    collector = make_collector()
+    assert running_rollouts() == []  # not before anything is asked for
+    collector.sync_weights(other_weights(collector, 1))
+    assert len(running_rollouts()) == 1
     assert collector.try_recv() is None
     go_on.set()
     batch = None
     while batch is None:
         batch = collector.try_recv()
     assert list(batch) == KEYS
-    assert collecting() == []  # learning has the CPU to itself
+    assert running_rollouts() == []  # learning has the CPU to itself
     collector.stop()
 
 
 def test_asking_often_whether_a_rollout_is_there_gives_the_rollouts_that_waiting_does() -> None:
-    waiting, asking = made(), made()
+    waiting, asking = make_collector(), make_collector()
     for _ in range(3):
         batch = None
         while batch is None:
@@ -198,7 +198,7 @@ def test_asking_often_whether_a_rollout_is_there_gives_the_rollouts_that_waiting
 
 
 def test_weights_are_taken_flat_as_tensors_or_by_name() -> None:
-    collector = made("Pendulum-v1")
+    collector = make_collector("Pendulum-v1")
     policy = ContinuousPolicy(3, 1, hidden=8)
     flat = parameters_to_vector(policy.parameters())
     batches = []
@@ -208,16 +208,14 @@ def test_weights_are_taken_flat_as_tensors_or_by_name() -> None:
         policy.state_dict(),
         {name: p.detach().numpy() for name, p in policy.named_parameters()},
     ):
-        own = made("Pendulum-v1")
+        own = make_collector("Pendulum-v1")
         own.sync_weights(given)
         np.testing.assert_array_equal(own.get_weights(), flat.detach().numpy())
         batches.append(own.recv())
     for batch in batches[1:]:
         assert_same(batches[0], batch)
     assert collector.parameter_names == tuple(policy.state_dict())
-    assert dict(collector.parameter_shapes) == {
-        n: tuple(p.shape) for n, p in policy.named_parameters()
-    }
+    assert dict(collector.parameter_shapes) == {n: tuple(p.shape) for n, p in policy.named_parameters()}
     collector.sync_weights(flat, order=list(policy.state_dict()))
 
 
@@ -237,14 +235,14 @@ def test_weights_are_taken_flat_as_tensors_or_by_name() -> None:
 def test_weights_that_do_not_fit_are_refused_by_name_and_change_nothing(
     give: Any, error: type[RloxError], told: str
 ) -> None:
-    collector, untouched = made(), made()
+    collector, untouched = make_collector(), make_collector()
     with pytest.raises(error, match=told):
         collector.sync_weights(give(collector.get_weights()))
     assert_same(collector.recv(), untouched.recv())
 
 
 def test_weights_in_another_order_are_refused() -> None:
-    collector = made()
+    collector = make_collector()
     names = collector.parameter_names
     with pytest.raises(ShapeError, match="another order than"):
         collector.sync_weights(collector.get_weights(), order=sorted(names))
@@ -277,17 +275,17 @@ def test_arguments_that_do_not_fit_are_refused_by_name(
     options: dict[str, Any], error: type[RloxError], told: str
 ) -> None:
     with pytest.raises(error, match=told):
-        made(**options)
+        make_collector(**options)
 
 
 # How it ends
 
 
 def test_after_stop_batches_are_refused_and_weights_can_be_read() -> None:
-    with made() as collector:
-        collector.sync_weights(other(collector, 1))
+    with make_collector() as collector:
+        collector.sync_weights(other_weights(collector, 1))
     collector.stop()
-    assert collecting() == []
+    assert running_rollouts() == []
     weights = collector.get_weights()
     for call in (collector.recv, collector.try_recv, lambda: collector.sync_weights(weights)):
         with pytest.raises(ConfigError, match="is stopped, expected a running one"):
@@ -297,7 +295,7 @@ def test_after_stop_batches_are_refused_and_weights_can_be_read() -> None:
 def test_recv_raises_the_error_of_the_collector_thread_and_then_continues(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    collector, untouched = made(), made()
+    collector, untouched = make_collector(), make_collector()
     assert_same(collector.recv(), untouched.recv())
     score = candle.NativeCollector._check_finite
 
@@ -313,14 +311,14 @@ def test_recv_raises_the_error_of_the_collector_thread_and_then_continues(
 
 
 def test_a_collector_that_is_dropped_leaves_no_thread_behind() -> None:
-    collector = made(n_steps=2_000)
+    collector = make_collector(n_steps=2_000)
     collector.sync_weights(collector.get_weights())
-    threads = collecting()
+    threads = running_rollouts()
     del collector
     gc.collect()
     for thread in threads:
         thread.join(PATIENCE)
-    assert collecting() == []
+    assert running_rollouts() == []
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -347,7 +345,7 @@ sys.exit(code if same else 4)
     assert done.returncode == 0
 
 
-INTERRUPTED = """
+INTERRUPT_SCRIPT = """
 import os, signal, sys, threading, time
 import rlox
 from rlox.collectors import candle
@@ -382,7 +380,7 @@ collector.sync_weights(collector.get_weights())
 
 
 def test_ctrl_c_ends_the_wait_and_the_interpreter_ends_while_a_rollout_is_under_way() -> None:
-    command = [sys.executable, "-c", INTERRUPTED]
+    command = [sys.executable, "-c", INTERRUPT_SCRIPT]
     done = subprocess.run(command, capture_output=True, text=True, timeout=2 * PATIENCE)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.split() == ["interrupted", "256000"]

@@ -16,22 +16,22 @@ from rlox.configs import (
     RunConfig,
     make,
     make_run,
-    plain,
-    upgrade_saved,
+    to_plain,
+    upgrade_saved_config,
 )
-from rlox.configs.check import whole_number
-from rlox.configs.names import near_names
-from rlox.configs.params import inside, parse_interval
+from rlox.configs.check import check_integer
+from rlox.configs.name_suggestions import near_names
+from rlox.configs.params import is_inside, parse_interval
 from rlox.errors import ConfigError, UnknownNameError
 from rlox.training.setup import config_from_arguments
 
 
-def run(**changes: Any) -> RunConfig:
+def make_config(**changes: Any) -> RunConfig:
     return make_run({"algo": {"name": "ppo"}, **changes})
 
 
 def test_the_defaults_of_ppo_are_the_fixed_ones() -> None:
-    assert plain(PPOConfig()) == {
+    assert to_plain(PPOConfig()) == {
         "name": "ppo", "n_steps": 256, "n_epochs": 10, "batch_size": 64, "learning_rate": 3e-4,
         "anneal_lr": False, "gamma": 0.99, "gae_lambda": 0.95, "clip_eps": 0.2,
         "anneal_clip": False, "clip_vloss": False, "normalize_advantages": True, "vf_coef": 0.5,
@@ -43,7 +43,7 @@ def test_the_defaults_of_ppo_are_the_fixed_ones() -> None:
 
 
 def test_the_defaults_of_a_run_are_the_fixed_ones() -> None:
-    found = plain(run())
+    found = to_plain(make_config())
     assert {k: found[k] for k in ("seed", "total_steps", "device", "run_root", "dry_run")} == {
         "seed": 0, "total_steps": 100_000, "device": "auto", "run_root": "runs", "dry_run": False,
     }  # fmt: skip
@@ -56,12 +56,12 @@ def test_the_defaults_of_a_run_are_the_fixed_ones() -> None:
 
 
 def test_a_configuration_survives_being_written_as_plain_data() -> None:
-    made = run(
+    made = make_config(
         env={"id": "Pendulum-v1", "kwargs": {"g": 9.0}, "wrappers": ["rescale_action"]},
         logger={"csv": {"name": "csv"}},
         stop={"score": -200},
     )
-    assert make_run(plain(made)) == made
+    assert make_run(to_plain(made)) == made
 
 
 @pytest.mark.parametrize(
@@ -118,8 +118,8 @@ def test_make_run_refuses_invalid_keys_and_values_and_names_the_remedy(
 def test_a_rollout_of_one_step_cannot_be_standardised() -> None:
     algo = {"name": "ppo", "n_steps": 1}
     with pytest.raises(ConfigError, match="cannot be standardised"):
-        run(algo=algo, env={"n_envs": 1})
-    assert run(algo={**algo, "normalize_advantages": False}, env={"n_envs": 1}).env.n_envs == 1
+        make_config(algo=algo, env={"n_envs": 1})
+    assert make_config(algo={**algo, "normalize_advantages": False}, env={"n_envs": 1}).env.n_envs == 1
 
 
 @pytest.mark.parametrize(
@@ -154,9 +154,7 @@ def test_a_rollout_of_one_step_cannot_be_standardised() -> None:
         ),
     ],
 )
-def test_a_key_that_would_do_nothing_beside_another_is_refused(
-    tree: dict[str, Any], told: str
-) -> None:
+def test_a_key_that_would_do_nothing_beside_another_is_refused(tree: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         make_run(tree)
 
@@ -171,7 +169,7 @@ def test_the_same_keys_are_taken_where_they_do_something() -> None:
         {"env": {"id": "ALE/Pong-v5", "atari": {"preprocess": False}}},
     ]
     for tree in trees:
-        made = plain(make_run({"algo": {"name": "dqn"}, **tree}))
+        made = to_plain(make_run({"algo": {"name": "dqn"}, **tree}))
         for group in ("algo", "buffer"):
             given = {k: v for k, v in tree.get(group, {}).items() if v != "auto"}
             assert made[group] == made[group] | given
@@ -196,14 +194,14 @@ def test_a_run_that_begins_is_refused_where_it_would_learn_nothing_by_its_end(
     tree = {"algo": {"name": "dqn", **algo}, "env": {"n_envs": n_envs}, "total_steps": total}
     assert make_run(tree).total_steps == total  # as a saved one it may have been stopped there
     if learns:
-        make_run(tree, begins=True)
+        make_run(tree, is_new_run=True)
     else:
         with pytest.raises(ConfigError, match=r"learning_starts.*nothing would be learned"):
-            make_run(tree, begins=True)
+            make_run(tree, is_new_run=True)
 
 
 def test_integral_floats_and_integers_convert_to_the_fields_type() -> None:
-    made = run(total_steps=2e6, stop={"score": 475})
+    made = make_config(total_steps=2e6, stop={"score": 475})
     assert (made.total_steps, type(made.total_steps)) == (2_000_000, int)
     assert type(made.stop.score) is float
 
@@ -219,13 +217,13 @@ def test_every_field_says_what_it_means_and_its_default_is_in_its_range(cls: typ
         assert f.metadata["doc"] or f.name in ("id",), f.name
         default, within = f.default, f.metadata["within"]
         for value in default if isinstance(default, tuple) else (default,):
-            assert not within or value is None or inside(value, within), f.name
+            assert not within or value is None or is_inside(value, within), f.name
 
 
 def test_intervals_are_open_or_closed_at_either_end() -> None:
     assert parse_interval("(0, 1]") == (True, 0.0, 1.0, False)
-    assert [inside(x, "(0, 1]") for x in (0.0, 0.5, 1.0, 1.5)] == [False, True, True, False]
-    assert [inside(x, "[-1, inf)") for x in (-1, 1e300, float("inf"))] == [True, True, False]
+    assert [is_inside(x, "(0, 1]") for x in (0.0, 0.5, 1.0, 1.5)] == [False, True, True, False]
+    assert [is_inside(x, "[-1, inf)") for x in (-1, 1e300, float("inf"))] == [True, True, False]
     with pytest.raises(ValueError, match="not an interval"):
         parse_interval("0..1")
 
@@ -234,7 +232,7 @@ def test_make_names_an_unknown_key_without_a_path() -> None:
     with pytest.raises(ConfigError, match="unknown key 'envs'"):
         make(EnvConfig, {"envs": 3})
     with pytest.raises(UnknownNameError):
-        run(algo={"name": "sarsa"})
+        make_config(algo={"name": "sarsa"})
 
 
 @pytest.mark.parametrize(
@@ -257,7 +255,7 @@ def test_a_configuration_says_whether_a_larger_total_stretches_something(
     tree: dict[str, Any], scheduled: bool
 ) -> None:
     run = make_run({"env": {"id": "CartPole-v1"}, "total_steps": 100, **tree})
-    assert (run.algo.scheduled or run.buffer.scheduled) == scheduled
+    assert (run.algo.has_schedule or run.buffer.has_schedule) == scheduled
 
 
 NAMES = (
@@ -300,46 +298,42 @@ def test_a_key_that_nothing_ever_read_is_refused_in_a_new_run_and_left_out_of_a_
     saved = {"algo": {"name": "ppo", "inference": "torch"}, "seed": 3}
     with pytest.raises(ConfigError, match=r"unknown key 'algo\.inference'"):
         make_run(saved)
-    assert upgrade_saved(saved) == {"algo": {"name": "ppo"}, "seed": 3}
-    assert make_run(upgrade_saved(saved)).seed == 3
+    assert upgrade_saved_config(saved) == {"algo": {"name": "ppo"}, "seed": 3}
+    assert make_run(upgrade_saved_config(saved)).seed == 3
 
 
 @pytest.mark.parametrize("key", ["normalize_obs", "normalize_reward"])
 def test_a_saved_tree_from_before_a_rule_had_a_key_gets_what_runs_did_then(key: str) -> None:
     saved = {"algo": {"name": "ppo"}, "env": {key: True}}
-    env = make_run(upgrade_saved(saved)).env
+    env = make_run(upgrade_saved_config(saved)).env
     assert (env.seeding, env.normalize_rule) == ("long", "sb3")
     said = {"env": {key: True, "seeding": "offset", "normalize_rule": "relative"}}
-    assert upgrade_saved(said) == said
+    assert upgrade_saved_config(said) == said
 
 
-def test_a_saved_tree_that_normalises_nothing_keeps_the_default_rule_which_datasets_require() -> (
-    None
-):
-    saved = plain(make_run({"algo": {"name": "bc"}, "env": {"n_envs": 1}}))
+def test_a_saved_tree_that_normalises_nothing_keeps_the_default_rule_which_datasets_require() -> None:
+    saved = to_plain(make_run({"algo": {"name": "bc"}, "env": {"n_envs": 1}}))
     del saved["env"]["seeding"], saved["env"]["normalize_rule"]
-    env = make_run(upgrade_saved(saved)).env
+    env = make_run(upgrade_saved_config(saved)).env
     assert (env.seeding, env.normalize_rule) == ("long", "relative")
 
 
 def test_seeds_from_before_there_was_a_key_keep_a_native_environment_native() -> None:
-    assert EnvConfig(seeding="long").put_around == ()
-    assert EnvConfig(seeding="long", reward_scale=2.0).put_around == ("env.reward_scale",)
-    assert EnvConfig(seeding="offset").put_around == ("env.seeding",)
+    assert EnvConfig(seeding="long").gymnasium_only == ()
+    assert EnvConfig(seeding="long", reward_scale=2.0).gymnasium_only == ("env.reward_scale",)
+    assert EnvConfig(seeding="offset").gymnasium_only == ("env.seeding",)
 
 
 def test_a_delta_below_the_range_of_ratios_is_refused_and_a_saved_one_becomes_its_end() -> None:
-    saved = plain(make_run({"algo": {"name": "grpo"}, "env": {"id": "text"}, "task": "copy"}))
+    saved = to_plain(make_run({"algo": {"name": "grpo"}, "env": {"id": "text"}, "task": "copy"}))
     for high, end in ((None, 1.2), (0.3, 1.3)):
         saved["algo"] |= {"delta": 1.1, "clip_eps_high": high}
-        with pytest.raises(
-            ConfigError, match=rf"algo.delta=1.1 is below 1 \+ .* = {end}, .* or null"
-        ):
+        with pytest.raises(ConfigError, match=rf"algo.delta=1.1 is below 1 \+ .* = {end}, .* or null"):
             make_run(saved)
-        algo: Any = make_run(upgrade_saved(saved)).algo
+        algo: Any = make_run(upgrade_saved_config(saved)).algo
         assert algo.delta == end
     saved["algo"]["delta"] = 2.0
-    assert upgrade_saved(saved)["algo"] == saved["algo"]
+    assert upgrade_saved_config(saved)["algo"] == saved["algo"]
 
 
 @pytest.mark.parametrize(
@@ -354,14 +348,16 @@ def test_a_delta_below_the_range_of_ratios_is_refused_and_a_saved_one_becomes_it
 )
 def test_a_saved_delta_that_is_no_number_is_refused_by_its_name(forged: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=r"^algo\.(delta|clip_eps)"):
-        make_run(upgrade_saved({"algo": {"name": "grpo", **forged}, "env": {"id": "text"}}))
+        make_run(upgrade_saved_config({"algo": {"name": "grpo", **forged}, "env": {"id": "text"}}))
 
 
-HUGE = 10**400  # `float` takes 309 digits, `str` 4300
+HUGE_NUMBER = 10**400  # `float` takes 309 digits, `str` 4300
 
 
 @pytest.mark.parametrize(
-    "value", [HUGE, -HUGE, 10**5000, Fraction(HUGE)], ids=["400", "negative", "5000", "fraction"]
+    "value",
+    [HUGE_NUMBER, -HUGE_NUMBER, 10**5000, Fraction(HUGE_NUMBER)],
+    ids=["400", "negative", "5000", "fraction"],
 )
 @pytest.mark.parametrize(
     ("key", "expected"),
@@ -392,11 +388,11 @@ def test_a_number_too_large_for_a_float_is_refused_with_its_key_and_range(
 def test_an_argument_of_a_facade_too_large_for_a_float_is_refused_with_its_range() -> None:
     told = r"^total_timesteps: got a number of more than 309 digits, expected a value in \[1, inf\)"
     with pytest.raises(ConfigError, match=told):
-        whole_number(RunConfig, "total_steps", HUGE, "total_timesteps")
+        check_integer(RunConfig, "total_steps", HUGE_NUMBER, "total_timesteps")
     told = r"^algo\.n_steps: got a number of more than 309 digits, expected a value in \[1, inf\)"
     with pytest.raises(ConfigError, match=told):
-        config_from_arguments("ppo", "CartPole-v1", None, 0, {"n_steps": HUGE})
+        config_from_arguments("ppo", "CartPole-v1", None, 0, {"n_steps": HUGE_NUMBER})
 
 
 def test_an_integer_that_a_float_would_round_is_kept() -> None:
-    assert run(total_steps=2**62 + 1).total_steps == 2**62 + 1
+    assert make_config(total_steps=2**62 + 1).total_steps == 2**62 + 1

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from rlox.configs import PrioritizedConfig, make_run, plain
+from rlox.configs import PrioritizedConfig, make_run, to_plain
 from rlox.configs.dqn import DQNConfig
 from rlox.errors import ConfigError
-from rlox.presets import tuned_options
+from rlox.presets import preset_options
 
 
 def run(buffer: dict[str, Any] | None = None, name: str = "dqn", **algo: Any) -> Any:
@@ -37,9 +37,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("algo", "told"), REFUSED)
-def test_dqn_refuses_settings_of_components_that_are_switched_off(
-    algo: dict[str, Any], told: str
-) -> None:
+def test_dqn_refuses_settings_of_components_that_are_switched_off(algo: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         run(**algo)
 
@@ -56,7 +54,7 @@ def test_dqn_refuses_settings_of_components_that_are_switched_off(
     ],
 )
 def test_dqn_accepts_settings_of_components_that_are_switched_on(algo: dict[str, Any]) -> None:
-    made = plain(run(**algo))["algo"]
+    made = to_plain(run(**algo))["algo"]
     assert made == made | algo
 
 
@@ -73,8 +71,8 @@ def test_rainbows_defaults_are_those_of_the_paper_in_environment_steps() -> None
         "v_max": 10.0, "double_dqn": True, "dueling": True, "batch_size": 32, "gamma": 0.99,
     }  # fmt: skip
     assert {name: getattr(made.algo, name) for name in expected} == expected
-    assert not made.algo.scheduled
-    assert run(name="rainbow", noisy=False).algo.scheduled  # epsilon
+    assert not made.algo.has_schedule
+    assert run(name="rainbow", noisy=False).algo.has_schedule  # epsilon
 
 
 @pytest.mark.parametrize(
@@ -96,29 +94,27 @@ def test_rainbow_learns_from_priorities_alone() -> None:
 
 
 def test_noisy_layers_displace_a_presets_epsilon_and_epsilon_displaces_them() -> None:
-    preset = tuned_options("dqn", "CartPole-v1", {})[0]
+    preset = preset_options("dqn", "CartPole-v1", {})[0]
     assert {"exploration_fraction", "exploration_final_eps"} < set(preset)
-    noisy = tuned_options("dqn", "CartPole-v1", {"noisy": True})[0]
+    noisy = preset_options("dqn", "CartPole-v1", {"noisy": True})[0]
     assert set(preset) - set(noisy) == {"exploration_fraction", "exploration_final_eps"}
-    assert set(tuned_options("dqn", "CartPole-v1", {"noisy": False})[0]) == {*preset, "noisy"}
+    assert set(preset_options("dqn", "CartPole-v1", {"noisy": False})[0]) == {*preset, "noisy"}
 
 
 def test_weights_of_other_atoms_are_another_function() -> None:
     atoms = {"distribution": "categorical", "n_atoms": 10}
     mine = DQNConfig(**atoms, v_max=20.0)
-    assert mine.other_function(DQNConfig(**atoms, v_max=20.0)) == ""
-    assert "algo.v_max=10.0, this one 20.0" in mine.other_function(DQNConfig(**atoms))
+    assert mine.policy_mismatch(DQNConfig(**atoms, v_max=20.0)) == ""
+    assert "algo.v_max=10.0, this one 20.0" in mine.policy_mismatch(DQNConfig(**atoms))
     quantiles = DQNConfig(distribution="quantile", n_quantiles=10)
-    assert "algo.distribution=quantile" in mine.other_function(quantiles)
-    assert "algo.activation" in mine.other_function(
-        DQNConfig(**atoms, v_max=20.0, activation="elu")
-    )
+    assert "algo.distribution=quantile" in mine.policy_mismatch(quantiles)
+    assert "algo.activation" in mine.policy_mismatch(DQNConfig(**atoms, v_max=20.0, activation="elu"))
 
 
 def test_the_memory_of_a_distribution_is_counted() -> None:
-    assert DQNConfig().networks(4, 2) == [(4, 64, 64, 2)]
-    assert DQNConfig(distribution="categorical").networks(4, 2) == [(4, 64, 64, 102)]
-    assert DQNConfig(distribution="quantile", noisy=True).networks(4, 2) == 2 * [(4, 64, 64, 400)]
-    hidden = DQNConfig().learning_numbers(2)
+    assert DQNConfig().layer_widths(4, 2) == [(4, 64, 64, 2)]
+    assert DQNConfig(distribution="categorical").layer_widths(4, 2) == [(4, 64, 64, 102)]
+    assert DQNConfig(distribution="quantile", noisy=True).layer_widths(4, 2) == 2 * [(4, 64, 64, 400)]
+    hidden = DQNConfig().activation_count(2)
     assert hidden == 2 * 128 + 4 * 64
-    assert DQNConfig(distribution="quantile").learning_numbers(2) > hidden + 200 * 200
+    assert DQNConfig(distribution="quantile").activation_count(2) > hidden + 200 * 200

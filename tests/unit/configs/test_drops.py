@@ -25,11 +25,11 @@ class PenaltyConfig(PPOConfig):
 
 
 def test_a_value_of_a_field_that_is_not_used_is_refused_with_the_reason() -> None:
-    PenaltyConfig(clip_eps=PPOConfig().clip_eps).require_used()
+    PenaltyConfig(clip_eps=PPOConfig().clip_eps).reject_unused()
     with pytest.raises(
         ConfigError, match=r"algo\.clip_eps=0\.1: ppo_kl has no clipping; leave algo\.clip_eps out"
     ):
-        PenaltyConfig(clip_eps=0.1).require_used()
+        PenaltyConfig(clip_eps=0.1).reject_unused()
     with pytest.raises(ConfigError, match=r"algo\.use_sde=True: recurrent_ppo has no state-dep"):
         make_run({"algo": {"name": "recurrent_ppo", "use_sde": True}, "env": {"id": "CartPole-v1"}})
 

@@ -63,9 +63,7 @@ def test_recurrent_ppo_refuses_unsupported_settings_and_names_the_remedy(
         ({"batch_size": 384}, "3 sequences, which do not divide env.n_envs=8: the last"),
     ],
 )
-def test_minibatches_of_another_size_than_asked_for_are_told(
-    options: dict[str, Any], message: str
-) -> None:
+def test_minibatches_of_another_size_than_asked_for_are_told(options: dict[str, Any], message: str) -> None:
     (line,) = run(**options).algo.advice(run().env)
     assert message in line
 

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from rlox.algorithms import A2C, DQN, PPO
-from rlox.algorithms.dqn_schedule import epsilon
-from rlox.configs import DQNConfig, PPOConfig, make, make_run, plain
+from rlox.algorithms.dqn_schedule import scheduled_epsilon
+from rlox.configs import DQNConfig, PPOConfig, make, make_run, to_plain
 from rlox.errors import ConfigError
-from rlox.presets import tuned_options
+from rlox.presets import preset_options
 from rlox.runs.checkpoint import read_checkpoint
 
 
@@ -46,7 +46,7 @@ def test_a_schedule_is_a_function_of_the_part_of_the_run_that_is_left(
 @pytest.mark.parametrize("given", ["lin_1e-3", "lin_1e-3_2e-4", [[0, 1.0], [1, 0.0]], 0.5])
 def test_a_schedule_survives_being_written_as_plain_data(given: Any) -> None:
     run = make_run({"algo": {"name": "ppo", "learning_rate": given}})
-    assert make_run(plain(run)) == run
+    assert make_run(to_plain(run)) == run
 
 
 EXPECTED = (
@@ -78,9 +78,7 @@ EXPECTED = (
         ),
     ],
 )  # fmt: skip
-def test_an_invalid_learning_rate_schedule_is_refused_with_an_explanation(
-    given: Any, told: str
-) -> None:
+def test_an_invalid_learning_rate_schedule_is_refused_with_an_explanation(given: Any, told: str) -> None:
     with pytest.raises(ConfigError) as raised:
         ppo_with(given)
     assert str(raised.value) == told
@@ -116,16 +114,14 @@ def test_the_entropy_bonus_follows_its_schedule_and_is_logged(kind: Any) -> None
 
 def test_epsilon_follows_its_schedule() -> None:
     config = DQNConfig(exploration_eps=((0.0, 1.0), (0.5, 0.2), (1.0, 0.0)))
-    assert [epsilon(config, over) for over in (0, 0.25, 0.5, 1)] == pytest.approx([1, 0.6, 0.2, 0])
+    assert [scheduled_epsilon(config, over) for over in (0, 0.25, 0.5, 1)] == pytest.approx([1, 0.6, 0.2, 0])
 
 
 def test_dqn_refuses_exploration_eps_together_with_final_eps() -> None:
     data = {"name": "dqn", "exploration_eps": "lin_1", "exploration_final_eps": 0.2}
     with pytest.raises(ConfigError) as raised:
         make_run({"algo": data})
-    assert str(raised.value) == (
-        "algo.exploration_eps and algo.exploration_final_eps=0.2: give one of them"
-    )
+    assert str(raised.value) == ("algo.exploration_eps and algo.exploration_final_eps=0.2: give one of them")
 
 
 def test_ppo_refuses_anneal_lr_together_with_a_learning_rate_schedule() -> None:
@@ -138,11 +134,11 @@ def test_ppo_refuses_anneal_lr_together_with_a_learning_rate_schedule() -> None:
 
 
 def test_a_schedule_displaces_the_annealing_of_a_preset() -> None:
-    before, _ = tuned_options("ppo", "CartPole-v1", {})
-    after, _ = tuned_options("ppo", "CartPole-v1", {"learning_rate": "lin_5e-4_1e-4"})
+    before, _ = preset_options("ppo", "CartPole-v1", {})
+    after, _ = preset_options("ppo", "CartPole-v1", {"learning_rate": "lin_5e-4_1e-4"})
     assert before["anneal_lr"] is True
     assert "anneal_lr" not in after
-    given, _ = tuned_options("dqn", "CartPole-v1", {"exploration_eps": "lin_1"})
+    given, _ = preset_options("dqn", "CartPole-v1", {"exploration_eps": "lin_1"})
     assert not {name for name in given if name.startswith("exploration_")} - {"exploration_eps"}
 
 
@@ -181,23 +177,17 @@ def test_a_schedule_that_gives_what_is_no_step_size_stops_the_run_by_name(value:
 
 @pytest.mark.parametrize("answer", [True, np.True_, "1e-3", None, [1e-3], np.array([1e-3])])
 def test_a_schedule_that_gives_no_number_is_refused_as_a_value_would_be(answer: Any) -> None:
-    told = (
-        f"algo.learning_rate: the schedule gives {answer!r} when 0.5 of the run is left, expected a"
-    )
+    told = f"algo.learning_rate: the schedule gives {answer!r} when 0.5 of the run is left, expected a"
     with pytest.raises(ConfigError, match=re.escape(told)):
         ppo_with(lambda left: answer).at("learning_rate", 0.5)
 
 
-@pytest.mark.parametrize(
-    "number", [np.float32(0.5), np.array(0.5), torch.tensor(0.5), 1, Fraction(1, 2)]
-)
+@pytest.mark.parametrize("number", [np.float32(0.5), np.array(0.5), torch.tensor(0.5), 1, Fraction(1, 2)])
 def test_a_schedule_may_give_a_number_of_any_kind(number: Any) -> None:
     assert ppo_with(lambda left: number).at("learning_rate", 0.5) == float(number)
 
 
-@pytest.mark.parametrize(
-    "points", [[[0, "1e-3"], [1, 0]], [[0, True], [1, 0]], [[False, 1], [1, 0]]]
-)
+@pytest.mark.parametrize("points", [[[0, "1e-3"], [1, 0]], [[0, True], [1, 0]], [[False, 1], [1, 0]]])
 def test_points_of_a_schedule_are_numbers_and_neither_text_nor_flags(points: Any) -> None:
     with pytest.raises(ConfigError, match=r"^algo\.learning_rate=.*expected a number"):
         ppo_with(points)
@@ -211,8 +201,5 @@ def test_schedules_accept_numpy_numbers_and_arrays_as_values() -> None:
 
 def test_a_preset_that_anneals_gives_way_to_a_schedule_and_says_so_in_what_is_written() -> None:
     run = make_run({"algo": {"name": "ppo", "learning_rate": "lin_1e-3_1e-4", "anneal_lr": True}})
-    assert plain(run)["algo"]["anneal_lr"] is False
-    assert (
-        make_run({"algo": {"name": "ppo", "anneal_lr": True}}).algo.at("learning_rate", 0.5)
-        == 1.5e-4
-    )
+    assert to_plain(run)["algo"]["anneal_lr"] is False
+    assert make_run({"algo": {"name": "ppo", "anneal_lr": True}}).algo.at("learning_rate", 0.5) == 1.5e-4

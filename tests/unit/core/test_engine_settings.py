@@ -11,83 +11,82 @@ from rlox._core import Explorer, SACEngine, TD3Engine, VecEnv
 from rlox.errors import ConfigError
 
 NAN, INF = float("nan"), float("inf")
-CRITICS = [
+CRITIC_SHAPES = [
     ("weights.0", (2, 8, 4)), ("weights.1", (2, 1, 8)), ("biases.0", (2, 8)), ("biases.1", (2, 1)),
 ]  # fmt: skip
 
 
-def engine(kind: Any) -> Any:
+def make_engine(engine_class: Any) -> Any:
     """One for Pendulum: observations of 3 numbers, actions of 1."""
-    outputs = 2 if kind is SACEngine else 1
+    n_outputs = 2 if engine_class is SACEngine else 1
     actor = [
         ("actor.0.weight", (8, 3)), ("actor.0.bias", (8,)),
-        ("actor.2.weight", (outputs, 8)), ("actor.2.bias", (outputs,)),
+        ("actor.2.weight", (n_outputs, 8)), ("actor.2.bias", (n_outputs,)),
     ]  # fmt: skip
     sizes: dict[str, Any] = {"obs_dim": 3, "size": 1, "members": 2, "actor": [8], "critic": [8]}
-    return kind(actor, CRITICS, **sizes)
+    return engine_class(actor, CRITIC_SHAPES, **sizes)
 
 
 # Each parameter begins at a multiple of 16 numbers: 24, 8, 8 and 1 of an actor; 64, 16, 16 and 2 of critics.
-ACTOR, CRITIC = 80, 112
+ACTOR_SIZE, CRITIC_SIZE = 80, 112
 
 
 @pytest.mark.parametrize("deviation", [NAN, INF, -0.1, 1e300])
 def test_an_exploring_deviation_that_is_negative_or_not_finite_is_refused(deviation: float) -> None:
     with pytest.raises(ConfigError, match=r"^deviation is .*, expected a finite number >= 0"):
-        Explorer(engine(TD3Engine), deviation)
+        Explorer(make_engine(TD3Engine), deviation)
 
 
 def test_an_explorer_refuses_a_deviation_that_its_engine_would_not_use() -> None:
     with pytest.raises(ConfigError, match=r"^deviation is 0\.5, expected .* 0 unless .* TD3Engine"):
-        Explorer(engine(SACEngine), 0.5)
-    Explorer(engine(SACEngine), 0.0)
-    Explorer(engine(TD3Engine), 0.5)
+        Explorer(make_engine(SACEngine), 0.5)
+    Explorer(make_engine(SACEngine), 0.0)
+    Explorer(make_engine(TD3Engine), 0.5)
 
 
-def collected(bounds: Any) -> np.ndarray:
+def collect_obs(bounds: Any) -> np.ndarray:
     """Where two pendulums are after an action of 0, which is the middle of the bounds."""
     envs = VecEnv(2, env_id="Pendulum-v1")
     obs = np.zeros((2, 2, 3), np.float32)
     envs.observe_into(obs[0])
     flags = [np.zeros((1, 2), bool) for _ in range(2)]
-    Explorer(engine(TD3Engine)).collect(
-        np.zeros(ACTOR, np.float32), envs, obs, np.zeros((1, 2, 3), np.float32),
+    Explorer(make_engine(TD3Engine)).collect(
+        np.zeros(ACTOR_SIZE, np.float32), envs, obs, np.zeros((1, 2, 3), np.float32),
         np.zeros((1, 2, 1), np.float32), np.zeros((1, 2)), *flags, np.zeros(2), np.zeros(2, np.int64),
         np.zeros((1, 2, 1), np.float32), bounds,
     )  # fmt: skip
     return obs[1]
 
 
-@pytest.mark.parametrize(
-    "bounds", [([NAN], [2]), ([-2], [NAN]), ([-INF], [2]), ([-2], [1e300]), ([2], [-2])]
-)
+@pytest.mark.parametrize("bounds", [([NAN], [2]), ([-2], [NAN]), ([-INF], [2]), ([-2], [1e300]), ([2], [-2])])
 def test_bounds_that_are_not_finite_or_not_in_order_are_refused(bounds: Any) -> None:
     with (
         pytest.raises(ConfigError, match=r"^bounds has .*, expected finite low <= high"),
         np.errstate(over="ignore"),
     ):
-        collected(tuple(np.array(end) for end in bounds))
+        collect_obs(tuple(np.array(end) for end in bounds))
 
 
 def test_an_action_of_0_is_the_middle_of_the_bounds() -> None:
-    np.testing.assert_array_equal(collected(([-2], [2])), collected(None))
-    assert (collected(([1], [1])) != collected(None)).any()
+    np.testing.assert_array_equal(collect_obs(([-2], [2])), collect_obs(None))
+    assert (collect_obs(([1], [1])) != collect_obs(None)).any()
 
 
-def learned(alpha: float, temperature: Any) -> dict[str, float]:
+def train_once(alpha: float, temperature: Any) -> dict[str, float]:
     """One training of SAC on a batch of two rows."""
 
-    def adams(n: int) -> tuple[Any, ...]:
+    def make_adam_state(n: int) -> tuple[Any, ...]:
         return (*(np.zeros(n, np.float32) for _ in range(3)), np.zeros(1, np.int64))
 
     column = np.zeros((1, 2), np.float32)
-    said: dict[str, float] = engine(SACEngine).learn(
-        adams(ACTOR), adams(CRITIC), np.zeros(CRITIC, np.float32), np.zeros((1, 2, 3)),
-        np.zeros((1, 2, 1)), column, np.zeros((1, 2, 3)), column, np.zeros((1, 2), np.float32),
-        np.zeros((1, 2, 2, 1)), temperature=adams(16) if temperature else None, entropy_or_alpha=alpha,
+    metrics: dict[str, float] = make_engine(SACEngine).learn(
+        make_adam_state(ACTOR_SIZE), make_adam_state(CRITIC_SIZE), np.zeros(CRITIC_SIZE, np.float32),
+        np.zeros((1, 2, 3)), np.zeros((1, 2, 1)), column, np.zeros((1, 2, 3)), column,
+        np.zeros((1, 2), np.float32), np.zeros((1, 2, 2, 1)),
+        temperature=make_adam_state(16) if temperature else None, entropy_or_alpha=alpha,
         first=0, learning_rate=1e-3, tau=0.005, target_update_interval=1,
     )  # fmt: skip
-    return said
+    return metrics
 
 
 @pytest.mark.parametrize(
@@ -99,13 +98,11 @@ def learned(alpha: float, temperature: Any) -> dict[str, float]:
         (NAN, True, "target_entropy is NaN, expected a number"),
     ],
 )
-def test_a_temperature_out_of_its_range_is_refused(
-    alpha: float, temperature: bool, told: str
-) -> None:
+def test_a_temperature_out_of_its_range_is_refused(alpha: float, temperature: bool, told: str) -> None:
     with pytest.raises(ConfigError, match=f"^{told}"):
-        learned(alpha, temperature)
+        train_once(alpha, temperature)
 
 
 def test_a_target_entropy_may_be_negative_and_a_temperature_0() -> None:
-    assert learned(-1.0, True)["alpha"] == pytest.approx(1.0, rel=0.01)
-    assert learned(0.0, False)["alpha"] == 0.0
+    assert train_once(-1.0, True)["alpha"] == pytest.approx(1.0, rel=0.01)
+    assert train_once(0.0, False)["alpha"] == 0.0

@@ -227,9 +227,7 @@ def test_flags_may_have_any_real_dtype(rollout, dtype):
     other = core.compute_gae_time_major(
         rewards, values, next_values, terminated.astype(dtype), truncated.astype(dtype)
     )
-    mixed = core.compute_gae_time_major(
-        rewards, values, next_values, terminated.astype(dtype), truncated
-    )
+    mixed = core.compute_gae_time_major(rewards, values, next_values, terminated.astype(dtype), truncated)
     np.testing.assert_array_equal(plain, other)
     np.testing.assert_array_equal(plain, mixed)
 
@@ -309,9 +307,7 @@ ROW = np.zeros(4)
         (
             NonFiniteError,
             "truncated is NaN at 1",
-            lambda: core.compute_gae(
-                ROW, ROW, truncated=np.float32([0, np.nan, 1, 0]), next_values=ROW
-            ),
+            lambda: core.compute_gae(ROW, ROW, truncated=np.float32([0, np.nan, 1, 0]), next_values=ROW),
         ),
         (ConfigError, "gamma", lambda: core.compute_gae(ROW, ROW, ROW, gamma=1.5)),
         (ConfigError, "gamma is 1000", lambda: core.compute_gae(ROW, ROW, ROW, gamma=10**400)),
@@ -355,9 +351,7 @@ ROW = np.zeros(4)
         (
             ShapeError,
             "last_values",
-            lambda: core.compute_gae_time_major(
-                *[ROW[:, None]] * 2, dones=ROW[:, None], last_values=ROW
-            ),
+            lambda: core.compute_gae_time_major(*[ROW[:, None]] * 2, dones=ROW[:, None], last_values=ROW),
         ),
         (
             ShapeError,
@@ -384,9 +378,7 @@ def test_a_large_batch_that_releases_the_lock_and_uses_threads_equals_small_ones
     n_envs, n_steps = 300, 500
     rewards, values = rng.normal(size=(2, n_envs, n_steps))
     dones = rng.random((n_envs, n_steps)) < 0.01
-    large = core.compute_gae_batched(
-        rewards.ravel(), values.ravel(), dones.ravel(), np.ones(n_envs), n_steps
-    )
+    large = core.compute_gae_batched(rewards.ravel(), values.ravel(), dones.ravel(), np.ones(n_envs), n_steps)
     for env in (0, 1, 150, 299):
         small = core.compute_gae(rewards[env], values[env], dones[env], 1.0)
         np.testing.assert_array_equal(large[0].reshape(n_envs, n_steps)[env], small[0])

@@ -50,7 +50,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, Any]]] = {
 }
 
 
-def masked(array: Any) -> Any:
+def mask_first(array: Any) -> Any:
     """The array, its first number masked."""
     mask = np.zeros(np.shape(array), bool)
     mask.flat[0] = True
@@ -65,7 +65,7 @@ def test_a_masked_array_is_refused_by_name(call: str, name: str) -> None:
     function(**arrays, **others)  # which takes them without a mask
     told = name.removesuffix("s") if call == "buffer" and name != "obs" else name  # its column
     with pytest.raises(ShapeError, match=f"^{told}: some of it is masked, expected numbers"):
-        function(**(arrays | {name: masked(arrays[name])}), **others)
+        function(**(arrays | {name: mask_first(arrays[name])}), **others)
 
 
 def test_an_array_of_numpys_masked_kind_without_a_mask_is_an_array() -> None:
@@ -76,5 +76,5 @@ def test_an_array_of_numpys_masked_kind_without_a_mask_is_an_array() -> None:
 def test_a_masked_row_of_a_buffer_is_refused_and_nothing_is_stored() -> None:
     buffer = core.ReplayBuffer(8, 4, 1)
     with pytest.raises(ShapeError, match="obs: some of it is masked"):
-        buffer.push(masked(np.ones(4)), 0.0, 0.0, False, False, np.ones(4))
+        buffer.push(mask_first(np.ones(4)), 0.0, 0.0, False, False, np.ones(4))
     assert len(buffer) == 0

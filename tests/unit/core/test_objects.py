@@ -16,9 +16,7 @@ import rlox
 
 def dataset() -> Any:
     obs, flags = np.zeros((3, 2), np.float32), np.array([False, False, True])
-    return rlox.OfflineDatasetBuffer(
-        obs, obs, np.zeros(3, np.int64), np.ones(3, np.float32), flags, flags
-    )
+    return rlox.OfflineDatasetBuffer(obs, obs, np.zeros(3, np.int64), np.ones(3, np.float32), flags, flags)
 
 
 def filled(tmp_path: Path) -> Any:

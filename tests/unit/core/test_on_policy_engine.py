@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.inside import when_asked
+from helpers.mid_call import on_interrupt_check
 from numpy.typing import NDArray
 
 from rlox._core import OnPolicyEngine
@@ -154,9 +154,7 @@ def test_a_row_that_is_barred_names_its_action() -> None:
             actor=[5], critic=[],
         )  # fmt: skip
         size = len(numbers)
-        vectors = {
-            name: np.zeros(size, np.float32) for name in ("parameters", "exp_avg", "exp_avg_sq")
-        }
+        vectors = {name: np.zeros(size, np.float32) for name in ("parameters", "exp_avg", "exp_avg_sq")}
         numbers.ppo(**arguments(mask=mask, actions=np.zeros((ROWS, CHOICES)), **vectors))
 
 
@@ -187,7 +185,7 @@ def test_a_signal_stops_a_long_update_soon_and_keeps_what_it_learned() -> None:
         if len(asked) == 2:  # about 40 ms after the beginning
             raise KeyboardInterrupt
 
-    with when_asked(interrupt), pytest.raises(KeyboardInterrupt):
+    with on_interrupt_check(interrupt), pytest.raises(KeyboardInterrupt):
         engine().ppo(**given)
     assert time.thread_time() - asked[1] < whole / 4
     assert given["steps"][0] > 0

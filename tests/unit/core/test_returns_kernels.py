@@ -48,8 +48,7 @@ def test_n_step_and_lambda_returns_equal_their_definitions_on_random_rollouts(dt
         assert windows.shape == mixed.shape == shape
         for env in range(max(n_envs, 1)):
             r, v, end, cut = (
-                array.reshape(steps, -1)[:, env]
-                for array in (rewards, next_values, terminated, truncated)
+                array.reshape(steps, -1)[:, env] for array in (rewards, next_values, terminated, truncated)
             )
             ends = end | cut
             ends[-1] = True

@@ -12,7 +12,7 @@ import pytest
 from helpers.waiting import PATIENCE
 
 import rlox
-from rlox.envs.workers.pool import SupervisedVecEnv
+from rlox.envs.workers.vec_env import SupervisedVecEnv
 from rlox.errors import ConfigError
 
 LARGE = 32_768  # environments: from 16,384 on threads share them

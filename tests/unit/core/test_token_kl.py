@@ -129,9 +129,7 @@ def test_a_mask_may_have_any_real_dtype(dtype):
 def test_a_sequence_without_tokens_gives_zero():
     nothing = np.zeros((2, 5), bool)
     for reduction in ("sum", "mean"):
-        got = core.compute_batch_token_kl(
-            LOG_P[:2, :5], LOG_Q[:2, :5], mask=nothing, reduction=reduction
-        )
+        got = core.compute_batch_token_kl(LOG_P[:2, :5], LOG_Q[:2, :5], mask=nothing, reduction=reduction)
         np.testing.assert_array_equal(got, [0.0, 0.0])
         assert core.compute_token_kl([], [], reduction=reduction) == 0
     assert core.compute_batch_token_kl([], [], 5).shape == (0,)

@@ -75,9 +75,7 @@ def test_compute_vtrace_equals_equation_1_on_random_rollouts(dtype, close):
 
 
 def test_compute_vtrace_equals_a_trajectory_computed_by_hand():
-    vs, pg = core.compute_vtrace(
-        np.log([2.0, 0.5]), [1.0, 2.0], [1.0, 1.0], [0, 0], 4.0, 0.5, 1.0, 1.0
-    )
+    vs, pg = core.compute_vtrace(np.log([2.0, 0.5]), [1.0, 2.0], [1.0, 1.0], [0, 0], 4.0, 0.5, 1.0, 1.0)
     np.testing.assert_allclose(vs, [2.25, 2.5], rtol=1e-15)
     np.testing.assert_allclose(pg, [1.25, 1.5], rtol=1e-15)
 
@@ -87,9 +85,7 @@ def test_on_policy_targets_are_lambda_returns(shape):
     rng = np.random.default_rng(1)
     _, rewards, values, next_values, terminated, truncated = draw(rng, shape)
     next_values[:-1] = np.where(truncated[:-1], next_values[:-1], values[1:])
-    vs, _ = call(
-        np.zeros(shape), rewards, values, next_values, terminated, truncated, (0.97, 1.0, 1.0, 0.9)
-    )
+    vs, _ = call(np.zeros(shape), rewards, values, next_values, terminated, truncated, (0.97, 1.0, 1.0, 0.9))
     expected = core.compute_lambda_returns(
         rewards, next_values, 0.97, 0.9, terminated=terminated, truncated=truncated
     )
@@ -110,9 +106,7 @@ def test_dones_and_a_bootstrap_value_are_the_exact_form_without_truncation(shape
 
 
 def test_compute_vtrace_reads_no_values_beyond_the_end_of_an_episode():
-    result = core.compute_vtrace(
-        [0.0, 0.0, 0.0], [1.0, np.nan, 1.0], [0.5] * 3, [1, 0, 0], 0.0, 0.9
-    )
+    result = core.compute_vtrace([0.0, 0.0, 0.0], [1.0, np.nan, 1.0], [0.5] * 3, [1, 0, 0], 0.0, 0.9)
     for array in result:
         np.testing.assert_array_equal(np.isnan(array), [False, True, False])
 

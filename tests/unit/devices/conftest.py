@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from contract.specs import AlgorithmSpec
-from helpers.pretended import DEVICE, Watch, pretend
+from helpers.fake_device import DEVICE, SyncRecorder, install_fake_device
 
 from rlox.optim import Optimizer
 
@@ -26,7 +26,7 @@ class Place:
 
     name: str
     device: torch.device
-    watch: Watch | None = None
+    watch: SyncRecorder | None = None
 
     @property
     def option(self) -> str:
@@ -90,8 +90,8 @@ WHERE_GENERATORS_ARE = PLACES[2:]
 def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     """Each of them, one after the other; on a GPU with the arithmetic of float32."""
     if request.param == "pretended":
-        pretend(monkeypatch)
-        with Watch() as watch:
+        install_fake_device(monkeypatch)
+        with SyncRecorder() as watch:
             yield Place("pretended", DEVICE, watch)
     elif request.param == "cuda":
         with torch.backends.cudnn.flags(allow_tf32=False):

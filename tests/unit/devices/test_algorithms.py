@@ -13,7 +13,7 @@ import pytest
 import torch
 from contract.specs import SPECS
 
-from rlox.devices import moved
+from rlox.devices import to_device
 from rlox.runs.tree import pack
 from rlox.training.learner import UpdateNoise
 from rlox.types import NO_UPDATE, Clock, Rollout, Update
@@ -68,7 +68,7 @@ def noise_of_the_cpu(learner: Any) -> None:
     if isinstance(own, UpdateNoise):
 
         def drawn(update: int, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
-            return moved(own(update, shape, torch.empty(0, dtype=like.dtype)), like.device)
+            return to_device(own(update, shape, torch.empty(0, dtype=like.dtype)), like.device)
 
         learner.noise = drawn
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import gymnasium as gym
 import pytest
-from helpers.pretended import DEVICE, Watch, pretend
-from helpers.riddles import EYE
-from helpers.small import SMALL_PPO
+from helpers.fake_device import DEVICE, SyncRecorder, install_fake_device
+from helpers.observation_probes import EYE
+from helpers.small_ppo import SMALL_PPO
 
 from rlox.algorithms import PPO
 from rlox.configs import RunConfig, make_run
 from rlox.training import device
-from rlox.training.device import CPU, Device, cuda_is_there, device_for
+from rlox.training.device import CPU, Device, is_cuda_available, select_device
 
 WHY = "and CUDA is there (device=cpu: the CPU)"
 
@@ -22,8 +22,8 @@ WHY = "and CUDA is there (device=cpu: the CPU)"
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine with CUDA."""
-    monkeypatch.setattr(device, "cuda_is_there", lambda: True)
-    monkeypatch.setattr(device, "usable_device", lambda name: name)
+    monkeypatch.setattr(device, "is_cuda_available", lambda: True)
+    monkeypatch.setattr(device, "require_device", lambda name: name)
 
 
 def run(algo: dict[str, Any], env: str = "CartPole-v1", **rest: Any) -> RunConfig:
@@ -48,29 +48,27 @@ GAINS = [
 @pytest.mark.parametrize(("config", "gains"), GAINS)
 def test_auto_takes_cuda_for_what_gains_and_says_why(config: RunConfig, gains: str) -> None:
     expected = Device("cuda", f"{gains}, {WHY}") if gains else Device("cpu")
-    assert device_for(config) == expected
+    assert select_device(config) == expected
 
 
 @pytest.mark.parametrize("config", [config for config, gains in GAINS if gains])
 def test_auto_is_the_cpu_without_a_word_where_there_is_no_cuda(
     config: RunConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(device, "cuda_is_there", lambda: False)
-    assert device_for(config) == Device(CPU)
-    assert device_for(config).line == ""
+    monkeypatch.setattr(device, "is_cuda_available", lambda: False)
+    assert select_device(config) == Device(CPU)
+    assert select_device(config).message == ""
 
 
 @pytest.mark.usefixtures("cuda")
 def test_a_policy_of_ones_own_stays_where_it_is() -> None:
-    assert device_for(run({"name": "ppo", "net_arch": [2048]}), own=object()) == Device(CPU)
+    assert select_device(run({"name": "ppo", "net_arch": [2048]}), user_policy=object()) == Device(CPU)
 
 
-def test_no_driver_spares_the_import_of_torch(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(device, "loaded_torch", lambda: None)
-    monkeypatch.setattr(device, "DRIVERS", (str(tmp_path / "none"),))
-    assert cuda_is_there() is False
+def test_no_driver_spares_the_import_of_torch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(device, "torch_if_imported", lambda: None)
+    monkeypatch.setattr(device, "DRIVER_FILES", (str(tmp_path / "none"),))
+    assert is_cuda_available() is False
 
 
 @pytest.mark.usefixtures("cuda")
@@ -80,8 +78,8 @@ def test_cuda_that_cannot_be_used_leaves_the_cpu_with_the_reason(
     def full(name: str) -> str:
         raise device.ConfigError(f"device={name} is not available here: out of memory")
 
-    monkeypatch.setattr(device, "usable_device", full)
-    found = device_for(run({"name": "ppo", "net_arch": [2048]}))
+    monkeypatch.setattr(device, "require_device", full)
+    found = select_device(run({"name": "ppo", "net_arch": [2048]}))
     assert found == Device(CPU, "device=cuda is not available here: out of memory")
 
 
@@ -90,10 +88,10 @@ def test_a_run_goes_on_where_auto_had_put_it(
 ) -> None:
     options = {**SMALL_PPO, "net_arch": (8,), "backend": "torch"}
     with monkeypatch.context() as patch:
-        pretend(patch)
-        patch.setattr(device, "cuda_is_there", lambda: True)
-        patch.setattr(device, "WIDE", 8)
-        with Watch():
+        install_fake_device(patch)
+        patch.setattr(device, "is_cuda_available", lambda: True)
+        patch.setattr(device, "LARGE_WIDTH", 8)
+        with SyncRecorder():
             large = PPO("CartPole-v1", seed=0, **options)
             assert large.device == Device(str(DEVICE), f"layers 8 wide, {WHY}")
             assert next(large.policy.parameters()).device == DEVICE
@@ -107,9 +105,9 @@ def test_a_run_goes_on_where_auto_had_put_it(
     again.save(tmp_path / "on_the_cpu")
     again.close()
     with monkeypatch.context() as patch:
-        pretend(patch)
-        patch.setattr(device, "cuda_is_there", lambda: True)
-        with Watch():
+        install_fake_device(patch)
+        patch.setattr(device, "is_cuda_available", lambda: True)
+        with SyncRecorder():
             back = PPO.from_checkpoint(tmp_path / "on_the_cpu")
             assert back.device == Device(str(DEVICE), "as when the run began")
             assert next(back.policy.parameters()).device == DEVICE
@@ -117,8 +115,8 @@ def test_a_run_goes_on_where_auto_had_put_it(
     small = PPO("CartPole-v1", seed=0, **options)
     small.save(tmp_path / "small")
     small.close()
-    monkeypatch.setattr(device, "cuda_is_there", lambda: True)
-    monkeypatch.setattr(device, "WIDE", 8)
+    monkeypatch.setattr(device, "is_cuda_available", lambda: True)
+    monkeypatch.setattr(device, "LARGE_WIDTH", 8)
     kept = PPO.from_checkpoint(tmp_path / "small")
     assert kept.device == Device(CPU)
     kept.close()
@@ -127,6 +125,6 @@ def test_a_run_goes_on_where_auto_had_put_it(
 @pytest.mark.usefixtures("cuda")
 def test_an_environment_that_is_given_is_looked_at_and_left_open() -> None:
     env = gym.make(EYE)
-    found = device_for(run({"name": "dqn"}, "<Eye>"), source=env)
+    found = select_device(run({"name": "dqn"}, "<Eye>"), source=env)
     assert found.reason == f"images to encode, {WHY}"
     env.reset(seed=0)

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 import torch
 from contract.specs import SPECS
-from helpers.pretended import There
+from helpers.fake_device import FakeDeviceTensor
 from torch import Tensor, nn
 
 from rlox.algorithms import RecurrentPPO
-from rlox.devices import moved
+from rlox.devices import to_device
 from rlox.errors import ConfigError
 from rlox.losses import project_atoms
-from rlox.networks import Recurrence
+from rlox.networks import RecurrentLayers
 from rlox.types import FinalObs, Rollout, Transitions
 
 from .conftest import OTHER_DEVICES, Place
@@ -46,7 +46,7 @@ def transitions() -> Transitions:
 @pytest.mark.parametrize("place", OTHER_DEVICES, indirect=True)
 @pytest.mark.parametrize("kind", WAITS)
 def test_the_watcher_detects_operations_that_make_the_host_wait(place: Place, kind: str) -> None:
-    there = moved(torch.ones(2, 3), place.device)
+    there = to_device(torch.ones(2, 3), place.device)
     with place.watched() as waits:
         WAITS[kind](there)
     assert waits
@@ -54,22 +54,22 @@ def test_the_watcher_detects_operations_that_make_the_host_wait(place: Place, ki
 
 @PRETENDED
 def test_numbers_of_the_cpu_do_not_mix_with_those_of_a_device(place: Place) -> None:
-    there = moved(torch.ones(2, 3), place.device)
+    there = to_device(torch.ones(2, 3), place.device)
     with pytest.raises(RuntimeError, match="expected all tensors on one device"):
         there + torch.ones(2, 3)
     with pytest.raises((RuntimeError, TypeError), match="numpy"):
         there.numpy()
-    assert isinstance(there * 2, There)
+    assert isinstance(there * 2, FakeDeviceTensor)
     assert torch.equal((there * 2).cpu(), torch.full((2, 3), 2.0))
 
 
 def test_moved_tensors_are_copies_unless_on_the_same_device(place: Place) -> None:
     here = torch.arange(3.0)
     with place.watched() as waits:
-        there = moved(here, place.device)
+        there = to_device(here, place.device)
     assert waits == []
     assert there.device == place.device
-    assert moved(there, place.device) is there
+    assert to_device(there, place.device) is there
     if place.name == "cpu":
         assert there is here
     else:
@@ -91,7 +91,7 @@ def test_batches_are_moved_with_all_that_they_have(place: Place) -> None:
 
 def test_rollouts_are_moved_with_all_that_they_have(place: Place) -> None:
     algorithm = SPECS["ppo"].make("masked, normalised", n_steps=64)
-    here = algorithm.source.collector.gather(algorithm.policy, 64)
+    here = algorithm.source.collector.collect_in_arena(algorithm.policy, 64)
     there = here.to(place.device)
     assert here.final_obs is not None
     found = [getattr(there, field.name) for field in fields(Rollout)]
@@ -114,7 +114,7 @@ def test_atoms_are_projected_where_they_are(place: Place) -> None:
     rewards, discounts = torch.tensor([0.3, -1.0]), torch.tensor([0.9, 0.0])
     p = torch.softmax(torch.arange(10.0).view(2, 5), -1)
     wanted = project_atoms(rewards, discounts, p, -1.0, 1.0)
-    there = [moved(x, place.device) for x in (rewards, discounts, p)]
+    there = [to_device(x, place.device) for x in (rewards, discounts, p)]
     with place.watched() as waits:
         found = project_atoms(*there, -1.0, 1.0)
     assert waits == []
@@ -139,7 +139,7 @@ def test_torch_does_not_lay_out_the_weights_of_recurrent_layers_anew(
     for kind in ("lstm", "gru"):
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
-            Recurrence(kind, 3, 4).to("cpu")
+            RecurrentLayers(kind, 3, 4).to("cpu")
             warnings.warn(
                 "RNN module weights are not part of single contiguous chunk of memory. This means they "
                 "need to be compacted at every call",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from helpers.words import ANSWERS, PROMPTS, WRITES, Words, low, step
+from helpers.tiny_lm import ANSWERS, GENERATING, PROMPTS, TinyLM, low_token_reward, step
 
 from rlox.algorithms import DPO, GRPO, RLOO, SFT, OnlineDPO
 from rlox.distributed import join
@@ -27,22 +27,24 @@ WRITING: dict[str, dict[str, Any]] = {
 }
 CASES: dict[str, Any] = {
     **{
-        name: lambda of=of: GRPO(Words(), Words(1), low, **WRITES, **of)
+        name: lambda of=of: GRPO(TinyLM(), TinyLM(1), low_token_reward, **GENERATING, **of)
         for name, of in WRITING.items()
     },
-    "rloo": lambda: RLOO(Words(), Words(1), low, minibatches=2, **WRITES),
-    "rloo, normalised": lambda: RLOO(Words(), None, low, normalize_advantages=True, **WRITES),
-    "online_dpo": lambda: OnlineDPO(Words(), Words(1), reward_fn=low, **WRITES),
-    "dpo": lambda: DPO(Words(), Words(1), learning_rate=0.02),
-    "sft": lambda: SFT(Words(), learning_rate=0.02),
-    "sft in parts": lambda: SFT(Words(), learning_rate=0.02, accumulate=2),
+    "rloo": lambda: RLOO(TinyLM(), TinyLM(1), low_token_reward, minibatches=2, **GENERATING),
+    "rloo, normalised": lambda: RLOO(
+        TinyLM(), None, low_token_reward, normalize_advantages=True, **GENERATING
+    ),
+    "online_dpo": lambda: OnlineDPO(TinyLM(), TinyLM(1), reward_fn=low_token_reward, **GENERATING),
+    "dpo": lambda: DPO(TinyLM(), TinyLM(1), learning_rate=0.02),
+    "sft": lambda: SFT(TinyLM(), learning_rate=0.02),
+    "sft in parts": lambda: SFT(TinyLM(), learning_rate=0.02, accumulate=2),
 }
 
 
 def apart(rank: int) -> str:
     """What processes say that begin with different weights."""
     try:
-        SFT(Words(rank), learning_rate=0.02).train_step(PROMPTS, ANSWERS)
+        SFT(TinyLM(rank), learning_rate=0.02).train_step(PROMPTS, ANSWERS)
     except GroupError as error:
         return str(error)
     return ""

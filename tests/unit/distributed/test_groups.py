@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers.together import ended, started
+from helpers.process_group import start_group, wait_all
 
-from rlox.distributed import ALONE, Group
+from rlox.distributed import SINGLE_PROCESS, ProcessGroup
 from rlox.errors import ConfigError
 
 from .learners import CASES, UPDATES, main
@@ -23,9 +23,9 @@ CLOSE = 1e-6
 def learned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Weights and metrics by whose they are: `alone`, `0` and `1`."""
     folder = tmp_path_factory.mktemp("together")
-    both = started([Path(__file__).with_name("learners.py"), folder], 2, folder)
+    both = start_group([Path(__file__).with_name("learners.py"), folder], 2, folder)
     main(folder)
-    for code, _, error in ended(both):
+    for code, _, error in wait_all(both):
         assert code == 0, error
     names = {"alone": "0-1", "first": "0-2", "second": "1-2"}
     return {
@@ -39,7 +39,7 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("size", "parts"), [(2, 1), (2, 3), (3, 2)])
 def test_every_row_of_each_part_belongs_to_one_process(size: int, parts: int) -> None:
-    own = [Group(rank, size).rows(12, parts) for rank in range(size)]
+    own = [ProcessGroup(rank, size).rows(12, parts) for rank in range(size)]
     assert sorted(np.concatenate(own).tolist()) == list(range(12))
     for part in range(parts):
         steps = [set(rows.reshape(parts, -1)[part].tolist()) for rows in own]
@@ -48,24 +48,18 @@ def test_every_row_of_each_part_belongs_to_one_process(size: int, parts: int) ->
 
 
 def test_a_process_group_refuses_uneven_batches_and_a_lone_process_keeps_all() -> None:
-    assert ALONE.rows(7, 3).tolist() == list(range(7))
-    with pytest.raises(
-        ConfigError, match="10 prompts in a batch of 3 steps for 2 processes: expected"
-    ):
-        Group(0, 2).rows(10, 3)
+    assert SINGLE_PROCESS.rows(7, 3).tolist() == list(range(7))
+    with pytest.raises(ConfigError, match="10 prompts in a batch of 3 steps for 2 processes: expected"):
+        ProcessGroup(0, 2).rows(10, 3)
 
 
 def test_processes_that_begin_with_different_weights_say_so(learned: dict[str, Any]) -> None:
     for who in ("first", "second"):
-        assert (
-            "the weights that learn are not the same in all processes" in learned[who][1]["apart"]
-        )
+        assert "the weights that learn are not the same in all processes" in learned[who][1]["apart"]
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_fifty_updates_of_two_processes_are_those_of_one(
-    case: str, learned: dict[str, Any]
-) -> None:
+def test_fifty_updates_of_two_processes_are_those_of_one(case: str, learned: dict[str, Any]) -> None:
     (alone, told), (first, told_first), (second, told_second) = learned.values()
     assert torch.equal(first[case], second[case]), "both have the same weights"
     begin = CASES[case]().policy.table.detach()

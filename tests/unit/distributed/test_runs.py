@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from helpers.together import ended, started
+from helpers.process_group import start_group, wait_all
 from helpers.waiting import PATIENCE, until
 
 from rlox.algorithms import GRPO
@@ -23,7 +23,7 @@ TRAIN = (
 
 
 def rlox(size: int, folder: Path, *arguments: str) -> list[subprocess.Popen[str]]:
-    return started(["-m", "rlox_cli.main", *arguments], size, folder)
+    return start_group(["-m", "rlox_cli.main", *arguments], size, folder)
 
 
 def result(run: Path) -> dict[str, Any]:
@@ -41,9 +41,9 @@ def test_a_run_of_two_processes_is_one_and_goes_on_exactly_after_one_of_them_was
 ) -> None:
     whole = (*TRAIN, "total_steps=192", "hydra.run.dir=whole")
     alone = (*TRAIN, "total_steps=192", "hydra.run.dir=alone")
-    both = ended(rlox(2, tmp_path, *whole))
+    both = wait_all(rlox(2, tmp_path, *whole))
     assert [code for code, _, _ in both] == [0, 0], both
-    assert ended(rlox(1, tmp_path, *alone))[0][0] == 0
+    assert wait_all(rlox(1, tmp_path, *alone))[0][0] == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["alone", "whole"]
     assert (result(tmp_path / "whole")["samples"], result(tmp_path / "whole")["updates"]) == (
         192,
@@ -61,22 +61,22 @@ def test_a_run_of_two_processes_is_one_and_goes_on_exactly_after_one_of_them_was
     broken = rlox(2, tmp_path, *TRAIN, "total_steps=192", "hydra.run.dir=broken")
     _wait_for(tmp_path / "broken" / "checkpoints" / "step-000000000064", broken)
     broken[1].send_signal(signal.SIGKILL)
-    first, second = ended(broken)
+    first, second = wait_all(broken)
     assert (first[0], second[0]) == (1, -signal.SIGKILL)
     assert "a process that learns along is gone, or did not answer" in first[2]
     assert "to go on: rlox resume" in first[2]
     status = json.loads((tmp_path / "broken" / "status.json").read_text())
     assert status["status"] == "failed"
-    assert [code for code, _, _ in ended(rlox(2, tmp_path, "resume", "broken"))] == [0, 0]
+    assert [code for code, _, _ in wait_all(rlox(2, tmp_path, "resume", "broken"))] == [0, 0]
     assert all(map(torch.equal, weights(tmp_path / "broken").values(), two.values()))
     # what is done is done for both, and what remains to be evaluated is
-    assert [code for code, _, _ in ended(rlox(2, tmp_path, "resume", "broken"))] == [0, 0]
+    assert [code for code, _, _ in wait_all(rlox(2, tmp_path, "resume", "broken"))] == [0, 0]
     (tmp_path / "broken" / "result.json").unlink()
     (tmp_path / "broken" / "status.json").write_text(json.dumps(status))
-    assert [code for code, _, _ in ended(rlox(2, tmp_path, "resume", "broken"))] == [0, 0]
+    assert [code for code, _, _ in wait_all(rlox(2, tmp_path, "resume", "broken"))] == [0, 0]
     assert result(tmp_path / "broken")["samples"] == 192
 
 
 def _wait_for(path: Path, running: list[subprocess.Popen[str]]) -> None:
     until(lambda: path.exists() or running[0].poll() is not None, f"{path}", 2 * PATIENCE)
-    assert path.exists(), ended(running)
+    assert path.exists(), wait_all(running)

@@ -8,21 +8,19 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium import spaces
-from helpers.envs import Spaces
-from helpers.factored import CONTEXTS, FORCE, SPACES, env_id, require_form
+from helpers.envs import RandomSpacesEnv
+from helpers.factored_actions import CONTEXTS, FORCE, SPACES, env_id, require_form
 from numpy.testing import assert_array_equal
 
 from rlox.configs import EnvConfig
 from rlox.envs.actions import ActionCodec
-from rlox.envs.check.fits import fits
+from rlox.envs.check.algorithm_fit import algorithm_obstacles
 from rlox.envs.make import make_vec
 from rlox.errors import ShapeError, UnsupportedSpaceError
 from rlox.gym_vec_env import GymVecEnv
 
 TAKEN = [name for name in SPACES if name not in ("Text", "DictWithSequence")]
-CORNER = spaces.MultiDiscrete(
-    np.array([[2, 3], [4, 2]]), dtype=np.int32, start=np.array([[0, -1], [7, 1]])
-)
+CORNER = spaces.MultiDiscrete(np.array([[2, 3], [4, 2]]), dtype=np.int32, start=np.array([[0, -1], [7, 1]]))
 MIXED = spaces.Dict(
     {
         "force": spaces.Box(-1, 1, (2,), np.float64),
@@ -35,7 +33,7 @@ def any_rows(codec: ActionCodec, n: int) -> np.ndarray[Any, Any]:
     """Rows of choices that exist and of numbers beyond most bounds."""
     rng = np.random.default_rng(0)
     choices = [rng.integers(of, size=n) for of in codec.choices]
-    numbers = [rng.normal(scale=3.0, size=n) for _ in range(codec.vector)]
+    numbers = [rng.normal(scale=3.0, size=n) for _ in range(codec.box_dim)]
     rows = np.stack([*choices, *numbers], 1).astype(codec.dtype)
     return rows.reshape(n, *codec.shape)
 
@@ -43,7 +41,7 @@ def any_rows(codec: ActionCodec, n: int) -> np.ndarray[Any, Any]:
 @pytest.mark.parametrize("name", TAKEN)
 def test_decoded_actions_have_the_structure_and_dtype_of_the_action_space(name: str) -> None:
     codec = ActionCodec.of(SPACES[name])
-    given = codec.each(codec.to_env(any_rows(codec, 20)))
+    given = codec.unbatch(codec.to_env(any_rows(codec, 20)))
     assert len(given) == 20
     for action in given:
         require_form(SPACES[name], action)
@@ -61,19 +59,19 @@ def test_a_batch_has_the_form_of_gymnasiums_vector_environments(name: str) -> No
 def test_a_row_comes_back_from_what_the_environment_was_given(name: str) -> None:
     codec = ActionCodec.of(SPACES[name])
     given = codec.to_env(any_rows(codec, 7))
-    rows = codec.of_env(given, 7)
+    rows = codec.from_env(given, 7)
     assert (rows.shape, rows.dtype) == ((7, *codec.shape), codec.dtype)
-    for one, other in zip(codec.each(codec.to_env(rows)), codec.each(given), strict=True):
+    for one, other in zip(codec.unbatch(codec.to_env(rows)), codec.unbatch(given), strict=True):
         assert repr(one) == repr(other)
 
 
 def test_choices_come_first_in_a_row_and_numbers_behind_them_in_the_order_of_the_space() -> None:
     codec = ActionCodec.of(MIXED)
     assert list(MIXED.spaces) == ["arm", "force"]  # as Gymnasium sorts them
-    assert (codec.choices, codec.vector, codec.size, codec.shape) == ((3, 2, 2), 2, 9, (5,))
+    assert (codec.choices, codec.box_dim, codec.size, codec.shape) == ((3, 2, 2), 2, 9, (5,))
     assert (str(codec.dtype), codec.row_bytes, codec.kind) == ("float32", 20, "factored")
     assert codec.names == ("arm[0]", "arm[1][0]", "arm[1][1]")
-    given = codec.each(codec.to_env(np.array([[2, 0, 1, 0.5, -7.0]], np.float32)))[0]
+    given = codec.unbatch(codec.to_env(np.array([[2, 0, 1, 0.5, -7.0]], np.float32)))[0]
     assert (int(given["arm"][0]), given["arm"][1].tolist()) == (1, [0, 1])
     assert given["force"].tolist() == [0.5, -1.0]
 
@@ -107,28 +105,24 @@ def test_whole_numbers_of_a_box_are_the_nearest_ones_of_halves_the_even_ones() -
     assert (given.tolist(), given.dtype) == ([[0, 1, 0, 2, 0, -2, 3, -2]], np.int8)
     widest = np.iinfo(np.int64)
     codec = ActionCodec.of(spaces.Box(widest.min, widest.max, (2,), np.int64))
-    assert codec.to_env(np.array([[1e30, -1e30]], np.float32)).tolist() == [
-        [widest.max, widest.min]
-    ]
+    assert codec.to_env(np.array([[1e30, -1e30]], np.float32)).tolist() == [[widest.max, widest.min]]
 
 
 def test_several_boxes_are_one_vector_in_minus_one_to_one_for_who_acts_there() -> None:
     brake = spaces.Box(np.array([0.0, -4.0]), np.array([1.0, 4.0]), dtype=np.float64)
     whole = spaces.Box(0, 10, (1,), np.int64)
     space = spaces.Tuple([brake, spaces.Dict({"wheel": whole})])
-    codec = ActionCodec.of(space).unit("env", "sac")
+    codec = ActionCodec.of(space).unit_codec("env", "sac")
     assert (codec.kind, codec.shape, str(codec.dtype)) == ("Box", (3,), "float32")
-    given = codec.each(codec.to_env(np.array([[-1, 0.5, 1], [1, -1, -0.5]], np.float32)))
+    given = codec.unbatch(codec.to_env(np.array([[-1, 0.5, 1], [1, -1, -0.5]], np.float32)))
     assert [g[0].tolist() for g in given] == [[0.0, 2.0], [1.0, -4.0]]
     assert [g[1]["wheel"].tolist() for g in given] == [
         [10],
         [2],
     ]  # 2.5 is nearest to 2, the even one
     one_sided: Any = spaces.Dict({"brake": brake, "on": spaces.Box(0, np.inf, (1,), np.float32)})
-    with pytest.raises(
-        UnsupportedSpaceError, match=r"^sac needs Box actions with finite bounds, env"
-    ):
-        ActionCodec.of(one_sided).unit("env", "sac")
+    with pytest.raises(UnsupportedSpaceError, match=r"^sac needs Box actions with finite bounds, env"):
+        ActionCodec.of(one_sided).unit_codec("env", "sac")
 
 
 @pytest.mark.parametrize(
@@ -157,17 +151,17 @@ def test_spaces_that_no_policy_acts_in_are_refused_by_their_part(space: Any, tol
 
 
 def test_the_dictionary_interface_takes_actions_as_the_environment_does() -> None:
-    made: list[Spaces] = []
+    made: list[RandomSpacesEnv] = []
 
-    def make() -> Spaces:
-        made.append(Spaces(spaces.Discrete(2), MIXED))
+    def make() -> RandomSpacesEnv:
+        made.append(RandomSpacesEnv(spaces.Discrete(2), MIXED))
         return made[-1]
 
     vec = GymVecEnv(make, 2)
     vec.reset_all()
     arm = (np.array([-1, 1]), np.array([[0, 1], [1, 1]]))
     vec.step_all({"arm": arm, "force": [[0.5, 2.0], [-0.25, -3.0]]})
-    first, second = (env.taken[0] for env in made)
+    first, second = (env.actions_taken[0] for env in made)
     assert (int(first["arm"][0]), first["arm"][1].tolist()) == (-1, [0, 1])
     assert (first["force"].tolist(), second["force"].tolist()) == ([0.5, 1.0], [-0.25, -1.0])
     assert int(second["arm"][0]) == 1
@@ -202,11 +196,9 @@ def test_the_dictionary_interface_takes_actions_as_the_environment_does() -> Non
         ),
     ],
 )
-def test_actions_of_another_form_than_the_space_are_refused_by_their_part(
-    given: Any, told: str
-) -> None:
+def test_actions_of_another_form_than_the_space_are_refused_by_their_part(given: Any, told: str) -> None:
     with pytest.raises(ShapeError, match=told):
-        ActionCodec.of(MIXED).of_env(given, 2)
+        ActionCodec.of(MIXED).from_env(given, 2)
 
 
 ANY = ("ppo", "a2c", "recurrent_ppo", "bc")
@@ -227,7 +219,7 @@ ANY = ("ppo", "a2c", "recurrent_ppo", "bc")
 def test_the_check_of_an_environment_says_which_algorithms_take_its_actions(
     name: str, takes: set[str]
 ) -> None:
-    found = fits("env", spaces.Discrete(2), SPACES[name])
+    found = algorithm_obstacles("env", spaces.Discrete(2), SPACES[name])
     assert {algo for algo, why in found.items() if not why} == takes
     assert name != "Nested" or found["dqn"] == "needs Discrete"
     assert name != "DictWithSequence" or found["dqn"].startswith("env, part path, has action space")
@@ -259,9 +251,9 @@ def played(vec: Any, rows: np.ndarray[Any, Any]) -> tuple[list[Any], list[Any]]:
 
 def test_memory_is_counted_for_the_largest_choice_of_each() -> None:
     codec = ActionCodec.of(spaces.Dict({"a": spaces.MultiDiscrete([3, 2, 4]), "b": FORCE}))
-    assert (codec.scored, codec.size) == (3 * 4 + 1, 3 + 2 + 4 + 1)
-    assert ActionCodec.of(spaces.Discrete(6)).scored == 6
-    assert ActionCodec.of(FORCE).scored == 1
+    assert (codec.scoring_width, codec.size) == (3 * 4 + 1, 3 + 2 + 4 + 1)
+    assert ActionCodec.of(spaces.Discrete(6)).scoring_width == 6
+    assert ActionCodec.of(FORCE).scoring_width == 1
 
 
 @pytest.mark.parametrize(
@@ -275,13 +267,13 @@ def test_memory_is_counted_for_the_largest_choice_of_each() -> None:
 )
 def test_a_number_that_is_no_choice_is_refused(space: Any, actions: Any) -> None:
     with pytest.raises(ShapeError, match=r"action (7|-2|2) is no choice of"):
-        ActionCodec.of(space).of_env(np.array(actions), 1)
+        ActionCodec.of(space).from_env(np.array(actions), 1)
 
 
 def test_the_first_and_the_last_choice_are_choices() -> None:
     codec = ActionCodec.of(spaces.Discrete(3, start=-1))
-    assert codec.of_env(np.array([-1, 1]), 2).tolist() == [0, 2]
-    assert codec.to_env(codec.of_env(np.array([-1, 1]), 2)).tolist() == [-1, 1]
+    assert codec.from_env(np.array([-1, 1]), 2).tolist() == [0, 2]
+    assert codec.to_env(codec.from_env(np.array([-1, 1]), 2)).tolist() == [-1, 1]
 
 
 @pytest.mark.parametrize("space", [spaces.Discrete(3), spaces.MultiDiscrete([3, 2]), FORCE])
@@ -293,7 +285,5 @@ def test_no_actions_at_all_are_none_of_the_space(space: Any) -> None:
 
 def test_masked_actions_are_refused() -> None:
     given = np.ma.masked_array([0, 1], [False, True])
-    with pytest.raises(
-        ShapeError, match=r"^actions: some of it is masked, expected numbers; fill it"
-    ):
-        ActionCodec.of(spaces.Discrete(2)).of_env(given, 2)
+    with pytest.raises(ShapeError, match=r"^actions: some of it is masked, expected numbers; fill it"):
+        ActionCodec.of(spaces.Discrete(2)).from_env(given, 2)

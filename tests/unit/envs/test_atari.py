@@ -12,10 +12,10 @@ import pytest
 from rlox.algorithms import DQN
 from rlox.configs import EnvConfig, make
 from rlox.configs.atari import AtariConfig
-from rlox.envs.base import GOES_ON, TRUE_RETURN
-from rlox.envs.engines.atari import AtariGame, ale_arguments, by_area
-from rlox.envs.make import single_factory
-from rlox.envs.wrapping import wrapping
+from rlox.envs.base import LIFE_LOST, TRUE_RETURN
+from rlox.envs.engines.atari import AtariGame, ale_arguments, resize_area
+from rlox.envs.make import wrapped_factory
+from rlox.envs.wrappers import make_wrapper
 from rlox.errors import ConfigError
 from rlox.sources.episodes import EpisodeTracker
 from rlox.types import Episode
@@ -70,10 +70,7 @@ def covers(length: int, size: int) -> Any:
     """How much of pixel j the area i of `size` covers, in parts of `1 / size`."""
     return np.array(
         [
-            [
-                max(0, min((i + 1) * length, (j + 1) * size) - max(i * length, j * size))
-                for j in range(length)
-            ]
+            [max(0, min((i + 1) * length, (j + 1) * size) - max(i * length, j * size)) for j in range(length)]
             for i in range(size)
         ]
     )
@@ -84,9 +81,9 @@ def test_the_mean_of_areas_is_exact_and_rounded_half_to_even() -> None:
     for height, width, size in ((210, 160, 84), (250, 160, 84), (210, 160, 160), (12, 9, 8)):
         frame = rng.integers(256, size=(height, width)).astype(np.uint8)
         sums = covers(height, size) @ frame.astype(np.int64) @ covers(width, size).T
-        assert np.array_equal(by_area(frame, size), np.rint(sums / (height * width)))
+        assert np.array_equal(resize_area(frame, size), np.rint(sums / (height * width)))
     white = np.full((250, 160), 255, np.uint8)
-    assert (by_area(white, 160) == 255).all()
+    assert (resize_area(white, 160) == 255).all()
 
 
 def test_an_action_is_held_and_the_brighter_of_the_last_two_frames_is_seen() -> None:
@@ -137,12 +134,12 @@ def test_a_lost_life_ends_an_episode_of_training_and_not_the_game() -> None:
     env.reset(seed=0)  # frame 1: FIRE
     assert env.step(0)[2] is False  # frames 2 to 5
     seen, _, terminated, truncated, info = env.step(0)  # frame 6 to 9
-    assert (terminated, truncated, info[GOES_ON], info["lives"]) == (True, False, True, 1)
+    assert (terminated, truncated, info[LIFE_LOST], info["lives"]) == (True, False, True, 1)
     after, _ = env.reset()
     assert (game.games, game.given[-1]) == (1, 1)  # the same game, with FIRE
     assert np.array_equal(after[:3], seen[1:])
     _, reward, terminated, _, info = env.step(0)  # frame 11, and what was paid for FIRE
-    assert (reward, terminated, info["lives"], GOES_ON in info) == (4.0, True, 0, False)
+    assert (reward, terminated, info["lives"], LIFE_LOST in info) == (4.0, True, 0, False)
     env.reset()
     assert game.games == 2
     evaluated = played(Game(deaths=(6, 11)), noop_max=0)
@@ -157,7 +154,7 @@ def test_a_game_that_ends_in_the_frame_behind_a_lost_life_is_over_with_all_that_
     env.step(0)  # frames 2 to 5
     _, reward, terminated, truncated, info = env.step(0)  # 6 to 9, and FIRE in the last one
     assert (reward, terminated, truncated) == (10.0, True, False)
-    assert (info["lives"], GOES_ON in info) == (0, False)
+    assert (info["lives"], LIFE_LOST in info) == (0, False)
     env.reset()
     assert (game.games, game.given) == (2, [1])
     assert env.step(0)[1] == 10.0  # of its own frames 1 to 5
@@ -195,16 +192,16 @@ def episodes(env: Any, steps: int) -> tuple[list[Episode], set[float]]:
 
 def test_the_score_that_is_told_is_of_whole_games_in_rewards_that_are_not_clipped() -> None:
     config = EnvConfig("ALE/Fake-v5", atari=AtariConfig(noop_max=0))
-    told, rewards = episodes(wrapping(config, training=True)(Game(deaths=(6, 11))), 12)
+    told, rewards = episodes(make_wrapper(config, training=True)(Game(deaths=(6, 11))), 12)
     assert rewards == {1.0}
     # 11 frames at 2, taken in 3 actions
     assert {(e.total_reward, e.length) for e in told} == {(22.0, 3)}
     assert TRUE_RETURN in (told[0].info or {})
     # the second life of these ends in the frame that it begins with
-    told, _ = episodes(wrapping(config, training=True)(Game(deaths=(6, 10))), 12)
+    told, _ = episodes(make_wrapper(config, training=True)(Game(deaths=(6, 10))), 12)
     assert [(e.total_reward, e.length) for e in told] == [(20.0, 2)] * 6
     unclipped = EnvConfig("ALE/Fake-v5", atari=AtariConfig(noop_max=0, clip_rewards=False))
-    raw = wrapping(unclipped, training=True)(Game(fire=False))
+    raw = make_wrapper(unclipped, training=True)(Game(fire=False))
     raw.reset(seed=0)
     assert raw.step(0)[1] == 8.0
 
@@ -226,7 +223,7 @@ def pong(backend: str, **keys: Any) -> EnvConfig:
 @extra("ale_py")
 @extra("envpool")
 def test_three_engines_show_the_same_frames_of_a_game_of_pong() -> None:
-    envs = [single_factory(pong(b))() for b in ("gymnasium", "envpool", "ale")]
+    envs = [wrapped_factory(pong(b))() for b in ("gymnasium", "envpool", "ale")]
     ours, pool, ale = (env.reset(seed=1)[0] for env in envs)
     rng, score = np.random.default_rng(0), 0.0
     for step in range(2000):
@@ -250,7 +247,7 @@ def test_three_engines_show_the_same_frames_of_a_game_of_pong() -> None:
 @extra("ale_py")
 @pytest.mark.parametrize("backend", ["gymnasium", "ale"])
 def test_max_episode_steps_of_an_atari_game_counts_frames(backend: str) -> None:
-    env = single_factory(pong(backend, max_episode_steps=40))()
+    env = wrapped_factory(pong(backend, max_episode_steps=40))()
     env.reset(seed=0)
     steps = 1
     while not env.step(0)[3]:
@@ -261,7 +258,7 @@ def test_max_episode_steps_of_an_atari_game_counts_frames(backend: str) -> None:
 
 @extra("ale_py")
 def test_the_environment_as_it_is_registered_can_be_had() -> None:
-    env = single_factory(pong("gymnasium", atari={"preprocess": False}))()
+    env = wrapped_factory(pong("gymnasium", atari={"preprocess": False}))()
     assert env.observation_space.shape == (210, 160, 3)
     env.close()
 
@@ -281,14 +278,12 @@ def test_a_buffer_gives_games_back_as_they_were_played_and_keeps_each_frame_once
         "ALE/Breakout-v5", n_envs=2, env_backend=backend, learning_starts=1000, batch_size=64,
         buffer_size=2000, encoder="nature", encoder_features=8, net_arch=[],
     )  # fmt: skip
-    memory, pushed = dqn.source.memory, set()
+    memory, pushed = dqn.source.replay_sampler, set()
     push = memory.push
 
     def seen(stretch: Any) -> None:
         columns = stretch.columns
-        for obs, after, over in zip(
-            columns["obs"], columns["next_obs"], columns["terminated"], strict=True
-        ):
+        for obs, after, over in zip(columns["obs"], columns["next_obs"], columns["terminated"], strict=True):
             pushed.add((obs.tobytes(), after.tobytes(), bool(over)))
         push(stretch)
 

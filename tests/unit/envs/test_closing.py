@@ -8,17 +8,17 @@ from typing import Any
 import gymnasium as gym
 import pytest
 from gymnasium.vector import SyncVectorEnv
-from helpers.scored import Dice, Lonely
+from helpers.hard_evaluations import Dice, LimitedInstances
 
 from rlox.configs import EnvConfig
-from rlox.envs.make import Stages, make_vec, single_factory
+from rlox.envs.make import EvalEnvFactory, make_vec, wrapped_factory
 from rlox.envs.spaces import ObservationCodec
 from rlox.errors import ConfigError, EnvError
 
 SEEN = ObservationCodec.of(Dice.observation_space)
 
 
-class Stubborn(Lonely):
+class Stubborn(LimitedInstances):
     """Closes, and raises."""
 
     def close(self) -> None:
@@ -32,25 +32,27 @@ def refusing(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
 
 @pytest.fixture(autouse=True)
 def counted() -> Iterator[None]:
-    Lonely.alive, Lonely.room = 0, 2
+    LimitedInstances.alive, LimitedInstances.limit = 0, 2
     yield
-    Lonely.alive, Lonely.room = 0, 1
+    LimitedInstances.alive, LimitedInstances.limit = 0, 1
 
 
-@pytest.mark.parametrize("kind", [Lonely, Stubborn])
+@pytest.mark.parametrize("kind", [LimitedInstances, Stubborn])
 def test_an_evaluation_that_cannot_open_all_environments_closes_those_before(
-    kind: type[Lonely],
+    kind: type[LimitedInstances],
 ) -> None:
     with pytest.raises(OSError, match="Address already in use"):
-        Stages(EnvConfig("alone"), kind).open(3, 0, SEEN)
-    assert Lonely.alive == 0
+        EvalEnvFactory(EnvConfig("alone"), kind).open(3, 0, SEEN)
+    assert LimitedInstances.alive == 0
 
 
-@pytest.mark.parametrize("kind", [Lonely, Stubborn])
-def test_training_that_cannot_open_all_environments_closes_those_before(kind: type[Lonely]) -> None:
+@pytest.mark.parametrize("kind", [LimitedInstances, Stubborn])
+def test_training_that_cannot_open_all_environments_closes_those_before(
+    kind: type[LimitedInstances],
+) -> None:
     with pytest.raises(OSError, match="Address already in use"):
         make_vec(EnvConfig("alone", n_envs=3), 0, kind)
-    assert Lonely.alive == 0
+    assert LimitedInstances.alive == 0
 
 
 @pytest.mark.parametrize(
@@ -62,10 +64,10 @@ def test_training_that_cannot_open_all_environments_closes_those_before(kind: ty
     ],
 )
 def test_an_environment_is_closed_around_which_nothing_can_be_put(config: Any, told: str) -> None:
-    for made in (single_factory, lambda c, s: lambda: make_vec(c, 0, s)):
+    for made in (wrapped_factory, lambda c, s: lambda: make_vec(c, 0, s)):
         with pytest.raises(Exception, match=told):
-            made(EnvConfig("alone", n_envs=2, **config), Lonely)()
-        assert Lonely.alive == 0
+            made(EnvConfig("alone", n_envs=2, **config), LimitedInstances)()
+        assert LimitedInstances.alive == 0
 
 
 def test_every_environment_is_closed_once_and_one_that_raises_in_close_is_a_warning(
@@ -74,7 +76,7 @@ def test_every_environment_is_closed_once_and_one_that_raises_in_close_is_a_warn
     vec = make_vec(EnvConfig("alone", n_envs=2), 0, Stubborn)
     vec.close()
     vec.close()
-    assert Lonely.alive == 0
+    assert LimitedInstances.alive == 0
     assert [(each.levelname, each.getMessage()) for each in caplog.records] == [
         ("WARNING", f"alone (copy {i}) raised OSError in close: the port is busy") for i in (0, 1)
     ]
@@ -91,17 +93,17 @@ def test_an_engine_that_raises_in_close_is_a_warning(caplog: pytest.LogCaptureFi
 
 def test_an_engine_of_another_size_is_closed() -> None:
     def of_two(num_envs: int) -> SyncVectorEnv:
-        return SyncVectorEnv([Lonely] * 2)
+        return SyncVectorEnv([LimitedInstances] * 2)
 
     with pytest.raises(EnvError, match="gave 2 environments, expected num_envs=4"):
         make_vec(EnvConfig("engine", n_envs=4), 0, of_two)
-    assert Lonely.alive == 0
+    assert LimitedInstances.alive == 0
 
 
 def test_an_engine_without_the_masks_that_are_asked_for_is_closed() -> None:
     def lonely(num_envs: int) -> SyncVectorEnv:
-        return SyncVectorEnv([Lonely] * num_envs)
+        return SyncVectorEnv([LimitedInstances] * num_envs)
 
     with pytest.raises(ConfigError, match=r"has no method action_masks\(\)"):
         make_vec(EnvConfig("engine", n_envs=2, action_mask="method"), 0, lonely)
-    assert Lonely.alive == 0
+    assert LimitedInstances.alive == 0

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlox.configs import EnvConfig
-from rlox.envs.columns import apart, joined
 from rlox.envs.make import make_vec
+from rlox.envs.state_columns import stack_states, unstack_states
 from rlox.runs.tree import pack, unpack
 
 WORD = 1 << 64
@@ -42,7 +42,7 @@ def same(one: Any, other: Any) -> bool:
 
 @given(st.lists(TREES, min_size=1, max_size=4))
 def test_any_trees_come_back_through_a_checkpoint_as_they_were(trees: list[Any]) -> None:
-    assert same(apart(through_json(joined(trees)), len(trees)), trees)
+    assert same(unstack_states(through_json(stack_states(trees)), len(trees)), trees)
 
 
 @pytest.mark.parametrize(
@@ -64,12 +64,12 @@ def test_any_trees_come_back_through_a_checkpoint_as_they_were(trees: list[Any])
 )
 def test_each_kind_of_leaf_comes_back_with_its_type(leaves: list[Any]) -> None:
     trees = [{"a": [leaf], "b": {"c": None}} for leaf in leaves]
-    assert same(apart(through_json(joined(trees)), 3), trees)
+    assert same(unstack_states(through_json(stack_states(trees)), 3), trees)
 
 
 def test_another_number_of_environments_is_an_error() -> None:
     with pytest.raises(ValueError, match="of 2 environments, expected 3"):
-        apart(joined([{"x": 1}, {"x": 2}]), 3)
+        unstack_states(stack_states([{"x": 1}, {"x": 2}]), 3)
 
 
 def test_the_text_of_a_vectors_state_does_not_grow_with_its_environments() -> None:

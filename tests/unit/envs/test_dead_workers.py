@@ -16,17 +16,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from faults.deadlines import pass_for_the_hung
-from faults.processes import gone
-from faults.workers import Counter, Kept
+from faults.deadlines import expire_for_hung
+from faults.processes import wait_until_ended
+from faults.workers import CounterEnv, SaveableCounter
 from helpers.waiting import PATIENCE
 
 from rlox.configs import EnvConfig
 from rlox.envs.make import make_vec
 from rlox.envs.workers import template, wire
-from rlox.envs.workers.child import TELL
-from rlox.envs.workers.nursery import Nursery
-from rlox.envs.workers.wire import Late, Wire, delivered
+from rlox.envs.workers.spawner import WorkerSpawner
+from rlox.envs.workers.wire import ReplyTimeout, Wire, flush_all
+from rlox.envs.workers.worker import TRACEBACK_SIGNAL
 from rlox.errors import EnvError
 
 SEED = 7
@@ -53,7 +53,7 @@ class Play:
 
     def kill(self, env: int) -> None:
         os.kill(int(self.obs[env, 0]), signal.SIGKILL)
-        assert gone([int(self.obs[env, 0])])
+        assert wait_until_ended([int(self.obs[env, 0])])
 
 
 @pytest.fixture
@@ -72,24 +72,24 @@ def plays() -> Any:
 @pytest.fixture
 def passed(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The deadlines that have passed for workers that hang, at once."""
-    return pass_for_the_hung(monkeypatch)
+    return expire_for_hung(monkeypatch)
 
 
 def test_a_worker_killed_before_a_save_is_replaced_and_told_of_by_the_next_step(plays: Any) -> None:
-    play = plays(Kept, max_restarts=1)
+    play = plays(SaveableCounter, max_restarts=1)
     for _ in range(2):
         play.step()
     play.kill(0)
     state = play.vec.state()
     finals = play.step()
-    assert (finals.lost.tolist(), finals.restarts, len(finals.envs)) == ([0, 1], 1, 0)
+    assert (finals.lost_envs.tolist(), finals.restarts, len(finals.envs)) == ([0, 1], 1, 0)
     assert play.rewards.tolist() == [0, 0, 1, 1]
     assert play.flags.tolist() == [[False] * 4, [True, True, False, False]]
     assert play.obs[:, 2:].tolist() == [[0, 0], [0, 0], [0, 3], [0, 3]]
-    resumed = plays(Kept)
+    resumed = plays(SaveableCounter)
     resumed.vec.restore(state)
     again = resumed.step()
-    assert (again.lost.tolist(), again.restarts) == ([0, 1], 1)
+    assert (again.lost_envs.tolist(), again.restarts) == ([0, 1], 1)
     for _ in range(6):
         assert (resumed.obs[:, 1:] == play.obs[:, 1:]).all()
         assert (resumed.flags == play.flags).all()
@@ -99,7 +99,7 @@ def test_a_worker_killed_before_a_save_is_replaced_and_told_of_by_the_next_step(
 
 
 def test_workers_that_die_before_each_save_are_too_many_in_the_end(plays: Any) -> None:
-    play = plays(Kept, max_restarts=1)
+    play = plays(SaveableCounter, max_restarts=1)
     play.kill(0)
     play.vec.state()
     play.step()
@@ -111,7 +111,7 @@ def test_workers_that_die_before_each_save_are_too_many_in_the_end(plays: Any) -
 def test_a_stopped_worker_that_takes_no_state_is_found_at_the_deadline(
     plays: Any, passed: list[float]
 ) -> None:
-    play = plays(partial(Kept, heavy=300_000), worker_envs=1)
+    play = plays(partial(SaveableCounter, heavy=300_000), worker_envs=1)
     state = play.vec.state()
     os.kill(int(play.obs[0, 0]), signal.SIGSTOP)
     begun = time.monotonic()
@@ -135,22 +135,22 @@ def test_an_end_that_takes_nothing_keeps_no_other_from_what_is_meant_for_it(
             taken.extend(os.read(reads, 1 << 16))
 
     for each in (stuck, heard):
-        each.post(bytes(300_000))
+        each.send_nowait(bytes(300_000))
     # the deadline passes when the other has all of its own, and not before
-    now = SimpleNamespace(monotonic=lambda: 0.0 if heard.unsent else 2 * PATIENCE)
+    now = SimpleNamespace(monotonic=lambda: 0.0 if heard.has_unsent else 2 * PATIENCE)
     monkeypatch.setattr(wire, "time", now)
     reader = threading.Thread(target=take, daemon=True)
     reader.start()
-    assert delivered([stuck, heard], PATIENCE) == [stuck]
+    assert flush_all([stuck, heard], PATIENCE) == [stuck]
     reader.join()
-    with pytest.raises(Late):
+    with pytest.raises(ReplyTimeout):
         stuck.send("more", PATIENCE)
 
 
 def test_a_wait_for_an_end_that_says_nothing_lasts_until_the_deadline() -> None:
     silent, (_, _) = Wire.pair()
     deadline = time.monotonic() + 0.05
-    with pytest.raises(Late):
+    with pytest.raises(ReplyTimeout):
         silent.receive(deadline)
     assert time.monotonic() >= deadline
 
@@ -172,7 +172,7 @@ def test_a_process_that_hangs_is_given_time_until_it_has_written_where(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     notes, pipe, waits = tmp_path / "notes", subprocess.PIPE, itertools.count(1)
-    line = [sys.executable, "-c", HUNG, str(notes), str(int(TELL))]
+    line = [sys.executable, "-c", HUNG, str(notes), str(int(TRACEBACK_SIGNAL))]
     with subprocess.Popen(line, stdin=pipe, stdout=pipe, text=True) as hung:
         assert hung.stdin and hung.stdout
         assert hung.stdout.readline() == "busy\n"
@@ -194,19 +194,19 @@ def test_a_process_that_hangs_is_given_time_until_it_has_written_where(
 def test_many_workers_that_hang_together_are_found_and_ended_together(
     plays: Any, passed: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    many, end = 16, Nursery.end
+    many, end = 16, WorkerSpawner.end
     ended: list[list[int]] = []
 
-    def noted(nursery: Nursery, workers: Any) -> Any:
+    def noted(nursery: WorkerSpawner, workers: Any) -> Any:
         ended.append(list(workers))
         return end(nursery, workers)
 
-    monkeypatch.setattr(Nursery, "end", noted)
-    hangs = partial(Counter, "sleep", mortal=SEED + many, within=0, at=1)
+    monkeypatch.setattr(WorkerSpawner, "end", noted)
+    hangs = partial(CounterEnv, "sleep", fails_below=SEED + many, within=0, at=1)
     play = plays(hangs, n_envs=many, worker_envs=1)
     begun = time.monotonic()
     finals = play.step()
-    assert finals.lost.tolist() == list(range(many))
+    assert finals.lost_envs.tolist() == list(range(many))
     assert (len(passed), len(set(passed))) == (many, 1)
     assert begun <= passed[0] - PATIENCE <= time.monotonic()
     assert ended == [list(range(many))]

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from helpers.envs import Spaces
-from helpers.goals import Goals
+from helpers.envs import RandomSpacesEnv
+from helpers.goal_env import GoalLine
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -84,16 +84,16 @@ def test_a_part_of_no_fixed_size_is_refused_by_name_and_with_the_wrapper_that_he
     space: gym.Space[Any], told: str
 ) -> None:
     with pytest.raises(UnsupportedSpaceError, match=told):
-        GymVecEnv(lambda: Spaces(space, spaces.Discrete(2)), 1)
+        GymVecEnv(lambda: RandomSpacesEnv(space, spaces.Discrete(2)), 1)
 
 
-class Broken(Goals):
+class Broken(GoalLine):
     def __init__(self, change: dict[str, Any], lost: tuple[str, ...] = ()) -> None:
         super().__init__()
         self.change, self.lost = change, lost
 
-    def _observed(self) -> Any:
-        seen = {**super()._observed(), **self.change}
+    def observe(self) -> Any:
+        seen = {**super().observe(), **self.change}
         return {name: part for name, part in seen.items() if name not in self.lost}
 
 
@@ -117,7 +117,7 @@ def test_an_observation_that_breaks_its_dict_is_an_error_naming_the_part(
 
 
 def test_rows_without_these_parts_are_neither_split_nor_joined() -> None:
-    codec = ObservationCodec.of(Goals().observation_space)
+    codec = ObservationCodec.of(GoalLine().observation_space)
     parts = codec.split(np.zeros((2, codec.dim), np.float32))
     for rows in (np.zeros((2, codec.dim + 1)), np.zeros(0)):
         with pytest.raises(ShapeError, match="cannot be split"):
@@ -134,20 +134,16 @@ def played(vec: GymVecEnv, steps: int) -> list[dict[str, NDArray[Any]]]:
     return [vec.step_all(rng.integers(0, 2, vec.n_envs)) for _ in range(steps)]
 
 
-def test_the_last_observation_of_an_episode_is_that_of_its_last_step_in_and_out_of_process() -> (
-    None
-):
+def test_the_last_observation_of_an_episode_is_that_of_its_last_step_in_and_out_of_process() -> None:
     """The environment writes its resets over the arrays that it gave."""
-    vecs = [GymVecEnv(Goals, 2, seed=7, workers=w) for w in ("sync", "subprocess")]
+    vecs = [GymVecEnv(GoalLine, 2, seed=7, workers=w) for w in ("sync", "subprocess")]
     codec = vecs[0].vec.observations
     try:
         assert np.array_equal(*(vec.reset_all() for vec in vecs))
         here, there = (played(vec, 40) for vec in vecs)
     finally:
         vecs[1].close()
-    assert all(
-        np.array_equal(a[key], b[key]) for a, b in zip(here, there, strict=True) for key in a
-    )
+    assert all(np.array_equal(a[key], b[key]) for a, b in zip(here, there, strict=True) for key in a)
     ended = [(step, i) for step in there for i in np.flatnonzero(step["final_mask"])]
     assert len({bool(step["truncated"][i]) for step, i in ended}) == 2
     for step, i in ended:
@@ -168,7 +164,7 @@ def test_training_on_a_dict_equals_training_on_the_same_environment_flattened(
     options: dict[str, Any],
 ) -> None:
     results = []
-    for source in (Goals, lambda: gym.wrappers.FlattenObservation(Goals())):
+    for source in (GoalLine, lambda: gym.wrappers.FlattenObservation(GoalLine())):
         algorithm = PPO(source, **SMALL, **options)
         algorithm.train(240)
         results.append((weights(algorithm), algorithm.evaluate(5).returns))
@@ -178,13 +174,11 @@ def test_training_on_a_dict_equals_training_on_the_same_environment_flattened(
 
 
 @pytest.mark.parametrize("options", [{}, BOTH])
-def test_a_run_on_a_dict_that_was_saved_goes_on_bit_for_bit(
-    options: dict[str, Any], tmp_path: Path
-) -> None:
-    original = PPO(Goals, **SMALL, **options)
+def test_a_run_on_a_dict_that_was_saved_goes_on_bit_for_bit(options: dict[str, Any], tmp_path: Path) -> None:
+    original = PPO(GoalLine, **SMALL, **options)
     original.train(120)
     original.save(tmp_path / "saved")
-    loaded = PPO.from_checkpoint(tmp_path / "saved", env_id=Goals)
+    loaded = PPO.from_checkpoint(tmp_path / "saved", env_id=GoalLine)
     assert loaded.source.resume_grade == "exact"
     rows = [algorithm.train(360) for algorithm in (original, loaded)]
     assert rows[0] == rows[1]
@@ -193,7 +187,7 @@ def test_a_run_on_a_dict_that_was_saved_goes_on_bit_for_bit(
 
 
 def test_a_dict_or_a_batch_of_dicts_is_predicted_as_its_row_is() -> None:
-    algorithm = PPO(Goals, **SMALL, **BOTH)
+    algorithm = PPO(GoalLine, **SMALL, **BOTH)
     algorithm.train(96)
     space, codec = algorithm.collector.env.observation_space, algorithm.collector.env.observations
     space.seed(1)
@@ -218,14 +212,14 @@ def test_a_dict_or_a_batch_of_dicts_is_predicted_as_its_row_is() -> None:
     [
         np.zeros(9),
         {"phase": 1},
-        {**Goals().seen, "observation": np.zeros(3)},
-        {**Goals().seen, "phase": [1]},
-        {**Goals().seen, "phase": [1, 1]},
-        [Goals().seen, {}],
+        {**GoalLine().obs, "observation": np.zeros(3)},
+        {**GoalLine().obs, "phase": [1]},
+        {**GoalLine().obs, "phase": [1, 1]},
+        [GoalLine().obs, {}],
         None,
     ],
 )
 def test_an_observation_without_the_spaces_parts_is_not_predicted(observation: Any) -> None:
-    algorithm = PPO(Goals, **SMALL)
+    algorithm = PPO(GoalLine, **SMALL)
     with pytest.raises(ShapeError, match=r"expected .*'phase': \(\).* or a batch"):
         algorithm.predict(observation)

@@ -7,10 +7,10 @@ import importlib.util
 import gymnasium as gym
 import numpy as np
 import pytest
-from helpers.played import play, through_json
+from helpers.play_record import play, through_json
 
 from rlox.configs import EnvConfig, make
-from rlox.envs.make import single_factory
+from rlox.envs.make import wrapped_factory
 from rlox.envs.snapshot import can_save, restore_env, save_env
 from rlox.errors import CheckpointError
 
@@ -32,7 +32,7 @@ def extra(module: str) -> pytest.MarkDecorator:
 
 def goes_on(config: EnvConfig, steps: int, training: bool = False) -> None:
     """A fresh environment goes on from a saved one as that does, wherever it was saved."""
-    env, other = (single_factory(config, training=training)() for _ in range(2))
+    env, other = (wrapped_factory(config, training=training)() for _ in range(2))
     assert can_save(env)
     env.reset(seed=3)
     other.reset(seed=99)
@@ -70,7 +70,7 @@ def test_a_game_goes_on_with_its_lives_its_stack_and_its_sticky_actions(game: st
 
 @extra("ale_py")
 def test_bytes_that_are_no_machine_are_an_error() -> None:
-    env = single_factory(EnvConfig("ALE/Pong-v5"))()
+    env = wrapped_factory(EnvConfig("ALE/Pong-v5"))()
     env.reset(seed=0)
     saved = save_env(env)
     saved["own"]["machine"] = saved["own"]["machine"][:100]
@@ -86,7 +86,7 @@ def test_a_restored_minigrid_environment_continues_bit_for_bit(env_id: str) -> N
 
 @extra("minigrid")
 def test_a_carried_key_and_an_opened_door_are_saved() -> None:
-    env, other = (single_factory(EnvConfig("MiniGrid-DoorKey-5x5-v0"))() for _ in range(2))
+    env, other = (wrapped_factory(EnvConfig("MiniGrid-DoorKey-5x5-v0"))() for _ in range(2))
     env.reset(seed=0)
     other.reset(seed=1)
     rng = np.random.default_rng(0)
@@ -99,5 +99,5 @@ def test_a_carried_key_and_an_opened_door_are_saved() -> None:
 
 @extra("minigrid")
 def test_a_grid_that_holds_on_to_its_objects_is_not_called_exact() -> None:
-    env = single_factory(EnvConfig("MiniGrid-Dynamic-Obstacles-5x5-v0"))()
+    env = wrapped_factory(EnvConfig("MiniGrid-Dynamic-Obstacles-5x5-v0"))()
     assert not can_save(env)

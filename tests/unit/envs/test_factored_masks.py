@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.factored import CONTEXTS, SPACES, Barred, Match
+from helpers.factored_actions import CONTEXTS, SPACES, MaskedMatch, Match
 
 from rlox.algorithms import A2C, DQN, PPO
 from rlox.configs import EnvConfig
@@ -27,9 +27,9 @@ def vec_of(make: Any) -> Any:
 @pytest.mark.parametrize("parts", [False, True])
 @pytest.mark.parametrize("name", WITH_CHOICES)
 def test_a_mask_by_parts_is_that_of_all_choices_one_after_another(name: str, parts: bool) -> None:
-    vec = vec_of(lambda: Barred(name, parts=parts))
+    vec = vec_of(lambda: MaskedMatch(name, parts=parts))
     size = sum(ActionCodec.of(SPACES[name]).choices)
-    assert (vec.observations.seen, vec.observations.masked) == (CONTEXTS, size)
+    assert (vec.observations.input_dim, vec.observations.mask_dim) == (CONTEXTS, size)
     rows = np.zeros((2, CONTEXTS + size), np.float32)
     vec.reset_into(rows)
     for env, row in zip(vec.envs, rows, strict=True):
@@ -38,7 +38,7 @@ def test_a_mask_by_parts_is_that_of_all_choices_one_after_another(name: str, par
 
 
 def test_the_mask_of_a_binary_part_is_of_zero_and_one_of_each() -> None:
-    env = Barred("MultiBinary")
+    env = MaskedMatch("MultiBinary")
     env.number = 0
     # of number 0 the wrong one is barred: (0 + k + 1) % 2
     assert env.mask().tolist() == [1, 0, 0, 1, 1, 0]
@@ -48,17 +48,17 @@ def test_the_mask_of_a_binary_part_is_of_zero_and_one_of_each() -> None:
 @pytest.mark.parametrize("name", ["MultiDiscreteGrid", "MultiBinary", "Nested"])
 def test_ppo_and_a2c_never_take_a_masked_action_of_several_parts(facade: Any, name: str) -> None:
     """The environment raises at it."""
-    made = facade(lambda: Barred(name, parts=True), n_envs=4, n_steps=16, action_mask="info")
+    made = facade(lambda: MaskedMatch(name, parts=True), n_envs=4, n_steps=16, action_mask="info")
     made.train(256)
     made.evaluate(4)
-    env = Barred(name)
+    env = MaskedMatch(name)
     for seed in range(4):
         obs, info = env.reset(seed=seed)
         for deterministic in (True, False):
             env.step(made.predict(obs, deterministic, info["action_mask"]))
             env.reset(seed=seed)
     masks = np.stack([info["action_mask"]] * 3)
-    assert len(made.parts.actor.actions.each(made.predict([obs] * 3, True, masks))) == 3
+    assert len(made.components.actor.actions.unbatch(made.predict([obs] * 3, True, masks))) == 3
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_ppo_and_a2c_never_take_a_masked_action_of_several_parts(facade: Any, na
 )
 def test_a_mask_that_is_wrong_is_told_by_its_part(name: str, spoil: Any, told: str) -> None:
     vec = vec_of(
-        lambda: Barred(name, parts=name in ("DictMixed", "Nested", "TupleOfChoices"), spoil=spoil)
+        lambda: MaskedMatch(name, parts=name in ("DictMixed", "Nested", "TupleOfChoices"), spoil=spoil)
     )
     rows = np.zeros((2, vec.observations.dim), np.float32)
     with pytest.raises(EnvError, match=rf"the action mask of barred, .*of reset, {told}"):
@@ -112,18 +112,14 @@ def test_a_mask_that_is_wrong_is_told_by_its_part(name: str, spoil: Any, told: s
 
 
 def test_masks_that_a_user_gives_are_checked_by_their_parts() -> None:
-    made = PPO(lambda: Barred("DictMixed"), n_steps=16, action_mask="info")
+    made = PPO(lambda: MaskedMatch("DictMixed"), n_steps=16, action_mask="info")
     obs = np.eye(CONTEXTS, dtype=np.float32)
     only = {"gear": np.array([[0, 0, 1]] * CONTEXTS)}
     assert made.predict(obs, True, only)["gear"].tolist() == [1] * CONTEXTS  # of -1, 0 and 1
     assert int(made.predict(obs[0], True, {"gear": [0, 1, 0]})["gear"]) == 0
-    with pytest.raises(
-        ShapeError, match=r"^action_masks allows nothing of gear, expected one choice"
-    ):
+    with pytest.raises(ShapeError, match=r"^action_masks allows nothing of gear, expected one choice"):
         made.predict(obs[0], True, [0, 0, 0])
-    with pytest.raises(
-        ShapeError, match=r"^action_masks in part gear has shape \[3\], expected \[4, 3\]"
-    ):
+    with pytest.raises(ShapeError, match=r"^action_masks in part gear has shape \[3\], expected \[4, 3\]"):
         made.predict(obs, True, {"gear": [1, 1, 1]})
 
 
@@ -138,7 +134,5 @@ def test_masks_given_one_after_another_in_a_list_are_a_batch() -> None:
 def test_masks_without_choices_and_algorithms_without_factors_are_refused() -> None:
     with pytest.raises(UnsupportedSpaceError, match="masks are of choices, barred has Dict"):
         vec_of(lambda: Match("DictOfBoxes"))
-    with pytest.raises(
-        UnsupportedSpaceError, match=r"^dqn needs Discrete actions, .*; use algo=ppo"
-    ):
-        DQN(lambda: Barred("MultiDiscrete"), action_mask="info")
+    with pytest.raises(UnsupportedSpaceError, match=r"^dqn needs Discrete actions, .*; use algo=ppo"):
+        DQN(lambda: MaskedMatch("MultiDiscrete"), action_mask="info")

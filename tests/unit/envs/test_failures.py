@@ -9,12 +9,12 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium import spaces
-from helpers.envs import Asserts
+from helpers.envs import FailingAssert
 
 from rlox.configs import EnvConfig
 from rlox.envs.make import make_vec
 from rlox.errors import EnvError, UnknownNameError
-from rlox.importing import failure, wording
+from rlox.importing import describe_error, one_line_message
 
 
 class Short(gym.Env[Any, Any]):
@@ -73,7 +73,7 @@ class NoEnv:
 
 
 KINDS = (
-    Asserts,
+    FailingAssert,
     FourValues,
     ManyLines,
     NoEnv,
@@ -138,21 +138,19 @@ def test_an_unpacking_error_inside_an_environment_is_reported_unchanged() -> Non
 
 
 def test_an_assertion_without_a_text_is_told_by_its_line() -> None:
-    assert said(Asserts).endswith("raised AssertionError in step: assert action > 7")
-    workers = said(Asserts, workers="subprocess", max_restarts=0)
+    assert said(FailingAssert).endswith("raised AssertionError in step: assert action > 7")
+    workers = said(FailingAssert, workers="subprocess", max_restarts=0)
     assert "raised AssertionError in step: assert action > 7;" in workers
 
 
 def test_the_text_of_an_exception_is_one_line() -> None:
     assert said(ManyLines).endswith("raised ValueError in step: the joint broke at 7")
-    assert wording(ValueError("x" * 1000)) == "x" * 497 + "..."
-    assert wording(ValueError()) == "without a word"
+    assert one_line_message(ValueError("x" * 1000)) == "x" * 497 + "..."
+    assert one_line_message(ValueError()) == "without a word"
     try:
         raise ValueError("two\nlines")
     except ValueError as error:
-        assert re.fullmatch(
-            r"ValueError: two lines \(.*test_failures\.py, line \d+\)", failure(error)
-        )
+        assert re.fullmatch(r"ValueError: two lines \(.*test_failures\.py, line \d+\)", describe_error(error))
 
 
 # What is made

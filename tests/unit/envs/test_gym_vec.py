@@ -9,14 +9,14 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium import spaces
-from helpers.envs import Bounded, Countdown, OddRewards, Spaces, WrongShape
+from helpers.envs import Countdown, MixedBounds, OddRewards, RandomSpacesEnv, WrongShape
 
 from rlox import GymVecEnv
 from rlox.configs import EnvConfig, make
 from rlox.envs.gym_vec import SyncGymVecEnv
 from rlox.envs.make import make_vec
 from rlox.envs.native import NativeVecEnv
-from rlox.envs.workers.pool import SupervisedVecEnv
+from rlox.envs.workers.vec_env import SupervisedVecEnv
 from rlox.errors import (
     ConfigError,
     EnvError,
@@ -26,7 +26,7 @@ from rlox.errors import (
 )
 
 
-class Narrow(Spaces):
+class Narrow(RandomSpacesEnv):
     def __init__(self) -> None:
         super().__init__(spaces.Discrete(2), spaces.Box(0.0, 0.5, (1,), np.float32))
 
@@ -84,7 +84,7 @@ def test_arrays_of_earlier_steps_are_not_overwritten() -> None:
 @pytest.mark.parametrize("start", [0, 3, -2])
 def test_discrete_observations_are_one_hot_whatever_their_start(start: int) -> None:
     space = spaces.Discrete(4, start=start)
-    vec = GymVecEnv(lambda: Spaces(space, spaces.Discrete(2)), 2)
+    vec = GymVecEnv(lambda: RandomSpacesEnv(space, spaces.Discrete(2)), 2)
     rows = vec.reset_all()
     assert rows.shape == (2, 4)
     assert rows.sum(1).tolist() == [1, 1]
@@ -98,7 +98,7 @@ def test_discrete_observations_are_one_hot_whatever_their_start(start: int) -> N
 
 def test_other_box_observations_are_flattened_to_float32() -> None:
     space = spaces.Box(-5, 5, (2, 3), np.int64)
-    vec = GymVecEnv(lambda: Spaces(space, spaces.Discrete(2)), 2, seed=1, seeding="offset")
+    vec = GymVecEnv(lambda: RandomSpacesEnv(space, spaces.Discrete(2)), 2, seed=1, seeding="offset")
     rows = vec.reset_all()
     space.seed(1)
     expected = space.sample()
@@ -107,32 +107,32 @@ def test_other_box_observations_are_flattened_to_float32() -> None:
 
 
 def test_policy_choices_become_discrete_actions_from_their_start() -> None:
-    env = Spaces(spaces.Box(-1, 1, (1,)), spaces.Discrete(3, start=5))
+    env = RandomSpacesEnv(spaces.Box(-1, 1, (1,)), spaces.Discrete(3, start=5))
     vec = SyncGymVecEnv([lambda: env], 0, "env")
     obs, rewards = np.empty((1, 1), np.float32), np.empty(1)
     flags = np.empty(1, np.bool_), np.empty(1, np.bool_)
     vec.reset_into(obs)
     for choice in range(3):
         vec.step_into(np.array([choice]), obs, rewards, *flags)
-    assert env.taken == [5, 6, 7]
+    assert env.actions_taken == [5, 6, 7]
 
 
 def test_gym_vec_env_takes_actions_of_the_environments_own_space() -> None:
-    vec = GymVecEnv(lambda: Spaces(spaces.Box(-1, 1, (1,)), spaces.Discrete(3, start=5)), 2)
+    vec = GymVecEnv(lambda: RandomSpacesEnv(spaces.Box(-1, 1, (1,)), spaces.Discrete(3, start=5)), 2)
     vec.reset_all()
     vec.step_all([5, 7])
-    assert [env.taken for env in vec.vec.envs] == [[5], [7]]
+    assert [env.actions_taken for env in vec.vec.envs] == [[5], [7]]
 
 
 def test_box_actions_are_clipped_per_dimension_and_unbounded_ones_are_not() -> None:
-    env = Bounded()
+    env = MixedBounds()
     vec = GymVecEnv(lambda: env, 1)
     vec.reset_all()
     vec.step_all([[5.0, -1e6]])
     vec.step_all([[-5.0, 1e6]])
-    assert env.given[0].tolist() == [np.float32(0.1), -1e6]
-    assert env.given[1].tolist() == [np.float32(-0.1), 1e6]
-    assert env.given[0].dtype == np.float32
+    assert env.actions_received[0].tolist() == [np.float32(0.1), -1e6]
+    assert env.actions_received[1].tolist() == [np.float32(-0.1), 1e6]
+    assert env.actions_received[0].dtype == np.float32
 
 
 @pytest.mark.parametrize("actions", [[0], [0, 0, 0], [[0, 0]] * 2])
@@ -156,7 +156,7 @@ def test_unsupported_spaces_are_named_with_a_remedy(
     observation: gym.Space[Any], action: gym.Space[Any], named: str
 ) -> None:
     with pytest.raises(UnsupportedSpaceError, match=f"{named}.*wrap"):
-        GymVecEnv(lambda: Spaces(observation, action), 1)
+        GymVecEnv(lambda: RandomSpacesEnv(observation, action), 1)
 
 
 @pytest.mark.parametrize("given", [np.zeros(2), np.zeros(4), np.zeros(1), 0.5, "no"])

@@ -15,15 +15,15 @@ from rlox.errors import MissingExtraError
 HOPPER = "gymnasium.envs.mujoco.hopper_v5:HopperEnv"
 FRAME = """
 from rlox.configs import EnvConfig
-from rlox.envs.films import frame_of
-from rlox.envs.make import single_factory
+from rlox.envs.videos import render_frame
+from rlox.envs.make import wrapped_factory
 
-env = single_factory(EnvConfig("Hopper-v5"), render_mode="rgb_array")()
+env = wrapped_factory(EnvConfig("Hopper-v5"), render_mode="rgb_array")()
 env.reset(seed=0)
-print(frame_of(env).shape)
+print(render_frame(env).shape)
 import torch
 torch.optim.Adam([torch.zeros(1)])
-print(frame_of(env).shape)
+print(render_frame(env).shape)
 env.close()
 """
 
@@ -37,7 +37,7 @@ def no_display(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def installed(monkeypatch: pytest.MonkeyPatch, *libraries: str) -> None:
-    monkeypatch.setattr(headless, "_loads", lambda library: library in libraries)
+    monkeypatch.setattr(headless, "_can_load", lambda library: library in libraries)
 
 
 @pytest.mark.parametrize(
@@ -64,9 +64,7 @@ def test_choose_mujoco_gl_names_the_package_if_no_renderer_is_installed(
         headless.choose_mujoco_gl(HOPPER)
 
 
-@pytest.mark.parametrize(
-    ("variable", "value"), [("DISPLAY", ":0"), ("WAYLAND_DISPLAY", "wayland-0")]
-)
+@pytest.mark.parametrize(("variable", "value"), [("DISPLAY", ":0"), ("WAYLAND_DISPLAY", "wayland-0")])
 def test_choose_mujoco_gl_sets_nothing_if_there_is_a_display(
     variable: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,7 +92,7 @@ def test_choose_mujoco_gl_sets_nothing_for_other_environments(
     assert "MUJOCO_GL" not in os.environ
 
 
-@pytest.mark.skipif(not headless._loads("libEGL.so.1"), reason="EGL is not installed")
+@pytest.mark.skipif(not headless._can_load("libEGL.so.1"), reason="EGL is not installed")
 def test_mujoco_is_drawn_without_a_display_beside_an_optimizer_of_torch() -> None:
     pytest.importorskip("mujoco", reason="extra not installed: mujoco")
     done = subprocess.run(

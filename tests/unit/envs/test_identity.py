@@ -9,23 +9,23 @@ from typing import Any
 import gymnasium as gym
 import pytest
 from gymnasium.vector import SyncVectorEnv
-from helpers.scored import Dice
-from helpers.small import SMALL_PPO
+from helpers.hard_evaluations import Dice
+from helpers.small_ppo import SMALL_PPO
 from helpers.vectors import counting
 
 from rlox import GymVecEnv
 from rlox.algorithms import PPO
 from rlox.configs import EnvConfig, EvalConfig
-from rlox.envs.make import Stages, make_vec
+from rlox.envs.make import EvalEnvFactory, make_vec
 from rlox.envs.spaces import ObservationCodec
 from rlox.errors import ConfigError, EnvError
-from rlox.runs.record import env_of, record
+from rlox.runs.record import open_env, record
 from rlox.training.evaluate import Evaluator
 
-SEEN = ObservationCodec.of(Dice.observation_space)
+OBS_CODEC = ObservationCodec.of(Dice.observation_space)
 
 
-class Around(Dice):
+class ForeignWrapper(Dice):
     """An environment around another one, which is no `gymnasium.Wrapper`."""
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
@@ -37,77 +37,73 @@ class Around(Dice):
         return self.env
 
 
-class Closes(Dice):
+class CloseCounter(Dice):
     """Counts how often it was closed."""
 
-    closed = 0
+    n_closed = 0
 
     def close(self) -> None:
-        self.closed += 1
+        self.n_closed += 1
 
 
-class CopiedAsItself(Dice):
-    def __deepcopy__(self, memo: Any) -> CopiedAsItself:
+class SelfCopyingEnv(Dice):
+    def __deepcopy__(self, memo: Any) -> SelfCopyingEnv:
         return self
 
 
-def limited(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
+def with_time_limit(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
     return gym.wrappers.TimeLimit(env, 5)
 
 
-@pytest.mark.parametrize("wrap", [lambda env: env, limited, Around])
+@pytest.mark.parametrize("wrap", [lambda env: env, with_time_limit, ForeignWrapper])
 @pytest.mark.parametrize("workers", ["sync", pytest.param("subprocess", marks=pytest.mark.slow)])
-def test_two_copies_refuse_to_be_one_object(
-    wrap: Callable[[Any], gym.Env[Any, Any]], workers: str
-) -> None:
+def test_two_copies_refuse_to_be_one_object(wrap: Callable[[Any], gym.Env[Any, Any]], workers: str) -> None:
     env = Dice()
-    with pytest.raises(
-        EnvError, match=r"gave one object for several environments, .* make a new one"
-    ):
+    with pytest.raises(EnvError, match=r"gave one object for several environments, .* make a new one"):
         GymVecEnv(lambda: wrap(env), 2, workers=workers, worker_envs=2)
 
 
 def test_two_copies_of_an_environment_that_is_copied_as_itself_are_refused() -> None:
     with pytest.raises(EnvError, match="gave one object for several environments"):
-        GymVecEnv(CopiedAsItself(), 2)
+        GymVecEnv(SelfCopyingEnv(), 2)
 
 
 def test_two_places_of_an_evaluation_refuse_to_be_one_object() -> None:
     env = Dice()
     with pytest.raises(EnvError, match="gave one object for several environments"):
-        Stages(EnvConfig("dice"), lambda: limited(env)).open(3, 0, SEEN)
+        EvalEnvFactory(EnvConfig("dice"), lambda: with_time_limit(env)).open(3, 0, OBS_CODEC)
 
 
-def evaluator_of(algorithm: PPO) -> Evaluator:
-    evaluate = algorithm.parts.evaluate
+def get_evaluator(algorithm: PPO) -> Evaluator:
+    evaluate = algorithm.components.evaluate
     assert isinstance(evaluate, Evaluator)
     return evaluate
 
 
 def test_an_evaluation_refuses_the_object_that_training_steps_and_leaves_it_open() -> None:
-    env = Closes()
+    env = CloseCounter()
     algorithm = PPO(lambda: env, n_envs=1, seed=1, **SMALL_PPO)
     algorithm.train(16)
     with pytest.raises(EnvError, match=r"very object that training steps, .* make a new one"):
         algorithm.evaluate(2)
     with pytest.raises(EnvError, match="very object that training steps"):
-        record(algorithm, episodes=1, env=lambda: limited(env))
-    assert env.closed == 0
+        record(algorithm, episodes=1, env=lambda: with_time_limit(env))
+    assert env.n_closed == 0
 
 
 def test_a_run_whose_evaluations_would_step_trainings_object_is_refused_before_it_trains() -> None:
-    env = Closes()
+    env = CloseCounter()
     algorithm = PPO(lambda: env, n_envs=1, seed=1, **SMALL_PPO)
     with pytest.raises(EnvError, match=r"very object that training steps(.|\n)*reuse_env=true"):
-        evaluator_of(algorithm).require_room()
-    assert env.closed == 0
+        get_evaluator(algorithm).require_envs_fit()
+    assert env.n_closed == 0
 
 
 def test_reuse_env_evaluates_in_the_one_object_that_there_is() -> None:
     env, config = Dice(), EnvConfig("dice", n_envs=1)
     vec = make_vec(config, 1, lambda: env)
-    actor = evaluator_of(PPO(Dice, n_envs=1, seed=1, **SMALL_PPO)).actor
-    stages = Stages(config, lambda: env)
+    actor = get_evaluator(PPO(Dice, n_envs=1, seed=1, **SMALL_PPO)).actor
+    stages = EvalEnvFactory(config, lambda: env)
     assert len(Evaluator(actor, stages, EvalConfig(reuse_env=True), vec)(3, 5).returns) == 3
 
 
@@ -118,85 +114,83 @@ def test_an_object_that_training_has_closed_can_be_evaluated_in() -> None:
     assert len(algorithm.evaluate(3).returns) == 3
 
 
-class Paying(Dice):
+class FixedReward(Dice):
     """Pays what it is told to."""
 
-    pay = 1.0
+    reward = 1.0
 
     def step(self, action: Any) -> Any:
-        seen, _, *rest = super().step(action)
-        return seen, self.pay, *rest
+        obs, _, *rest = super().step(action)
+        return obs, self.reward, *rest
 
 
 def test_evaluations_play_an_object_as_it_was_when_the_algorithm_was_made() -> None:
-    env = Paying()
+    env = FixedReward()
     algorithm = PPO(env, n_envs=1, seed=1, **SMALL_PPO)
-    env.pay = 100.0
+    env.reward = 100.0
     found = algorithm.evaluate(2)
     assert found.returns == tuple(map(float, found.lengths))
 
 
 def test_a_recording_plays_what_the_algorithm_was_given_where_no_other_is_named() -> None:
-    for given in (Paying, Paying()):
+    for given in (FixedReward, FixedReward()):
         algorithm = PPO(given, n_envs=1, seed=1, **SMALL_PPO)
         dataset = record(algorithm, episodes=2)
-        assert dataset.about["env"] == "<Paying>"
+        assert dataset.about["env"] == "<FixedReward>"
         assert set(dataset.columns["rewards"].tolist()) == {1.0}
 
 
 def test_a_recording_without_any_environment_is_refused_with_the_remedy() -> None:
     algorithm: Any = SimpleNamespace(
         name="bc",
-        parts=SimpleNamespace(evaluate=None),
+        components=SimpleNamespace(evaluate=None),
         config=SimpleNamespace(env=EnvConfig("none")),
     )
-    with pytest.raises(
-        ConfigError, match=r"^bc was made without an environment; give one: env=\.\.\.$"
-    ):
-        env_of(algorithm).__enter__()
+    with pytest.raises(ConfigError, match=r"^bc was made without an environment; give one: env=\.\.\.$"):
+        open_env(algorithm).__enter__()
 
 
-class Emptying(Dice):
+class RewardFromList(Dice):
     """Takes its only pay out of the list that it is given."""
 
-    def __init__(self, pay: list[float]) -> None:
+    def __init__(self, rewards: list[float]) -> None:
         super().__init__()
-        self.pay = pay.pop()
+        self.reward = rewards.pop()
 
 
 @pytest.mark.parametrize("wrap", [{}, {"max_episode_steps": 5}])
 def test_copies_of_an_environment_share_no_argument(wrap: dict[str, int]) -> None:
-    gym.register("Emptying-v0", Emptying)
+    gym.register("Emptying-v0", RewardFromList)
     try:
-        config = EnvConfig("Emptying-v0", n_envs=2, kwargs={"pay": [3.0]}, **wrap)
+        config = EnvConfig("Emptying-v0", n_envs=2, kwargs={"rewards": [3.0]}, **wrap)
         vec = make_vec(config, 1)
-        assert [env.get_wrapper_attr("pay") for env in vec.envs] == [3.0, 3.0]
-        stage = Stages(config).open(2, 0, SEEN)
-        assert [env.get_wrapper_attr("pay") for env in stage.envs] == [3.0, 3.0]
-        assert config.kwargs == {"pay": [3.0]}
+        assert [env.get_wrapper_attr("reward") for env in vec.envs] == [3.0, 3.0]
+        stage = EvalEnvFactory(config).open(2, 0, OBS_CODEC)
+        assert [env.get_wrapper_attr("reward") for env in stage.envs] == [3.0, 3.0]
+        assert config.kwargs == {"rewards": [3.0]}
     finally:
         del gym.registry["Emptying-v0"]
 
 
-def one_engine() -> Callable[..., Any]:
-    only = counting(1)
+def make_shared_engine() -> Callable[..., Any]:
+    engine = counting(1)
 
     def make(num_envs: int) -> Any:
-        return only
+        return engine
 
     return make
 
 
-def engines_of_one_environment() -> Callable[..., Any]:
+def make_shared_env_engine() -> Callable[..., Any]:
     env = Dice()
 
     def make(num_envs: int) -> Any:
-        return SyncVectorEnv([lambda: limited(env)] * num_envs)
+        return SyncVectorEnv([lambda: with_time_limit(env)] * num_envs)
 
     return make
 
 
-@pytest.mark.parametrize("maker", [one_engine, engines_of_one_environment])
+@pytest.mark.parametrize("maker", [make_shared_engine, make_shared_env_engine])
 def test_an_evaluation_refuses_the_engine_that_training_steps_and_its_environments(
     maker: Callable[[], Any],
 ) -> None:
@@ -207,4 +201,4 @@ def test_an_evaluation_refuses_the_engine_that_training_steps_and_its_environmen
 
 def test_an_engine_that_steps_one_object_in_several_places_is_refused() -> None:
     with pytest.raises(EnvError, match="gave one object for several environments"):
-        PPO(engines_of_one_environment(), n_envs=2, seed=1, **SMALL_PPO)
+        PPO(make_shared_env_engine(), n_envs=2, seed=1, **SMALL_PPO)

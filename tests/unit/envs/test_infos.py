@@ -10,7 +10,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from helpers.envs import Countdown
-from helpers.goals import FreshGoals, Goals, Secretive
+from helpers.goal_env import FreshGoals, GoalLine, UnpicklableInfo
 from numpy.typing import NDArray
 
 from rlox.algorithms import PPO
@@ -50,7 +50,7 @@ def test_the_info_of_the_step_that_ended_an_episode_comes_with_its_last_observat
     workers: str,
 ) -> None:
     """As it was then: the reset clears the environment's own."""
-    vec = made(Goals, workers)
+    vec = made(GoalLine, workers)
     try:
         steps, told = Steps(vec), []
         for _ in range(30):
@@ -64,14 +64,12 @@ def test_the_info_of_the_step_that_ended_an_episode_comes_with_its_last_observat
                 told.append((int(i), info["episode"]))
     finally:
         vec.close()
-    assert sorted(told) == [
-        (i, n + 1) for i in (0, 1) for n in range(len(told)) if (i, n + 1) in told
-    ]
+    assert sorted(told) == [(i, n + 1) for i in (0, 1) for n in range(len(told)) if (i, n + 1) in told]
     assert {(0, 1), (0, 2), (1, 1), (1, 2)} <= set(told)
 
 
 @pytest.mark.parametrize(
-    ("source", "workers"), [(Goals, "sync"), (FreshGoals, "sync"), (FreshGoals, "subprocess")]
+    ("source", "workers"), [(GoalLine, "sync"), (FreshGoals, "sync"), (FreshGoals, "subprocess")]
 )
 def test_kept_infos_belong_to_the_rows_of_observations(source: Any, workers: str) -> None:
     vec = made(source, workers, keep_infos=True)
@@ -94,14 +92,14 @@ def test_kept_infos_belong_to_the_rows_of_observations(source: Any, workers: str
 
 
 def test_subprocesses_send_no_infos_of_steps_that_nobody_asked_for() -> None:
-    vec = made(Secretive, "subprocess")
+    vec = made(UnpicklableInfo, "subprocess")
     try:
         steps = Steps(vec)
         ended = [finals for finals, _ in (steps.step() for _ in range(6)) if finals is not None]
     finally:
         vec.close()
     assert [info for finals in ended for info in finals.infos] == [{"is_success": True}] * 6
-    vec = made(Secretive, "subprocess", keep_infos=True, max_restarts=0)
+    vec = made(UnpicklableInfo, "subprocess", keep_infos=True, max_restarts=0)
     with pytest.raises(EnvError, match="pickle"):
         Steps(vec).step()
 
@@ -131,7 +129,7 @@ class Seen(Callback):
 @WORKERS
 def test_callbacks_see_every_finished_episode_once_with_its_last_info(workers: str) -> None:
     seen = Seen()
-    algorithm = PPO(Goals, callbacks=[seen], workers=workers, **SMALL)
+    algorithm = PPO(GoalLine, callbacks=[seen], workers=workers, **SMALL)
     algorithm.train(480)
     algorithm.close()
     assert len(seen.episodes) == algorithm.recent.count > 50
@@ -140,7 +138,7 @@ def test_callbacks_see_every_finished_episode_once_with_its_last_info(workers: s
         infos = [e.info for e in seen.episodes if e.env == env]
         assert [info["episode"] for info in infos if info] == list(range(1, len(infos) + 1))
     successes = [bool(e.info and e.info["is_success"]) for e in seen.episodes]
-    assert [e.success for e in seen.episodes] == successes
+    assert [e.is_success for e in seen.episodes] == successes
     # what pays is to reach the goal
     assert successes == [e.total_reward == 1.0 for e in seen.episodes]
     assert len(set(successes)) == 2
@@ -152,7 +150,7 @@ def test_episodes_of_environments_without_goals_have_no_success(source: Any) -> 
     seen = Seen()
     PPO(source, callbacks=[seen], **SMALL).train(192)
     assert seen.episodes
-    assert {e.success for e in seen.episodes} == {None}
+    assert {e.is_success for e in seen.episodes} == {None}
     assert {e.info is None for e in seen.episodes} == {source == "CartPole-v1"}
     assert set(seen.rates) == {None}
 
@@ -162,7 +160,7 @@ def test_episodes_of_environments_without_goals_have_no_success(source: Any) -> 
     [(True, True), (np.float32(0), False), (np.bool_(True), True), (1, True), (None, None)],
 )
 def test_an_episode_reads_is_success_as_a_flag_or_a_number(told: Any, success: bool | None) -> None:
-    assert Episode(0, 0, 0.0, 1, {"is_success": told}).success is success
+    assert Episode(0, 0, 0.0, 1, {"is_success": told}).is_success is success
 
 
 def test_the_rate_is_over_the_last_hundred_that_said_so_and_is_restored() -> None:
@@ -185,7 +183,7 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def registered() -> Any:
-    for name, made_by in {"Goals-v0": Goals, "Countdown-v0": Countdown}.items():
+    for name, made_by in {"Goals-v0": GoalLine, "Countdown-v0": Countdown}.items():
         gym.register(name, made_by)
     yield
     for name in ("Goals-v0", "Countdown-v0"):

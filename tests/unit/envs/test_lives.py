@@ -9,13 +9,11 @@ import numpy as np
 import pytest
 
 from rlox.configs import EnvConfig, make
-from rlox.envs.base import GOES_ON
+from rlox.envs.base import LIFE_LOST
 from rlox.envs.engines.lives import AleLives
-from rlox.envs.make import make_vec, single_factory
+from rlox.envs.make import make_vec, wrapped_factory
 
-ale_py = pytest.mark.skipif(
-    importlib.util.find_spec("ale_py") is None, reason="extra not installed: ale_py"
-)
+ale_py = pytest.mark.skipif(importlib.util.find_spec("ale_py") is None, reason="extra not installed: ale_py")
 
 
 def transitions(backend: str, game: str, count: int) -> tuple[list[Any], list[Any], int]:
@@ -30,13 +28,13 @@ def transitions(backend: str, game: str, count: int) -> tuple[list[Any], list[An
     action = rng.integers(vec.action_space.n, size=1)  # type: ignore[attr-defined]
     while len(found) < count:
         finals = vec.step_into(action, obs, rewards, ends[0], ends[1])
-        if finals is not None and len(finals.idle):
+        if finals is not None and len(finals.autoreset_envs):
             idle += 1
             continue
         seen = obs if finals is None else finals.obs
         found.append((seen[0, -84 * 84 :].astype(int), float(rewards[0]), *ends[:, 0].tolist()))
         if finals is not None:
-            told.append((len(found), GOES_ON in finals.infos[0]))
+            told.append((len(found), LIFE_LOST in finals.infos[0]))
         action = rng.integers(vec.action_space.n, size=1)  # type: ignore[attr-defined]
     vec.close()
     return found, told, idle
@@ -52,9 +50,7 @@ def test_a_game_that_ends_with_lives_left_is_over_and_the_next_step_is_no_transi
     for (frame, *rest), (frame_of_ale, *rest_of_ale) in zip(ours, ales, strict=True):
         assert rest == rest_of_ale
         if not any(rest[1:]):  # an action is cut short by an end, where ALE pools older frames
-            assert (
-                np.abs(frame - frame_of_ale).max() <= 1
-            )  # means of areas, which ALE has in floats
+            assert np.abs(frame - frame_of_ale).max() <= 1  # means of areas, which ALE has in floats
 
 
 @ale_py
@@ -67,7 +63,7 @@ def test_a_lost_life_ends_an_episode_and_the_next_step_goes_on_with_the_game() -
 
 def test_a_life_is_lost_where_fewer_are_left_and_frames_that_fall_begin_a_game() -> None:
     lives = AleLives()
-    lives.begin({"lives": [3, 1, 2, 0], "episode_frame_number": [1, 1, 1, 1]})
+    lives.reset({"lives": [3, 1, 2, 0], "episode_frame_number": [1, 1, 1, 1]})
     on, begun = lives.step({"lives": [2, 1, 0, 1], "episode_frame_number": [5, 5, 5, 5]})
     assert on.tolist() == [True, False, False, False]
     assert not begun.any()
@@ -83,7 +79,7 @@ def test_ales_own_engine_takes_every_seed_in_training_and_in_evaluations(seed: i
     vec = make_vec(config, seed)
     rows = vec.observations.rows(2)
     vec.reset_into(rows)
-    env = single_factory(config)()
+    env = wrapped_factory(config)()
     assert env.reset(seed=seed)[0].tobytes() == rows[0].tobytes()
     env.step(0)
     env.close()

@@ -10,28 +10,28 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium import spaces
-from helpers.envs import AlwaysTruncates, Bounded
-from helpers.masked import Masked, Played, open_doors, telling
+from helpers.envs import AlwaysTruncates, MixedBounds
+from helpers.masked_envs import Masked, RolloutRecorder, make_masked, open_doors
 from numpy.typing import NDArray
 
 from rlox.algorithms import PPO
 from rlox.configs import EnvConfig, make_run
-from rlox.configs.new_runs import require_new
+from rlox.configs.new_run_checks import check_new_run
 from rlox.envs.base import VectorEnv
-from rlox.envs.make import make_vec, single_factory
+from rlox.envs.make import make_vec, wrapped_factory
 from rlox.envs.normalize import observation_normalizer
 from rlox.errors import ConfigError, EnvError, UnsupportedSpaceError
 
 Make = Callable[[], gym.Env[Any, Any]]
 
 
-def vec_of(make: Make, source: str, n_envs: int = 2, **config: Any) -> VectorEnv:
+def make_vec_env(make: Make, source: str, n_envs: int = 2, **config: Any) -> VectorEnv:
     settings = EnvConfig(id="doors", n_envs=n_envs, action_mask=source, **config)
     return make_vec(settings, 7, make)
 
 
-def options(source: str, **more: Any) -> Make:
-    return lambda: telling(source, **more)
+def options(source: str, **kwargs: Any) -> Make:
+    return lambda: make_masked(source, **kwargs)
 
 
 @pytest.mark.parametrize(
@@ -41,12 +41,16 @@ def options(source: str, **more: Any) -> Make:
 def test_every_row_has_the_mask_of_its_own_state_also_after_a_reset_and_at_a_time_limit(
     source: str, workers: str
 ) -> None:
-    vec = vec_of(options(source), source, workers=workers)
+    vec = make_vec_env(options(source), source, workers=workers)
     try:
-        played = Played(vec, 40)
+        played = RolloutRecorder(vec, 40)
     finally:
         vec.close()
-    assert (vec.observations.dim, vec.observations.seen, vec.observations.masked) == (12, 6, 6)
+    assert (vec.observations.dim, vec.observations.input_dim, vec.observations.mask_dim) == (
+        12,
+        6,
+        6,
+    )
     for rows in played.rows:  # after a reset the row is the new episode's
         for row in rows:
             assert row[6:].tolist() == open_doors(row[:6])
@@ -66,23 +70,23 @@ def test_every_row_has_the_mask_of_its_own_state_also_after_a_reset_and_at_a_tim
 def test_all_sources_and_workers_give_the_same_rows() -> None:
     found = []
     for source, workers in (("info", "sync"), ("method", "subprocess"), ("observation", "sync")):
-        vec = vec_of(options(source), source, n_envs=3, workers=workers)
-        found.append(np.stack(Played(vec, 25).rows))
+        vec = make_vec_env(options(source), source, n_envs=3, workers=workers)
+        found.append(np.stack(RolloutRecorder(vec, 25).rows))
         vec.close()
     assert all(np.array_equal(found[0], other) for other in found[1:])
 
 
 def test_a_mask_in_the_observation_is_no_part_of_what_is_seen() -> None:
-    vec = vec_of(options("observation"), "observation")
+    vec = make_vec_env(options("observation"), "observation")
     assert list(vec.observation_space["observation"].spaces) == ["observation"]  # type: ignore[index]
-    assert vec.observations.seen == vec_of(options("info"), "info").observations.seen
+    assert vec.observations.input_dim == make_vec_env(options("info"), "info").observations.input_dim
 
 
 def test_masks_are_found_through_wrappers_and_choices_may_start_anywhere() -> None:
-    make = lambda: gym.wrappers.TimeLimit(telling("method", start=5), 100)  # noqa: E731
-    vec = vec_of(make, "method")
+    make = lambda: gym.wrappers.TimeLimit(make_masked("method", start=5), 100)  # noqa: E731
+    vec = make_vec_env(make, "method")
     assert vec.resume_grade == "exact"
-    for rows in Played(vec, 20).rows:
+    for rows in RolloutRecorder(vec, 20).rows:
         assert [row[6:].tolist() for row in rows] == [open_doors(row[:6]) for row in rows]
 
 
@@ -91,12 +95,12 @@ def test_action_mask_key_names_the_info_entry_of_the_mask() -> None:
         def _info(self) -> dict[str, Any]:
             return {"legal": super()._info()["action_mask"]}
 
-    vec = vec_of(Renamed, "info", action_mask_key="legal")
-    assert Played(vec, 3).rows[0][0, 6:].sum() == 2
+    vec = make_vec_env(Renamed, "info", action_mask_key="legal")
+    assert RolloutRecorder(vec, 3).rows[0][0, 6:].sum() == 2
 
 
 def test_a_saved_vector_goes_on_with_the_masks_it_would_have_had() -> None:
-    vec, again = (vec_of(options("method"), "method") for _ in range(2))
+    vec, again = (make_vec_env(options("method"), "method") for _ in range(2))
     rows, rewards, ended = np.zeros((2, 12), np.float32), np.zeros(2), np.zeros((2, 2), bool)
     vec.reset_into(rows)
     again.reset_into(np.zeros_like(rows))
@@ -111,28 +115,28 @@ def test_a_saved_vector_goes_on_with_the_masks_it_would_have_had() -> None:
 
 
 def test_observation_normalization_leaves_action_masks_unchanged() -> None:
-    codec = vec_of(options("info"), "info").observations
+    codec = make_vec_env(options("info"), "info").observations
     normalizer = observation_normalizer(codec)
     rng = np.random.default_rng(0)
     rows = rng.normal(3, 2, (50, 12)).astype(np.float32)
     rows[:, 6:] = rng.random((50, 6)) < 0.5
     masks = rows[:, 6:].copy()
-    normalizer.learn(rows)
+    normalizer.update(rows)
     normalizer.apply(rows)
     assert np.array_equal(rows[:, 6:], masks)
     np.testing.assert_allclose(rows[:, :6].mean(0), 0, atol=1e-3)
     assert normalizer.state()["mean"].shape == (6,)
 
 
-class Telling(Masked):
-    """Says `mask` of every state but of a first one, and `first` of that."""
+class FixedMask(Masked):
+    """Says `mask` of every state but of a first one, and `first_mask` of that."""
 
-    def __init__(self, mask: Any, first: Any = (1, 1, 1, 1, 1, 1)) -> None:
+    def __init__(self, mask: Any, first_mask: Any = (1, 1, 1, 1, 1, 1)) -> None:
         super().__init__()
-        self.mask, self.first = mask, first
+        self.mask, self.first_mask = mask, first_mask
 
     def _info(self) -> dict[str, Any]:
-        mask = self.mask if self.t else self.first
+        mask = self.mask if self.t else self.first_mask
         return {"other": 1} if mask is None else {"action_mask": mask}
 
     def open(self) -> NDArray[np.int8]:
@@ -156,26 +160,26 @@ class Telling(Masked):
     ],
 )
 def test_a_mask_that_is_none_is_an_error_that_names_the_environment(mask: Any, told: str) -> None:
-    vec = vec_of(lambda: Telling(mask), "info")
+    vec = make_vec_env(lambda: FixedMask(mask), "info")
     rows, rewards, ended = np.zeros((2, 12), np.float32), np.zeros(2), np.zeros((2, 2), bool)
     vec.reset_into(rows)
     with pytest.raises(EnvError, match=re.escape(told)) as found:
         vec.step_into(np.zeros(2, np.int64), rows, rewards, *ended)
     assert str(found.value).startswith("doors (copy 0) raised EnvError in step: ")
     with pytest.raises(EnvError, match=r"in reset: .*doors"):
-        vec_of(lambda: Telling([1] * 6, mask), "info").reset_into(rows)
+        make_vec_env(lambda: FixedMask([1] * 6, mask), "info").reset_into(rows)
 
 
 @pytest.mark.parametrize("kind", [bool, np.int8, np.float32, np.int64])
 def test_masks_may_be_of_any_kind_of_number(kind: Any) -> None:
-    vec = vec_of(lambda: Telling([1] * 6, np.array([0, 1, 0, 0, 1, 0], kind)), "info")
+    vec = make_vec_env(lambda: FixedMask([1] * 6, np.array([0, 1, 0, 0, 1, 0], kind)), "info")
     rows = np.zeros((2, 12), np.float32)
     vec.reset_into(rows)
     assert rows[:, 6:].tolist() == [[0, 1, 0, 0, 1, 0]] * 2
 
 
 def test_a_state_without_an_action_in_a_subprocess_is_named_too() -> None:
-    vec = vec_of(lambda: Telling([0] * 6), "info", workers="subprocess", max_restarts=0)
+    vec = make_vec_env(lambda: FixedMask([0] * 6), "info", workers="subprocess", max_restarts=0)
     rows, rewards, ended = np.zeros((2, 12), np.float32), np.zeros(2), np.zeros((2, 2), bool)
     vec.reset_into(rows)
     with pytest.raises(EnvError, match=r"the action mask of doors, .*, allows no action"):
@@ -184,13 +188,13 @@ def test_a_state_without_an_action_in_a_subprocess_is_named_too() -> None:
 
 def test_environments_that_tell_no_mask_are_refused_before_they_are_stepped() -> None:
     with pytest.raises(ConfigError, match=r"doors has no method action_masks\(\)"):
-        vec_of(options("info"), "method")
+        make_vec_env(options("info"), "method")
     with pytest.raises(UnsupportedSpaceError, match="doors has no part 'action_mask'"):
-        vec_of(options("info"), "observation")
+        make_vec_env(options("info"), "observation")
     with pytest.raises(UnsupportedSpaceError, match="masks are of choices, doors has Box"):
-        vec_of(Bounded, "info")
+        make_vec_env(MixedBounds, "info")
     with pytest.raises(EnvError, match="doors tells no action mask: the info of reset has nothing"):
-        vec_of(AlwaysTruncates, "info").reset_into(np.zeros((2, 3), np.float32))
+        make_vec_env(AlwaysTruncates, "info").reset_into(np.zeros((2, 3), np.float32))
 
 
 @pytest.mark.parametrize("backend", ["auto", "native"])
@@ -198,7 +202,7 @@ def test_environments_in_rust_have_no_masks(backend: str) -> None:
     config = EnvConfig(id="CartPole-v1", action_mask="info", backend=backend)
     with pytest.raises(ConfigError, match=r"CartPole-v1 runs in Rust, where .* no masks"):
         make_vec(config, 0)
-    assert single_factory(EnvConfig(id="CartPole-v1"))().observation_space.shape == (4,)
+    assert wrapped_factory(EnvConfig(id="CartPole-v1"))().observation_space.shape == (4,)
 
 
 @pytest.mark.parametrize(
@@ -227,22 +231,16 @@ def test_settings_that_do_not_go_with_masks_are_refused(tree: Any, told: str) ->
         make_run({"algo": {"name": "ppo"}, **tree})
 
 
-REPEATS = [("action_repeat", 2), ("repeat_action_probability", 0.25)]
+REPEAT_OPTIONS = [("action_repeat", 2), ("repeat_action_probability", 0.25)]
 
 
-@pytest.mark.parametrize(("key", "value"), REPEATS)
+@pytest.mark.parametrize(("key", "value"), REPEAT_OPTIONS)
 @pytest.mark.parametrize("source", ["info", "method", "observation"])
-def test_new_runs_may_not_repeat_actions_that_masks_may_forbid(
-    source: str, key: str, value: float
-) -> None:
-    run = make_run(
-        {"algo": {"name": "ppo"}, "env": {"action_mask": source, key: value}}
-    )  # a saved one
-    told = (
-        f"env.action_mask={source} and env.{key}={value}: an action would be taken again in states"
-    )
+def test_new_runs_may_not_repeat_actions_that_masks_may_forbid(source: str, key: str, value: float) -> None:
+    run = make_run({"algo": {"name": "ppo"}, "env": {"action_mask": source, key: value}})  # a saved one
+    told = f"env.action_mask={source} and env.{key}={value}: an action would be taken again in states"
     with pytest.raises(ConfigError, match=re.escape(told)):
-        require_new(run)
+        check_new_run(run)
 
 
 def test_a_facade_refuses_masks_of_repeated_actions() -> None:
@@ -257,10 +255,10 @@ def test_a_dict_keeps_its_other_parts() -> None:
             parts = {**self.observation_space.spaces, "phase": spaces.Discrete(2)}  # type: ignore[attr-defined]
             self.observation_space = spaces.Dict(parts)
 
-        def _observed(self) -> Any:
-            return {**super()._observed(), "phase": self.t % 2}
+        def observe(self) -> Any:
+            return {**super().observe(), "phase": self.t % 2}
 
-    vec = vec_of(Parts, "observation")
-    rows = np.stack(Played(vec, 12).rows)
+    vec = make_vec_env(Parts, "observation")
+    rows = np.stack(RolloutRecorder(vec, 12).rows)
     assert rows.shape == (13, 2, 8 + 6)
     assert set(rows[..., 6:8].sum(-1).ravel().tolist()) == {1.0}  # one-hot

@@ -14,7 +14,7 @@ from rlox import SingleEnv, VecEnv, _core, native_env_ids
 from rlox.algorithms import PPO
 from rlox.configs import EnvConfig, make
 from rlox.envs.make import make_vec, uses_native
-from rlox.envs.native import NativeVecEnv, native_engine
+from rlox.envs.native import NativeVecEnv, native_env_class
 from rlox.envs.native_gym import NativeGymEnv, native_ids, register
 from rlox.envs.snapshot import can_save, restore_env, save_env
 from rlox.errors import ConfigError, UnknownNameError
@@ -58,13 +58,13 @@ def test_a_precision_that_does_not_exist_is_named() -> None:
 
 
 def test_the_engine_of_an_id_is_that_of_the_module_it_names() -> None:
-    assert native_engine("CartPole-v1") is VecEnv
-    assert native_engine("rlox._core:CartPole-v1") is VecEnv
-    assert native_engine("Blackjack-v1") is None
-    assert native_engine("json:CartPole-v1") is None  # a module that offers nothing native
+    assert native_env_class("CartPole-v1") is VecEnv
+    assert native_env_class("rlox._core:CartPole-v1") is VecEnv
+    assert native_env_class("Blackjack-v1") is None
+    assert native_env_class("json:CartPole-v1") is None  # a module that offers nothing native
     assert uses_native(EnvConfig(id="rlox._core:Pendulum-v1"))
     with pytest.raises(UnknownNameError, match="'no_such_module' cannot be imported"):
-        native_engine("no_such_module:Id-v0")
+        native_env_class("no_such_module:Id-v0")
 
 
 def test_registering_leaves_gymnasiums_own_environments_alone() -> None:

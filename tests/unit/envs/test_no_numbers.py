@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from helpers.envs import Given
+from helpers.envs import FixedOutputs
 
 from rlox.configs import EnvConfig
-from rlox.envs.base import flag_of, reward_of
+from rlox.envs.base import to_flag, to_reward
 from rlox.envs.check import check_env
 from rlox.envs.make import make_vec
 from rlox.envs.spaces import ObservationCodec
@@ -21,26 +21,24 @@ from rlox.errors import EnvError
 
 BOX, BINARY = spaces.Box(-9, 9, (1,)), spaces.MultiBinary(2)
 IMAGE = spaces.Box(0, 255, (2, 2, 3), np.uint8)
-BOTH = spaces.Dict({"flags": BINARY, "speed": BOX})
+DICT_SPACE = spaces.Dict({"flags": BINARY, "speed": BOX})
 
 
-def stepped(given: Any, source: Any = None, **config: Any) -> Any:
+def step_env(env: Any, source: Any = None, **config: Any) -> Any:
     """The rewards and flags of a step of an environment that gives the same at each."""
-    vec = make_vec(
-        EnvConfig("Mine", n_envs=1, max_restarts=0, **config), 0, source or (lambda: given)
-    )
-    obs, rewards, ends = vec.observations.rows(1), np.zeros(1), np.zeros((2, 1), np.bool_)
+    vec = make_vec(EnvConfig("Mine", n_envs=1, max_restarts=0, **config), 0, source or (lambda: env))
+    obs, rewards, flags = vec.observations.rows(1), np.zeros(1), np.zeros((2, 1), np.bool_)
     try:
         vec.reset_into(obs)
-        vec.step_into(np.zeros(1, np.int64), obs, rewards, ends[0], ends[1])
+        vec.step_into(np.zeros(1, np.int64), obs, rewards, flags[0], flags[1])
     finally:
         vec.close()
-    return float(rewards[0]), bool(ends[0, 0]), bool(ends[1, 0])
+    return float(rewards[0]), bool(flags[0, 0]), bool(flags[1, 0])
 
 
-def several(seen: Any) -> Any:
+def add_batch_axis(obs: Any) -> Any:
     """A batch of one."""
-    return seen[None] if isinstance(seen, np.ma.MaskedArray) else np.array([seen])
+    return obs[None] if isinstance(obs, np.ma.MaskedArray) else np.array([obs])
 
 
 @pytest.mark.parametrize(
@@ -67,20 +65,20 @@ def several(seen: Any) -> Any:
             {"kind": np.ma.array(1, mask=True)},
             "'kind': some of it is masked",
         ),
-        (BOTH, {"flags": [0, 2], "speed": [1.0]}, "'flags': not all of it is 0 or 1"),
-        (BOTH, {"flags": [0, 1], "speed": ["1.0"]}, "'speed': it is of <U3"),
+        (DICT_SPACE, {"flags": [0, 2], "speed": [1.0]}, "'flags': not all of it is 0 or 1"),
+        (DICT_SPACE, {"flags": [0, 1], "speed": ["1.0"]}, "'speed': it is of <U3"),
     ],
 )
 def test_an_observation_that_is_no_number_is_refused_alone_and_in_a_batch(
     space: gym.Space[Any], seen: Any, told: str
 ) -> None:
-    vec = make_vec(EnvConfig("Mine", n_envs=1), 0, lambda: Given(space, seen, 0.0))
+    vec = make_vec(EnvConfig("Mine", n_envs=1), 0, lambda: FixedOutputs(space, seen, 0.0))
     with pytest.raises(EnvError, match=f"Mine .copy 0. gave an observation of .*{told}"):
         vec.reset_into(vec.observations.rows(1))
     batch = (
-        {name: several(part) for name, part in seen.items()}
+        {name: add_batch_axis(part) for name, part in seen.items()}
         if isinstance(seen, dict)
-        else several(seen)
+        else add_batch_axis(seen)
     )
     with pytest.raises(ValueError, match=told.partition(": ")[2] or told):
         ObservationCodec.of(space).encode_batch(batch)
@@ -97,61 +95,57 @@ def test_an_observation_that_is_no_number_is_refused_alone_and_in_a_batch(
         (spaces.MultiBinary((1, 2)), np.array([[0, 1]], np.int8), [0.0, 1.0]),
     ],
 )
-def test_real_numbers_of_every_kind_are_taken(
-    space: gym.Space[Any], seen: Any, row: list[float]
-) -> None:
+def test_real_numbers_of_every_kind_are_taken(space: gym.Space[Any], seen: Any, row: list[float]) -> None:
     codec = ObservationCodec.of(space)
     assert codec.encode_one(seen)[0].tolist() == row
     assert codec.encode_batch(np.array([seen]))[0].tolist() == row
 
 
-class Unreadable(float):
+class UnreadableFloat(float):
     def __float__(self) -> float:
         raise RuntimeError("no number is here")
 
 
-def kind_of(value: Any) -> str:
+def type_name(value: Any) -> str:
     """What it is, without its text, which not every number has."""
     return type(value).__name__
 
 
 HINT = "; rlox check says all that is wrong with an environment"
-NO_REWARDS = [
+INVALID_REWARDS = [
     "1.0", b"1.0", np.str_("1.0"), np.array("1.0"), 1j, None, np.array([1.0]), [1.0], (1.0,), {},
     torch.ones(1), torch.tensor(1.0, requires_grad=True), np.timedelta64(5), np.ma.masked,
-    np.ma.array(1.0, mask=True), 10**400, -(10**5000), Fraction(10**400), Unreadable(1.0),
+    np.ma.array(1.0, mask=True), 10**400, -(10**5000), Fraction(10**400), UnreadableFloat(1.0),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("reward", NO_REWARDS, ids=kind_of)
+@pytest.mark.parametrize("reward", INVALID_REWARDS, ids=type_name)
 @pytest.mark.parametrize("config", [{}, {"reward_scale": 2.0}, {"action_repeat": 2}], ids=repr)
 def test_a_reward_that_is_no_number_is_refused(reward: Any, config: dict[str, Any]) -> None:
     told = rf"Mine .copy 0.: step returned .* for the reward, expected a number; .*{HINT}"
     with pytest.raises(EnvError, match=told):
-        stepped(Given(BOX, np.zeros(1), reward), **config)
+        step_env(FixedOutputs(BOX, np.zeros(1), reward), **config)
 
 
-NO_FLAGS = [
+INVALID_FLAGS = [
     [False], (False,), "False", np.array([False]), np.array([[True]]), np.array([True, False]),
     None, {}, 2, 0.5, np.nan, np.array("False"), torch.zeros(1), np.ma.masked,
 ]  # fmt: skip
-ENDS = pytest.mark.parametrize("name", ["terminated", "truncated"])
+EACH_FLAG = pytest.mark.parametrize("name", ["terminated", "truncated"])
 
 
-@ENDS
-@pytest.mark.parametrize("flag", NO_FLAGS, ids=repr)
+@EACH_FLAG
+@pytest.mark.parametrize("flag", INVALID_FLAGS, ids=repr)
 @pytest.mark.parametrize(
     "config",
     [{}, {"reward_clip": 1.0}, {"action_repeat": 2}, {"max_episode_steps": 3}],
     ids=repr,
 )
-def test_a_flag_that_is_no_flag_is_refused_by_name(
-    flag: Any, name: str, config: dict[str, Any]
-) -> None:
+def test_a_flag_that_is_no_flag_is_refused_by_name(flag: Any, name: str, config: dict[str, Any]) -> None:
     flags = (flag, False) if name == "terminated" else (False, flag)
     told = rf"Mine .copy 0.: step returned .* for {name}, expected a bool; .*{HINT}"
     with pytest.raises(EnvError, match=told):
-        stepped(Given(BOX, np.zeros(1), 1.0, *flags), **config)
+        step_env(FixedOutputs(BOX, np.zeros(1), 1.0, *flags), **config)
 
 
 @pytest.mark.parametrize(
@@ -161,18 +155,16 @@ def test_a_flag_that_is_no_flag_is_refused_by_name(
         (None, False, r"step returned None .NoneType. for the reward, expected a number"),
     ],
 )
-def test_a_worker_refuses_a_flag_or_a_reward_of_a_wrong_kind(
-    reward: Any, flag: Any, told: str
-) -> None:
+def test_a_worker_refuses_a_flag_or_a_reward_of_a_wrong_kind(reward: Any, flag: Any, told: str) -> None:
     with pytest.raises(EnvError, match=f"Mine .copy 0.: {told}.*{HINT}"):
-        stepped(Given(BOX, np.zeros(1), reward, flag, False), workers="subprocess")
+        step_env(FixedOutputs(BOX, np.zeros(1), reward, flag, False), workers="subprocess")
 
 
-@ENDS
-@pytest.mark.parametrize("flag", NO_FLAGS, ids=repr)
+@EACH_FLAG
+@pytest.mark.parametrize("flag", INVALID_FLAGS, ids=repr)
 def test_rlox_check_names_a_flag_that_is_no_flag(flag: Any, name: str) -> None:
     flags = (flag, False) if name == "terminated" else (False, flag)
-    codes = [f.code for f in check_env(lambda: Given(BOX, np.zeros(1), 1.0, *flags), steps=20)]
+    codes = [f.code for f in check_env(lambda: FixedOutputs(BOX, np.zeros(1), 1.0, *flags), steps=20)]
     assert f"{name}-kind" in codes
 
 
@@ -185,59 +177,60 @@ def test_rlox_check_names_a_flag_that_is_no_flag(flag: Any, name: str) -> None:
     ids=repr,
 )  # fmt: skip
 def test_bools_and_single_zeros_and_ones_are_flags(flag: Any, meant: bool) -> None:
-    assert flag_of("terminated", flag) is meant
-    assert stepped(Given(BOX, np.zeros(1), 1.0, False, flag)) == (1.0, False, meant)
+    assert to_flag("terminated", flag) is meant
+    assert step_env(FixedOutputs(BOX, np.zeros(1), 1.0, False, flag)) == (1.0, False, meant)
 
 
-class Batch(gym.vector.VectorEnv[Any, Any, Any]):
+class FixedVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
     """A vectorised environment of one, which gives the same at each step."""
 
     metadata = {"autoreset_mode": gym.vector.AutoresetMode.NEXT_STEP}  # noqa: RUF012
 
-    def __init__(self, num_envs: int, *given: Any) -> None:
-        self.num_envs, self.given = num_envs, given
+    def __init__(self, num_envs: int, *outputs: Any) -> None:
+        self.num_envs, self.outputs = num_envs, outputs
         self.single_observation_space, self.single_action_space = BOX, spaces.Discrete(2)
 
     def reset(self, *, seed: Any = None, options: Any = None) -> Any:
         return np.zeros((1, 1), np.float32), {}
 
     def step(self, actions: Any) -> Any:
-        return np.zeros((1, 1), np.float32), *self.given, {}
+        return np.zeros((1, 1), np.float32), *self.outputs, {}
 
 
-FALSE = np.zeros(1, np.bool_)
+FALSE_FLAG = np.zeros(1, np.bool_)
 
 
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ((np.ones(1), ["False"], FALSE), "'terminated' of shape .* expected .1. numbers"),
+        ((np.ones(1), ["False"], FALSE_FLAG), "'terminated' of shape .* expected .1. numbers"),
         (
-            (np.ones(1), FALSE, np.array([0.5])),
+            (np.ones(1), FALSE_FLAG, np.array([0.5])),
             "'truncated' with 0.5, expected .1. bools, or 0 and 1",
         ),
-        ((np.ones(1), [[False]], FALSE), r"'terminated' of shape \(1, 1\)"),
-        ((np.ones(1), False, FALSE), r"'terminated' of shape \(\)"),
-        (([None], FALSE, FALSE), "rewards of shape .* and object"),
-        (([10**400], FALSE, FALSE), "rewards of shape .* and object"),
-        ((np.ones(1, "m8[s]"), FALSE, FALSE), "rewards of shape .* and timedelta64"),
-        ((np.ma.array([1.0], mask=True), FALSE, FALSE), "rewards of which some are masked"),
-        ((torch.ones(1, requires_grad=True), FALSE, FALSE), "rewards that are no array"),
+        ((np.ones(1), [[False]], FALSE_FLAG), r"'terminated' of shape \(1, 1\)"),
+        ((np.ones(1), False, FALSE_FLAG), r"'terminated' of shape \(\)"),
+        (([None], FALSE_FLAG, FALSE_FLAG), "rewards of shape .* and object"),
+        (([10**400], FALSE_FLAG, FALSE_FLAG), "rewards of shape .* and object"),
+        ((np.ones(1, "m8[s]"), FALSE_FLAG, FALSE_FLAG), "rewards of shape .* and timedelta64"),
+        (
+            (np.ma.array([1.0], mask=True), FALSE_FLAG, FALSE_FLAG),
+            "rewards of which some are masked",
+        ),
+        ((torch.ones(1, requires_grad=True), FALSE_FLAG, FALSE_FLAG), "rewards that are no array"),
     ],
 )
-def test_an_engine_is_refused_whose_rewards_or_flags_are_of_a_wrong_kind(
-    given: Any, told: str
-) -> None:
+def test_an_engine_is_refused_whose_rewards_or_flags_are_of_a_wrong_kind(given: Any, told: str) -> None:
     with pytest.raises(EnvError, match=f"Mine gave {told}"):
-        stepped(None, lambda num_envs: Batch(num_envs, *given))
-    taken = stepped(None, lambda num_envs: Batch(num_envs, [2], [0], np.ones(1)))
+        step_env(None, lambda num_envs: FixedVectorEnv(num_envs, *given))
+    taken = step_env(None, lambda num_envs: FixedVectorEnv(num_envs, [2], [0], np.ones(1)))
     assert taken == (2.0, False, True)
 
 
 def test_an_observation_that_needs_a_gradient_is_refused() -> None:
     seen = torch.ones(1, requires_grad=True)
     with pytest.raises(EnvError, match=rf"gave an observation of shape .*grad.*{HINT}"):
-        stepped(Given(BOX, seen, 1.0))
+        step_env(FixedOutputs(BOX, seen, 1.0))
 
 
 @pytest.mark.parametrize(
@@ -251,32 +244,28 @@ def test_an_observation_that_needs_a_gradient_is_refused() -> None:
         (None, r"reset returned None \(NoneType\); reset must return two values"),
     ],
 )
-def test_a_reset_that_returns_no_pair_is_refused_with_what_it_returned(
-    result: Any, told: str
-) -> None:
-    class Resets(Given):
+def test_a_reset_that_returns_no_pair_is_refused_with_what_it_returned(result: Any, told: str) -> None:
+    class Resets(FixedOutputs):
         def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
             return result
 
     with pytest.raises(EnvError, match=f"{told}.*{HINT}"):
-        stepped(Resets(BOX, np.zeros(1), 1.0))
+        step_env(Resets(BOX, np.zeros(1), 1.0))
 
 
 def test_a_masked_reward_is_told_as_masked() -> None:
-    told = (
-        r"step returned a masked array of shape \(\) and float64 for the reward, expected a number"
-    )
+    told = r"step returned a masked array of shape \(\) and float64 for the reward, expected a number"
     with pytest.raises(EnvError, match=told):
-        stepped(Given(BOX, np.zeros(1), np.ma.array(1.0, mask=True)))
+        step_env(FixedOutputs(BOX, np.zeros(1), np.ma.array(1.0, mask=True)))
 
 
-@pytest.mark.parametrize("reward", [np.timedelta64(5), np.ma.masked, 10**400], ids=kind_of)
+@pytest.mark.parametrize("reward", [np.timedelta64(5), np.ma.masked, 10**400], ids=type_name)
 def test_rlox_check_names_a_reward_that_is_no_number(reward: Any) -> None:
-    codes = [f.code for f in check_env(lambda: Given(BOX, np.zeros(1), reward), steps=20)]
+    codes = [f.code for f in check_env(lambda: FixedOutputs(BOX, np.zeros(1), reward), steps=20)]
     assert "reward-kind" in codes
 
 
 def test_reward_of_accepts_every_type_of_real_number() -> None:
     single = np.array(1.0), torch.tensor(1.0), Fraction(1), np.ma.array(1.0)
     given = (1, True, 1.0, np.float32(1), np.int64(1), np.bool_(True), *single)
-    assert [reward_of(reward) for reward in given] == [1.0] * len(given)
+    assert [to_reward(reward) for reward in given] == [1.0] * len(given)

@@ -84,7 +84,7 @@ def test_collected_moments_are_numpys_over_every_observation_seen() -> None:
 
 def test_observations_are_clipped_at_ten_deviations() -> None:
     normalizer = ObservationNormalizer(1)
-    normalizer.learn(np.array([[-1.0], [1.0]] * 500, np.float32))
+    normalizer.update(np.array([[-1.0], [1.0]] * 500, np.float32))
     rows = np.array([[1e6], [-1e6], [0.5]], np.float32)
     normalizer.apply(rows)
     assert rows[:2, 0].tolist() == [10.0, -10.0]
@@ -95,7 +95,7 @@ def standardised(rows: NDArray[np.float32], rule: str) -> NDArray[np.float32]:
     """`rows` as a policy would see them that met them eight at a time."""
     normalizer, seen = ObservationNormalizer(rows.shape[1], rule), rows.copy()
     for part in np.split(seen, len(seen) // 8):
-        normalizer.learn(part)
+        normalizer.update(part)
         normalizer.apply(part)
     return seen
 
@@ -116,9 +116,7 @@ def test_observations_in_another_unit_are_standardised_to_the_same_bits(exponent
         pytest.param(1e6, 1.0, id="far-from-0"),
     ],
 )
-def test_a_number_that_varies_little_is_standardised_by_what_it_varies(
-    offset: float, unit: float
-) -> None:
+def test_a_number_that_varies_little_is_standardised_by_what_it_varies(offset: float, unit: float) -> None:
     bits = np.random.default_rng(3).integers(0, 2, (8000, 1))
     rows = (offset + unit * bits).astype(np.float32)
     last, plain = standardised(rows, RELATIVE)[-8:], standardised(bits.astype(np.float32), RELATIVE)
@@ -132,13 +130,13 @@ def test_constants_are_centred_and_not_divided_until_two_rows_differ(constant: f
     normalizer = ObservationNormalizer(1, RELATIVE)
     row = np.full((1, 1), constant, np.float32)
     for n in (1, 3, 7, 1000):
-        normalizer.learn(row.repeat(n, 0))
+        normalizer.update(row.repeat(n, 0))
         seen = row.copy()
         normalizer.apply(seen)
         assert seen == pytest.approx(0.0, abs=1e-6 * abs(constant))
-        assert normalizer.moments.deviation == 1.0
-    normalizer.learn(row + np.float32(1.0 + abs(constant)))
-    assert normalizer.moments.deviation == np.sqrt(normalizer.moments.var) != 1.0
+        assert normalizer.moments.std == 1.0
+    normalizer.update(row + np.float32(1.0 + abs(constant)))
+    assert normalizer.moments.std == np.sqrt(normalizer.moments.var) != 1.0
 
 
 def test_rounding_in_the_last_digit_of_float32_counts_as_constant() -> None:
@@ -161,13 +159,11 @@ def test_rewards_in_another_unit_are_scaled_to_the_same_bits(unit: float) -> Non
         assert np.array_equal(*drawn)
 
 
-def test_a_normalizer_goes_on_by_the_rule_of_its_state_and_old_states_have_stable_baselines3s() -> (
-    None
-):
+def test_a_normalizer_goes_on_by_the_rule_of_its_state_and_old_states_have_stable_baselines3s() -> None:
     rows = np.random.default_rng(5).normal(3.0, 1e-5, (40, 1)).astype(np.float32)
     for rule in (RELATIVE, SB3):
         first = ObservationNormalizer(1, rule)
-        first.learn(rows)
+        first.update(rows)
         other = ObservationNormalizer(1, SB3 if rule == RELATIVE else RELATIVE)
         other.restore(first.state())
         assert ("rule" in first.state()) == (rule == RELATIVE)
@@ -278,9 +274,7 @@ def test_normalizers_of_the_rule_sb3_equal_stable_baselines3() -> None:
 
 
 def test_evaluation_and_prediction_leave_the_statistics_as_they_are() -> None:
-    algorithm = PPO(
-        OddRewards, n_envs=2, n_steps=16, normalize_obs=True, normalize_reward=True, n_epochs=1
-    )
+    algorithm = PPO(OddRewards, n_envs=2, n_steps=16, normalize_obs=True, normalize_reward=True, n_epochs=1)
     algorithm.train(64)
     before = algorithm.collector.state()
     algorithm.evaluate(5)

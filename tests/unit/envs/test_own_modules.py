@@ -14,7 +14,7 @@ from rlox.errors import ConfigError, UnknownNameError
 
 
 @pytest.fixture
-def registered() -> Iterator[None]:
+def register_envs() -> Iterator[None]:
     """Two ids of a class of one module, by its path and by itself."""
     gym.register("Down-v0", entry_point="helpers.envs:Countdown")
     gym.register("DownFar-v0", entry_point=Countdown)
@@ -22,7 +22,7 @@ def registered() -> Iterator[None]:
     del gym.registry["Down-v0"], gym.registry["DownFar-v0"]
 
 
-@pytest.mark.usefixtures("registered")
+@pytest.mark.usefixtures("register_envs")
 def test_a_class_of_environments_names_the_ids_that_it_is_registered_by() -> None:
     told = (
         r"env=helpers\.envs:Countdown: helpers\.envs\.Countdown is there but takes no num_envs: it is a "
@@ -38,11 +38,9 @@ def test_a_class_of_environments_that_is_not_registered_says_how_it_is() -> None
         find_spec("helpers.envs:Countdown")
 
 
-@pytest.mark.usefixtures("registered")
+@pytest.mark.usefixtures("register_envs")
 def test_an_id_that_a_module_lacks_names_those_that_it_registers(cli: Cli) -> None:
-    told = (
-        r"'helpers\.envs:Foo-v0' is not .* Gymnasium; helpers\.envs registers Down-v0, DownFar-v0"
-    )
+    told = r"'helpers\.envs:Foo-v0' is not .* Gymnasium; helpers\.envs registers Down-v0, DownFar-v0"
     with pytest.raises(UnknownNameError, match=told):
         find_spec("helpers.envs:Foo-v0")
     refused = cli("train", "dry_run=true", "env=helpers.envs:Foo-v0")
@@ -61,9 +59,7 @@ def test_an_id_that_a_module_lacks_names_those_that_it_registers(cli: Cli) -> No
         ("../my_env", ""),
     ],
 )
-def test_a_path_in_place_of_a_module_is_refused_with_the_name_of_the_module(
-    path: str, hint: str
-) -> None:
+def test_a_path_in_place_of_a_module_is_refused_with_the_name_of_the_module(path: str, hint: str) -> None:
     told = f"'{path}' is a path, expected a module that Python can import from the current folder"
     with pytest.raises(ConfigError) as refused:
         find_spec(f"{path}:Foo-v0")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rlox.configs import EnvConfig, make
-from rlox.envs.make import make_vec, single_factory
+from rlox.envs.make import make_vec, wrapped_factory
 from rlox.errors import ConfigError
 
 
@@ -51,11 +51,9 @@ def config(backend: str, env_id: str = "ALE/Pong-v5", **kwargs: Any) -> EnvConfi
         ("env_type", "rlox reads Gymnasium's kind"),
     ],
 )
-def test_an_option_that_a_key_says_is_refused_with_that_key(
-    backend: str, option: str, told: str
-) -> None:
+def test_an_option_that_a_key_says_is_refused_with_that_key(backend: str, option: str, told: str) -> None:
     given = config(backend, **{option: 1})
-    for call in (lambda: make_vec(given, 0), single_factory(given)):
+    for call in (lambda: make_vec(given, 0), wrapped_factory(given)):
         with pytest.raises(ConfigError, match=f"env.kwargs.{option} with env.backend=.*: .*{told}"):
             call()
 
@@ -64,7 +62,7 @@ def test_an_option_that_a_key_says_is_refused_with_that_key(
 def test_pool_environments_pass_other_kwargs_on_to_their_engine(backend: str) -> None:
     vec = make_vec(config(backend, full_action_space=True, num_threads=1), 0)
     assert vec.action_space.n == 18  # type: ignore[attr-defined]
-    assert vec.observations.frames == 4
+    assert vec.observations.n_frames == 4
     vec.close()
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rlox.configs import EnvConfig, make
-from rlox.envs.make import make_vec, single_factory
+from rlox.envs.make import make_vec, wrapped_factory
 from rlox.errors import ConfigError, MissingExtraError, UnknownNameError
 
 envpool = pytest.mark.skipif(
@@ -36,8 +36,8 @@ def play(vec: Any, steps: int) -> tuple[list[Any], list[Any], int]:
         shown.append((obs.copy(), rewards.copy(), ends.copy()))
         if finals is not None:
             told += [(int(i), info) for i, info in zip(finals.envs, finals.infos, strict=True)]
-            idle += len(finals.idle)
-            assert not rewards[finals.idle].any()
+            idle += len(finals.autoreset_envs)
+            assert not rewards[finals.autoreset_envs].any()
     vec.close()
     return shown, told, idle
 
@@ -46,7 +46,7 @@ def play(vec: Any, steps: int) -> tuple[list[Any], list[Any], int]:
 def test_environment_i_of_a_pool_is_that_of_seed_plus_i_whatever_its_size() -> None:
     wide, _, _ = play(make_vec(config(n_envs=3, seeding="offset"), 5), 0)
     for i in range(3):
-        single = single_factory(config(n_envs=1))()
+        single = wrapped_factory(config(n_envs=1))()
         assert single.reset(seed=5 + i)[0].tolist() == wide[0][i].tolist()
         single.close()
 
@@ -69,7 +69,7 @@ def test_returns_are_those_of_the_environment_and_the_limit_is_the_one_given() -
 
 @envpool
 def test_gymnasiums_ids_of_games_are_those_of_the_pool_and_whole_games_are_told() -> None:
-    vec = single_factory(config("ALE/Breakout-v5", 1, atari={"noop_max": 1}))()
+    vec = wrapped_factory(config("ALE/Breakout-v5", 1, atari={"noop_max": 1}))()
     assert vec.observation_space.shape == (4, 84, 84)
     assert vec.observation_space.dtype == np.uint8
     vec.reset(seed=0)

@@ -15,7 +15,7 @@ from gymnasium.vector import SyncVectorEnv
 from rlox.algorithms import PPO
 from rlox.configs import EnvConfig, make
 from rlox.envs.make import make_vec
-from rlox.envs.seeding import SEEDS, Seeding, seeded_reset
+from rlox.envs.seeding import SEED_LIMIT, Seeding, seeded_reset
 from rlox.errors import ConfigError, EnvError
 from rlox.rng import Streams
 
@@ -23,7 +23,7 @@ N, PAIRS = 8, 200
 
 
 class Task(gym.Env[Any, Any]):
-    """Draws a task when it is seeded, and keeps the seeds; `mortal` raises in its third step, once."""
+    """Draws a task when it is seeded, and keeps the seeds; `fails` raises in its third step, once."""
 
     observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float64)
     action_space = spaces.Discrete(2)
@@ -81,7 +81,7 @@ def in_subprocess(seed: int) -> list[int]:
 def test_neighbouring_runs_share_no_start_of_an_environment(source: Any) -> None:
     starts = [seeds_of(begun(source, seed)[0]) for seed in range(PAIRS + 1)]
     assert all(len({*one, *other}) == 2 * N for one, other in pairwise(starts))
-    assert all(0 <= seed < SEEDS for start in starts for seed in start)
+    assert all(0 <= seed < SEED_LIMIT for start in starts for seed in start)
 
 
 def test_workers_start_with_the_seeds_of_one_process() -> None:
@@ -99,7 +99,7 @@ def test_copies_and_starts_of_a_run_have_distinct_seeds() -> None:
         assert len(starts) == 50_000
         blocks = {rule.engine_seed(k) + i for i in range(1000) for k in range(50)}
         assert len(blocks) == 50_000
-        assert max(starts | blocks) < SEEDS
+        assert max(starts | blocks) < SEED_LIMIT
 
 
 def test_lives_after_failures_have_seeds_that_no_other_life_has() -> None:
@@ -140,20 +140,21 @@ def test_offset_gives_an_engine_the_seed_of_the_run() -> None:
 
 @pytest.mark.parametrize("source", [Task, tasks])
 def test_offset_refuses_a_seed_that_takes_a_copy_beyond_31_bits(source: Any) -> None:
-    last = SEEDS - 3
+    last = SEED_LIMIT - 3
     begun(source, last, seeding="offset", n_envs=3)
     with pytest.raises(
-        ConfigError, match=rf"^env\.seeding=offset with seed={last + 1}: .* with {SEEDS}, expected"
+        ConfigError,
+        match=rf"^env\.seeding=offset with seed={last + 1}: .* with {SEED_LIMIT}, expected",
     ):
         begun(source, last + 1, seeding="offset", n_envs=3)
-    assert seeds_of(begun(source, last + 1, n_envs=3)[0])[0] < SEEDS
+    assert seeds_of(begun(source, last + 1, n_envs=3)[0])[0] < SEED_LIMIT
 
 
 def test_a_run_goes_on_whose_first_seeds_by_offset_were_beyond_31_bits() -> None:
-    vec = make_vec(EnvConfig("Task", n_envs=2, seeding="offset"), SEEDS, Task)
+    vec = make_vec(EnvConfig("Task", n_envs=2, seeding="offset"), SEED_LIMIT, Task)
     vec.restore({"starts": 1, "envs": [], "seeding": "offset"})
     vec.reset_into(np.zeros((2, 2), np.float32))
-    assert max(seeds_of(vec)) < SEEDS
+    assert max(seeds_of(vec)) < SEED_LIMIT
 
 
 def test_native_environments_refuse_the_seeds_of_gymnasium() -> None:
@@ -163,9 +164,7 @@ def test_native_environments_refuse_the_seeds_of_gymnasium() -> None:
 
 
 @pytest.mark.parametrize("workers", ["sync", "subprocess"])
-def test_an_environment_that_takes_seeds_of_32_bits_trains_and_resumes(
-    workers: str, tmp_path: Any
-) -> None:
+def test_an_environment_that_takes_seeds_of_32_bits_trains_and_resumes(workers: str, tmp_path: Any) -> None:
     source = partial(Task, legacy=True)
     options = {"n_steps": 8, "batch_size": 8, "n_epochs": 1, "n_envs": 2, "workers": workers}
     first = PPO(source, seed=1, **options)
@@ -186,7 +185,7 @@ def test_a_worker_that_failed_begins_anew_with_a_seed_of_31_bits() -> None:
     for _ in range(3):
         finals = vec.step_into(np.zeros(2, np.int64), obs, rewards, *flags)
     vec.close()
-    assert finals.lost.tolist() == [0, 1]
+    assert finals.lost_envs.tolist() == [0, 1]
     rule = Seeding(1, 2)
     assert obs[:, 0].tolist() == [np.float32(rule.restart_seed(i, 1, 1)) for i in range(2)]
     assert not set(obs[:, 0]) & set(first)
@@ -199,9 +198,7 @@ def old(vec: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("legacy", [False, True])
 @pytest.mark.parametrize("workers", ["sync", "subprocess"])
-def test_a_state_without_a_rule_goes_on_with_the_seeds_of_its_version(
-    workers: str, legacy: bool
-) -> None:
+def test_a_state_without_a_rule_goes_on_with_the_seeds_of_its_version(workers: str, legacy: bool) -> None:
     source = partial(Task, legacy=legacy)
     vec, obs = begun(source, 9, n_envs=2, workers=workers)
     vec.restore(old(vec))
@@ -209,8 +206,8 @@ def test_a_state_without_a_rule_goes_on_with_the_seeds_of_its_version(
     vec.reset_into(obs)
     vec.close()
     long = [Streams(9).key("restart-1", i) for i in range(2)]
-    assert min(long) >= SEEDS
-    expected = [seed % SEEDS if legacy else seed for seed in long]
+    assert min(long) >= SEED_LIMIT
+    expected = [seed % SEED_LIMIT if legacy else seed for seed in long]
     assert obs[:, 0].tolist() == np.float32(expected).tolist()
 
 
@@ -228,7 +225,7 @@ def test_an_engine_of_an_old_state_goes_on_with_the_seed_of_its_version() -> Non
     vec, obs = begun(tasks, 9, n_envs=2)
     vec.restore(old(vec))
     vec.reset_into(obs)
-    first = Streams(9).key("restart-1", 0) % SEEDS
+    first = Streams(9).key("restart-1", 0) % SEED_LIMIT
     assert seeds_of(vec) == [first, first + 1]
 
 
@@ -264,4 +261,4 @@ def test_an_environment_that_failed_is_closed_before_another_is_made_in_its_plac
     for _ in range(6):
         finals = vec.step_into(np.zeros(1, np.int64), obs, rewards, *flags)
     vec.close()
-    assert (finals.lost.tolist(), finals.restarts) == ([0], 1)
+    assert (finals.lost_envs.tolist(), finals.restarts) == ([0], 1)

@@ -12,9 +12,9 @@ from helpers.envs import Countdown
 
 from rlox._core import stream_seed
 from rlox.configs import EnvConfig
-from rlox.envs.make import make_vec, single_factory, uses_native
+from rlox.envs.make import make_vec, uses_native, wrapped_factory
 from rlox.envs.snapshot import can_save, restore_env, save_env
-from rlox.envs.wrapping import TRUE_RETURN
+from rlox.envs.wrappers import TRUE_RETURN
 from rlox.errors import ConfigError, MissingExtraError
 
 
@@ -63,12 +63,12 @@ class Line(gym.Env[Any, Any]):
 
 def made(training: bool = False, ends: int = 100, terminates: bool = False, **keys: Any) -> Any:
     config = EnvConfig(id="Line", **keys)
-    return single_factory(config, lambda: Line(ends, terminates), training=training)()
+    return wrapped_factory(config, lambda: Line(ends, terminates), training=training)()
 
 
 def test_a_time_limit_truncates_and_takes_the_place_of_the_registered_one() -> None:
     for limit in (3, 700):
-        env = single_factory(EnvConfig("Pendulum-v1", max_episode_steps=limit))()
+        env = wrapped_factory(EnvConfig("Pendulum-v1", max_episode_steps=limit))()
         env.reset(seed=0)
         ends = [env.step(env.action_space.sample())[2:4] for _ in range(limit)]
         assert ends == [(False, False)] * (limit - 1) + [(False, True)]
@@ -77,7 +77,7 @@ def test_a_time_limit_truncates_and_takes_the_place_of_the_registered_one() -> N
 @pytest.mark.parametrize("limit", [3, 300])
 def test_an_environment_object_gets_the_limit_too_in_place_of_its_own(limit: int) -> None:
     source = gym.make("Pendulum-v1")
-    env = single_factory(EnvConfig("x", max_episode_steps=limit), source)()
+    env = wrapped_factory(EnvConfig("x", max_episode_steps=limit), source)()
     env.reset(seed=0)
     steps = 1
     while not env.step(env.action_space.sample())[3]:
@@ -89,9 +89,9 @@ def test_an_environment_object_gets_the_limit_too_in_place_of_its_own(limit: int
 def test_a_native_environment_of_a_module_takes_no_limit_beyond_its_own() -> None:
     gym.register("NativePendulum-v0", lambda: _native(), disable_env_checker=True)
     try:
-        assert single_factory(EnvConfig("NativePendulum-v0", max_episode_steps=200))()
+        assert wrapped_factory(EnvConfig("NativePendulum-v0", max_episode_steps=200))()
         with pytest.raises(ConfigError, match="own limit is 200; expected no more"):
-            single_factory(EnvConfig("NativePendulum-v0", max_episode_steps=201))()
+            wrapped_factory(EnvConfig("NativePendulum-v0", max_episode_steps=201))()
     finally:
         del gym.registry["NativePendulum-v0"]
 
@@ -153,7 +153,7 @@ def test_sticky_actions_are_drawn_for_each_step_of_a_repeated_action() -> None:
 
 def test_an_action_in_memory_that_is_written_over_sticks_as_it_was() -> None:
     config = EnvConfig("Pendulum-v1", repeat_action_probability=0.9)
-    env = single_factory(config)()
+    env = wrapped_factory(config)()
     env.reset(seed=0)
     action = np.float32([1.0])
     env.step(action)
@@ -257,7 +257,7 @@ def test_make_vec_refuses_env_settings_that_do_not_fit_by_name(
 def test_max_episode_steps_in_both_the_config_and_kwargs_is_an_error() -> None:
     config = EnvConfig("Pendulum-v1", max_episode_steps=5, kwargs={"max_episode_steps": 9})
     with pytest.raises(ConfigError, match="say the same; leave one of them out"):
-        single_factory(config)()
+        wrapped_factory(config)()
 
 
 def test_rewards_are_scaled_then_clipped_in_training_and_the_true_return_is_told() -> None:
@@ -275,9 +275,7 @@ def test_reward_wrappers_come_before_the_scale_and_the_repeat_before_both() -> N
     def doubled(env: Any) -> Any:
         return gym.wrappers.TransformReward(env, lambda reward: reward * 2)
 
-    env = made(
-        training=True, action_repeat=2, reward_wrappers=(doubled,), reward_scale=10.0, ends=4
-    )
+    env = made(training=True, action_repeat=2, reward_wrappers=(doubled,), reward_scale=10.0, ends=4)
     env.reset()
     assert env.step(0)[1] == (1.0 + 2) * 2 * 10
     assert env.step(0)[4][TRUE_RETURN] == 1.0 + 2 + 3 + 4
@@ -328,9 +326,7 @@ def test_settings_that_native_environments_have_not_go_through_gymnasium(
 def test_evaluations_have_the_limit_and_the_repeats_and_the_rewards_as_they_are() -> None:
     from rlox.algorithms import PPO
 
-    made = PPO(
-        "Pendulum-v1", n_envs=1, n_steps=8, max_episode_steps=7, action_repeat=3, reward_scale=0.0
-    )
+    made = PPO("Pendulum-v1", n_envs=1, n_steps=8, max_episode_steps=7, action_repeat=3, reward_scale=0.0)
     evaluation = made.evaluate(2, seed=0)
     made.close()
     assert evaluation.lengths == (3, 3)

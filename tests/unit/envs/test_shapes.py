@@ -13,28 +13,24 @@ from rlox.algorithms import PPO
 from rlox.envs.spaces import ObservationCodec
 from rlox.errors import EnvError, RloxError
 
-WIDE = spaces.Box(-1.0, 1.0, (2, 3), np.float32)
-PICTURE = spaces.Box(0.0, 1.0, (6, 8, 3), np.float32)
+MATRIX_SPACE = spaces.Box(-1.0, 1.0, (2, 3), np.float32)
+IMAGE_SPACE = spaces.Box(0.0, 1.0, (6, 8, 3), np.float32)
 
 
 @pytest.mark.parametrize(
     ("space", "shape"),
     [
-        (WIDE, (3, 2)), (WIDE, (6,)), (WIDE, (6, 1)), (WIDE, (1, 6)),
-        (PICTURE, (8, 6, 3)), (PICTURE, (3, 6, 8)),
+        (MATRIX_SPACE, (3, 2)), (MATRIX_SPACE, (6,)), (MATRIX_SPACE, (6, 1)), (MATRIX_SPACE, (1, 6)),
+        (IMAGE_SPACE, (8, 6, 3)), (IMAGE_SPACE, (3, 6, 8)),
         (spaces.Box(0, 255, (36, 40, 3), np.uint8), (40, 36, 3)),
         (spaces.MultiDiscrete([[2, 3, 4], [4, 3, 2]]), (3, 2)),
         (spaces.MultiBinary((2, 3)), (3, 2)),
     ],
 )  # fmt: skip
-def test_a_codec_refuses_as_many_numbers_of_another_shape(
-    space: Any, shape: tuple[int, ...]
-) -> None:
+def test_a_codec_refuses_as_many_numbers_of_another_shape(space: Any, shape: tuple[int, ...]) -> None:
     seen = np.zeros(shape, space.dtype)
     both = ObservationCodec.of(space), ObservationCodec.of(spaces.Dict(a=space))
-    for codec, one, many in zip(
-        both, (seen, {"a": seen}), (seen[None], {"a": seen[None]}), strict=True
-    ):
+    for codec, one, many in zip(both, (seen, {"a": seen}), (seen[None], {"a": seen[None]}), strict=True):
         with pytest.raises(ValueError, match=r"shape"):
             codec.encode_one(one)
         with pytest.raises(ValueError, match=r"shape"):
@@ -54,10 +50,10 @@ def test_axes_of_length_1_are_no_other_shape(space: Any, seen: Any) -> None:
     assert (ObservationCodec.of(space).encode_one(seen) == 0.5).all()
 
 
-class Turned(gym.Env[Any, Any]):
+class TransposedObs(gym.Env[Any, Any]):
     """Its third observation is turned by a quarter."""
 
-    observation_space, action_space = WIDE, spaces.Discrete(2)
+    observation_space, action_space = MATRIX_SPACE, spaces.Discrete(2)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         self.t = 0
@@ -70,13 +66,13 @@ class Turned(gym.Env[Any, Any]):
 
 @pytest.mark.parametrize("workers", ["sync", "subprocess"])
 def test_a_turned_observation_stops_a_run_by_both_shapes(workers: str) -> None:
-    algorithm = PPO(Turned, n_envs=2, n_steps=8, batch_size=8, workers=workers)
+    algorithm = PPO(TransposedObs, n_envs=2, n_steps=8, batch_size=8, workers=workers)
     with pytest.raises(EnvError, match=r"\(3, 2\), expected \(2, 3\)"):
         algorithm.train(64)
 
 
 def test_a_policy_refuses_a_turned_observation() -> None:
-    algorithm = PPO(Turned, n_envs=1, n_steps=8, batch_size=8)
+    algorithm = PPO(TransposedObs, n_envs=1, n_steps=8, batch_size=8)
     assert algorithm.predict(np.zeros((2, 3))) in (0, 1)
     for turned in (np.zeros((3, 2)), np.zeros((4, 3, 2))):
         with pytest.raises(RloxError, match=r"\(3, 2\)"):

@@ -14,13 +14,13 @@ import pytest
 from helpers.cli import TINY, Cli
 
 from rlox.configs import EnvConfig
-from rlox.envs import simulators
+from rlox.envs import mujoco_log
 from rlox.envs.make import make_vec
 
 mujoco: Any = pytest.importorskip("mujoco", reason="an extra")
 
 # Derives from an environment of Gymnasium's, is registered by its own module, and is unstable.
-TUMBLING = """
+TUMBLING_MODULE = """
 import gymnasium as gym
 import numpy as np
 from gymnasium.envs.mujoco.half_cheetah_v5 import HalfCheetahEnv
@@ -35,9 +35,9 @@ gym.register("Tumbling-v0", Tumbling, max_episode_steps=9)
 
 
 @pytest.fixture(autouse=True)
-def _fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _reset_warnings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # where MuJoCo would leave MUJOCO_LOG.TXT
-    monkeypatch.setattr(simulators, "_first_of_kind", {})
+    monkeypatch.setattr(mujoco_log, "_first_message_by_kind", {})
     mujoco.set_mju_user_warning(None)
 
 
@@ -61,7 +61,7 @@ def test_an_instability_is_a_warning_once_whatever_its_time_and_place(
         "Nan, Inf or huge value in QVEL at DOF 11. The simulation is unstable. Time = 7.3500.",
         "Nan, Inf or huge value in QACC at DOF 0. The simulation is unstable. Time = 0.0000.",
     ):
-        simulators.log_warning(text)
+        mujoco_log.log_warning(text)
     told = [(record.levelname, record.args) for record in caplog.records]
     assert [level for level, _ in told] == ["WARNING", "WARNING"]
     assert ["QVEL" in str(args) for _, args in told] == [True, False]
@@ -74,11 +74,9 @@ def test_a_callback_of_the_users_own_stays() -> None:
     assert any("settotalmass" in text for text in heard)
 
 
-@pytest.mark.parametrize(
-    "source", ["'tumbling:Tumbling-v0'", "lambda: __import__('tumbling').Tumbling()"]
-)
+@pytest.mark.parametrize("source", ["'tumbling:Tumbling-v0'", "lambda: __import__('tumbling').Tumbling()"])
 def test_python_shows_an_instability_once_and_no_deprecation(source: str, tmp_path: Path) -> None:
-    (tmp_path / "tumbling.py").write_text(TUMBLING)
+    (tmp_path / "tumbling.py").write_text(TUMBLING_MODULE)
     code = f"""
 import sys
 from rlox.configs import EnvConfig
@@ -106,7 +104,7 @@ for _ in range(12):
 def test_the_log_of_a_run_has_each_warning_once_whatever_steps_the_environments(
     workers: str, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "tumbling.py").write_text(TUMBLING)
+    (tmp_path / "tumbling.py").write_text(TUMBLING_MODULE)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "tumbling", raising=False)
     line = ("train", *TINY, "total_steps=128", "algo.net_arch=[4]", "env=tumbling:Tumbling-v0")

@@ -9,7 +9,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from helpers.native_envs import SPECS
-from helpers.played import play, through_json
+from helpers.play_record import play, through_json
 
 from rlox.configs import EnvConfig
 from rlox.envs.make import make_vec
@@ -26,7 +26,7 @@ SAVABLE: list[tuple[str, dict[str, Any]]] = [
     ("Taxi-v4", {"is_rainy": True, "fickle_passenger": True, "fickle_probability": 0.9}),
 ]
 # What a step changes and only a picture shows.
-SHOWN = {"taxi_orientation", "last_u", "dealer_top_card_suit", "dealer_top_card_value_str"}
+RENDER_KEYS = {"taxi_orientation", "last_u", "dealer_top_card_suit", "dealer_top_card_value_str"}
 
 
 @pytest.mark.parametrize(("env_id", "options"), SAVABLE)
@@ -43,22 +43,18 @@ def test_a_restored_environment_goes_on_bit_for_bit(env_id: str, options: dict[s
 
 
 @pytest.mark.parametrize(("env_id", "options"), SAVABLE)
-def test_everything_that_steps_and_resets_change_is_saved(
-    env_id: str, options: dict[str, Any]
-) -> None:
+def test_everything_that_steps_and_resets_change_is_saved(env_id: str, options: dict[str, Any]) -> None:
     env = gym.make(env_id, **options).unwrapped
     env.reset(seed=0)
     before = {name: repr(value) for name, value in vars(env).items()}
     play(env, 500, seed=1)
     changed = {name for name, value in vars(env).items() if before.get(name) != repr(value)}
     saved = set(save_env(env)["fields"]) | {"_np_random", "_np_random_seed"}
-    assert changed <= saved | SHOWN
+    assert changed <= saved | RENDER_KEYS
 
 
 @pytest.mark.parametrize(("env_id", "options"), SAVABLE)
-def test_a_saved_state_does_not_change_when_environments_go_on(
-    env_id: str, options: dict[str, Any]
-) -> None:
+def test_a_saved_state_does_not_change_when_environments_go_on(env_id: str, options: dict[str, Any]) -> None:
     env, other = gym.make(env_id, **options), gym.make(env_id, **options)
     env.reset(seed=0)
     play(env, 7, seed=1)
@@ -73,7 +69,7 @@ def test_a_saved_state_does_not_change_when_environments_go_on(
         assert repr(saved) == kept
 
 
-class Own(gym.Env[Any, Any]):
+class CountingEnv(gym.Env[Any, Any]):
     """Counts steps, and says how to save the count."""
 
     observation_space = gym.spaces.Box(-1e6, 1e6, (1,))
@@ -90,7 +86,7 @@ class Own(gym.Env[Any, Any]):
         return np.array([self.count], np.float32), float(self.count), self.count > 20, False, {}
 
 
-class Savable(Own):
+class SavableEnv(CountingEnv):
     def save_state(self) -> dict[str, Any]:
         return {"count": self.count}
 
@@ -99,7 +95,7 @@ class Savable(Own):
 
 
 def test_an_environment_with_save_state_and_load_state_is_exact() -> None:
-    env, other = Savable(), Savable()
+    env, other = SavableEnv(), SavableEnv()
     assert can_save(env)
     env.reset(seed=0)
     play(env, 5, seed=0)
@@ -109,21 +105,21 @@ def test_an_environment_with_save_state_and_load_state_is_exact() -> None:
     assert play(env, 60, seed=1) == play(other, 60, seed=1)
 
 
-class Remembers(Savable):
+class SavesAnyState(SavableEnv):
     """Saves what it is given to remember."""
 
-    def __init__(self, memory: Any = None) -> None:
+    def __init__(self, saved_state: Any = None) -> None:
         super().__init__()
-        self.memory = memory
+        self.saved_state = saved_state
 
     def save_state(self) -> Any:
-        return self.memory
+        return self.saved_state
 
     def load_state(self, state: Any) -> None:
-        self.memory = state
+        self.saved_state = state
 
 
-MEMORIES: dict[str, Any] = {
+SAVED_STATES: dict[str, Any] = {
     "whole numbers as keys": {"visits": {0: 3, 7: 1}},
     "pairs as keys": {(0, 1): "wall", (2, 2): "goal"},
     "keys with a slash": {"a/b": np.arange(2), "a": {"b": np.ones(3)}},
@@ -135,30 +131,30 @@ MEMORIES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("kind", MEMORIES)
+@pytest.mark.parametrize("kind", SAVED_STATES)
 def test_the_state_of_an_environment_comes_back_with_its_kinds(kind: str) -> None:
-    env, other = Remembers(MEMORIES[kind]), Remembers()
+    env, other = SavesAnyState(SAVED_STATES[kind]), SavesAnyState()
     restore_env(other, through_json(save_env(env)))
-    assert repr(other.memory) == repr(MEMORIES[kind])
+    assert repr(other.saved_state) == repr(SAVED_STATES[kind])
 
 
 @pytest.mark.parametrize(
     ("memory", "said"),
     [
-        ({"visits": Counter("ab")}, r"the state of Remembers\['visits'\] is a Counter, expected"),
-        ([np.array(["a"], object)], r"Remembers\[0\] is an array of object"),
-        ({"rng": np.random.default_rng(0)}, r"Remembers\['rng'\] is a Generator"),
+        ({"visits": Counter("ab")}, r"the state of SavesAnyState\['visits'\] is a Counter, expected"),
+        ([np.array(["a"], object)], r"SavesAnyState\[0\] is an array of object"),
+        ({"rng": np.random.default_rng(0)}, r"SavesAnyState\['rng'\] is a Generator"),
     ],
 )
 def test_the_state_of_an_environment_that_would_come_back_as_something_else_is_refused(
     memory: Any, said: str
 ) -> None:
     with pytest.raises(CheckpointError, match=said):
-        save_env(Remembers(memory))
+        save_env(SavesAnyState(memory))
 
 
 def test_an_environment_of_which_nothing_is_known_is_not_called_exact() -> None:
-    assert not can_save(Own())
+    assert not can_save(CountingEnv())
 
 
 def test_an_unknown_wrapper_makes_an_environment_inexact() -> None:

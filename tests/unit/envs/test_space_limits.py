@@ -12,23 +12,23 @@ from rlox.envs.actions import ActionCodec
 from rlox.envs.spaces import ObservationCodec
 from rlox.errors import UnsupportedSpaceError
 
-MOST = 2**63 - 1
-KINDS = pytest.mark.parametrize(
+MAX_INT64 = 2**63 - 1
+EACH_CODEC = pytest.mark.parametrize(
     ("codec", "kind"), [(ObservationCodec, "observation"), (ActionCodec, "action")]
 )
 
 
-@KINDS
+@EACH_CODEC
 @pytest.mark.parametrize(
     ("space", "last", "most"),
     [
-        (lambda: spaces.Discrete(5, start=MOST - 2), MOST + 2, MOST),
+        (lambda: spaces.Discrete(5, start=MAX_INT64 - 2), MAX_INT64 + 2, MAX_INT64),
         (lambda: spaces.Discrete(5, start=2**31 - 2, dtype=np.int32), 2**31 + 2, 2**31 - 1),
-        (lambda: spaces.MultiDiscrete([2, 5], start=[0, MOST - 2]), MOST + 2, MOST),
+        (lambda: spaces.MultiDiscrete([2, 5], start=[0, MAX_INT64 - 2]), MAX_INT64 + 2, MAX_INT64),
         (
             lambda: spaces.MultiDiscrete(np.array([2**63 + 5], np.uint64), np.uint64),
             2**63 + 4,
-            MOST,
+            MAX_INT64,
         ),
     ],
 )
@@ -40,15 +40,13 @@ def test_choices_that_count_beyond_their_dtype_are_refused(
     with pytest.raises(UnsupportedSpaceError, match=told):
         codec.of(space(), "mine")
     part = spaces.Dict(a=space(), b=spaces.Discrete(2))
-    with pytest.raises(
-        UnsupportedSpaceError, match=rf"^mine.* has {kind} space .*, whose last choice"
-    ):
+    with pytest.raises(UnsupportedSpaceError, match=rf"^mine.* has {kind} space .*, whose last choice"):
         codec.of(part, "mine")
 
 
 @pytest.mark.parametrize(
     "space",
-    [spaces.Discrete(5, start=MOST - 4), spaces.Discrete(5, start=2**31 - 5, dtype=np.int32)],
+    [spaces.Discrete(5, start=MAX_INT64 - 4), spaces.Discrete(5, start=2**31 - 5, dtype=np.int32)],
 )
 def test_the_greatest_number_of_a_dtype_is_a_choice(space: spaces.Discrete[Any]) -> None:
     last = int(space.start) + 4
@@ -56,7 +54,7 @@ def test_the_greatest_number_of_a_dtype_is_a_choice(space: spaces.Discrete[Any])
     assert ActionCodec.of(space).to_env(np.array([4])).tolist() == [last]
 
 
-@KINDS
+@EACH_CODEC
 def test_more_bits_than_a_row_can_hold_are_refused(codec: Any, kind: str) -> None:
     told = rf"^mine has {kind} space MultiBinary.*, which takes 1,099,511,627,776 numbers a row"
     with pytest.raises(UnsupportedSpaceError, match=told):

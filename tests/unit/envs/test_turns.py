@@ -6,29 +6,29 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.scored import Dice
-from helpers.small import SMALL_PPO
+from helpers.hard_evaluations import Dice
+from helpers.small_ppo import SMALL_PPO
 from helpers.vectors import counting
 
 from rlox import GymVecEnv
 from rlox.algorithms import PPO
 from rlox.errors import EnvError, RloxError
 
-SOURCES: dict[str, Any] = {"engine": lambda: counting(1), "factory": lambda: one_for_all(Dice())}
+SOURCES: dict[str, Any] = {"engine": lambda: counting(1), "factory": lambda: share_env(Dice())}
 
 
-def one_for_all(env: Any) -> Any:
+def share_env(env: Any) -> Any:
     return lambda: env
 
 
-def ppo(source: Any, seed: int = 1) -> PPO:
+def make_ppo(source: Any, seed: int = 1) -> PPO:
     return PPO(source, n_envs=1, seed=seed, **SMALL_PPO)
 
 
 @pytest.mark.parametrize("kind", SOURCES)
 def test_a_run_whose_object_another_run_has_begun_episodes_in_does_not_go_on(kind: str) -> None:
     source = SOURCES[kind]()
-    first, second = ppo(source), ppo(source, seed=2)
+    first, second = make_ppo(source), make_ppo(source, seed=2)
     rollout = 64
     first.train(rollout)
     second.train(rollout)
@@ -43,13 +43,13 @@ def test_a_run_whose_object_another_run_has_begun_episodes_in_does_not_go_on(kin
 def test_runs_may_have_an_object_one_after_the_other(kind: str) -> None:
     source = SOURCES[kind]()
     for seed in (1, 2):
-        run = ppo(source, seed)
+        run = make_ppo(source, seed)
         run.train(64)
         assert run.clock.now >= 64
 
 
 def test_a_closed_algorithm_refuses_to_train_and_still_plays_and_saves(tmp_path: Any) -> None:
-    run = ppo(Dice)
+    run = make_ppo(Dice)
     run.close()
     with pytest.raises(RloxError, match=r"^PPO is closed, and its environments with it"):
         run.train(64)

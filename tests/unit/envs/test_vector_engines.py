@@ -18,7 +18,7 @@ from rlox.algorithms import A2C, DQN, PPO, SAC, RecurrentPPO
 from rlox.collectors import RolloutCollector
 from rlox.configs import EnvConfig
 from rlox.envs.engines.vector import VectorEngine
-from rlox.envs.make import make_vec, single_factory
+from rlox.envs.make import make_vec, wrapped_factory
 from rlox.errors import ConfigError, EnvError
 from rlox.policies import DiscretePolicy
 from rlox.sources.collector import Collector
@@ -45,7 +45,7 @@ def transitions(mode: AutoresetMode, n_steps: int = 40, **config: Any) -> list[l
         led = after.copy()
         if finals is not None:
             led[finals.envs] = finals.obs
-        idle = [] if finals is None else finals.idle.tolist()
+        idle = [] if finals is None else finals.autoreset_envs.tolist()
         for i in range(n):
             row = (obs[i].tolist(), float(rewards[i]), led[i].tolist(), *map(bool, ends[:, i]))
             if i not in idle:
@@ -155,9 +155,7 @@ def test_values_of_truncated_ends_are_those_of_the_last_observation(mode: Autore
 
 @modes
 def test_infos_of_every_step_are_those_of_its_row_where_they_are_kept(mode: AutoresetMode) -> None:
-    vec = make_vec(
-        EnvConfig("Counting", n_envs=2), 7, partial(counting, mode=mode), keep_infos=True
-    )
+    vec = make_vec(EnvConfig("Counting", n_envs=2), 7, partial(counting, mode=mode), keep_infos=True)
     obs, rewards, ends = np.zeros((2, 3), np.float32), np.zeros(2), np.zeros((2, 2), np.bool_)
     vec.reset_into(obs)
     told = [[info.get("begins") for info in vec.infos]]
@@ -191,7 +189,7 @@ def test_a_buffer_is_given_transitions_only(mode: AutoresetMode) -> None:
         batch_size=16,
     )  # fmt: skip
     dqn.train(total_timesteps=200)
-    memory = dqn.source.memory
+    memory = dqn.source.replay_sampler
     stored = len(memory.buffer)
     idle = 200 - stored
     assert (idle > 0) == (mode is AutoresetMode.NEXT_STEP)
@@ -271,7 +269,7 @@ def test_a_factory_in_a_module_is_named_on_the_command_line() -> None:
     vec = make_vec(config, 7)
     assert isinstance(vec, VectorEngine)
     assert (vec.n_envs, vec.observations.dim) == (3, 3)
-    env = single_factory(config)()
+    env = wrapped_factory(config)()
     assert env.reset(seed=11)[0].tolist() == [11.0, 0.0, 0.0]
     assert env.step(0)[:4][1:] == (1.25, False, False)
     assert env.step(0)[1:4] == (2.25, True, False)

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
-from helpers.envs import AlwaysTruncates, Bounded
-from helpers.masked import MaskedByMethod, Played, make_doors, open_doors, telling
+from helpers.envs import AlwaysTruncates, MixedBounds
+from helpers.masked_envs import MaskedByMethod, RolloutRecorder, make_doors, make_masked, open_doors
 from helpers.selection import each_value_once
 from helpers.vectors import MODES
 
@@ -33,10 +33,8 @@ def vec_of(make: Any, source: str, n_envs: int = 3, **config: Any) -> VectorEnv:
 
 
 @pytest.mark.parametrize(("mode", "source"), WAYS)
-def test_every_row_of_an_engine_has_the_mask_of_its_own_state(
-    mode: AutoresetMode, source: str
-) -> None:
-    played = Played(vec_of(partial(make_doors, tells=source, mode=mode), source), 40)
+def test_every_row_of_an_engine_has_the_mask_of_its_own_state(mode: AutoresetMode, source: str) -> None:
+    played = RolloutRecorder(vec_of(partial(make_doors, mask_source=source, mode=mode), source), 40)
 
     def belongs(row: Any) -> bool:
         over = row[3] == 1  # at the end, where no door is open and no action follows
@@ -51,9 +49,9 @@ def test_every_row_of_an_engine_has_the_mask_of_its_own_state(
 @pytest.mark.parametrize("source", SOURCES)
 def test_an_engine_that_resets_at_once_gives_the_rows_of_single_environments(source: str) -> None:
     mode = AutoresetMode.DISABLED if source == "method" else AutoresetMode.SAME_STEP
-    engine = vec_of(partial(make_doors, tells=source, mode=mode), source, seeding="offset")
-    single = vec_of(partial(telling, source), source, seeding="offset")
-    mine, others = Played(engine, 30), Played(single, 30)
+    engine = vec_of(partial(make_doors, mask_source=source, mode=mode), source, seeding="offset")
+    single = vec_of(partial(make_masked, source), source, seeding="offset")
+    mine, others = RolloutRecorder(engine, 30), RolloutRecorder(single, 30)
     np.testing.assert_array_equal(mine.rows, others.rows)
     for (t, finals), (other_t, other) in zip(mine.finals, others.finals, strict=True):
         assert t == other_t
@@ -66,7 +64,7 @@ def test_action_masks_are_asked_of_environments_in_processes_of_their_own() -> N
 
     vec = vec_of(make, "method", n_envs=2)
     try:
-        rows = np.concatenate(Played(vec, 2).rows)
+        rows = np.concatenate(RolloutRecorder(vec, 2).rows)
     finally:
         vec.close()
     assert [row[6:].tolist() for row in rows] == [open_doors(row[:6]) for row in rows]
@@ -78,7 +76,7 @@ def test_an_algorithm_takes_no_closed_door_of_an_engine_in_training_and_evaluati
 ) -> None:
     settings = {"learning_starts": 16} if kind is DQN else {"n_steps": 8}
     algorithm = kind(
-        partial(make_doors, tells=source, mode=mode), n_envs=2, action_mask=source, net_arch=(8,),
+        partial(make_doors, mask_source=source, mode=mode), n_envs=2, action_mask=source, net_arch=(8,),
         seed=1, **settings,
     )  # fmt: skip
     algorithm.train(96)
@@ -87,8 +85,8 @@ def test_an_algorithm_takes_no_closed_door_of_an_engine_in_training_and_evaluati
 
 
 def test_an_id_names_an_engine_with_masks() -> None:
-    algorithm = PPO("helpers.masked:make_doors", n_envs=2, n_steps=8, action_mask="info")
-    assert algorithm.source.collector.env.observations.masked == 6
+    algorithm = PPO("helpers.masked_envs:make_doors", n_envs=2, n_steps=8, action_mask="info")
+    assert algorithm.source.collector.env.observations.mask_dim == 6
     algorithm.train(32)
     assert len(algorithm.evaluate(3).returns) == 3
     algorithm.close()
@@ -135,7 +133,7 @@ def begun(masks: Any, tells: str = "info", actions: Any = None) -> Any:
     vec = vec_of(lambda num_envs: Engine(num_envs, masks, tells, actions), tells, n_envs=2)
     rows = vec.observations.rows(2)
     vec.reset_into(rows)
-    return rows[:, vec.observations.seen :].tolist()
+    return rows[:, vec.observations.input_dim :].tolist()
 
 
 BOTH = [[1, 0, 1], [0, 1, 1]]
@@ -211,13 +209,9 @@ def test_a_mask_of_an_engine_that_is_none_names_the_copy_and_the_place(
 
 def test_a_copy_without_a_mask_is_named() -> None:
     some = {"action_mask": np.array(BOTH), "_action_mask": np.array([True, False]), "x": [1, 2]}
-    with pytest.raises(
-        EnvError, match=r"doors \(copy 1\) tells no action mask: the info of reset has"
-    ):
+    with pytest.raises(EnvError, match=r"doors \(copy 1\) tells no action mask: the info of reset has"):
         begun(some)
-    with pytest.raises(
-        EnvError, match="doors tells no action mask: the info of reset has 'x', expected"
-    ):
+    with pytest.raises(EnvError, match="doors tells no action mask: the info of reset has 'x', expected"):
         begun({"x": np.zeros(2)})
 
 
@@ -226,7 +220,7 @@ def test_a_method_that_fails_is_named() -> None:
         begun(KeyError("board"), "method")
 
 
-AT_ONCE = partial(make_doors, tells="method", mode=AutoresetMode.SAME_STEP)
+AT_ONCE = partial(make_doors, mask_source="method", mode=AutoresetMode.SAME_STEP)
 
 
 @pytest.mark.parametrize(
@@ -235,9 +229,14 @@ AT_ONCE = partial(make_doors, tells="method", mode=AutoresetMode.SAME_STEP)
         (AT_ONCE, "method", ConfigError, "SAME_STEP"),
         (make_doors, "method", ConfigError, r"doors has no method action_masks\(\)"),
         (make_doors, "observation", UnsupportedSpaceError, "doors has no part 'action_mask'"),
-        (lambda num_envs: SyncVectorEnv([Bounded] * num_envs), "info", UnsupportedSpaceError, "of choices"),
+        (
+            lambda num_envs: SyncVectorEnv([MixedBounds] * num_envs),
+            "info",
+            UnsupportedSpaceError,
+            "of choices",
+        ),
     ],
-)  # fmt: skip
+)
 def test_an_engine_that_tells_no_masks_in_this_way_is_refused_before_it_is_stepped(
     make: Any, source: str, kind: Any, told: str
 ) -> None:
@@ -255,10 +254,8 @@ def test_a_last_observation_without_its_mask_names_the_place_that_has_none() -> 
     def make(num_envs: int) -> Any:
         return Forgets(make_doors(num_envs, mode=AutoresetMode.SAME_STEP))
 
-    with pytest.raises(
-        EnvError, match=r"no action mask: the info of step \(final_info, final_obs\)"
-    ):
-        Played(vec_of(make, "info"), 40)
+    with pytest.raises(EnvError, match=r"no action mask: the info of step \(final_info, final_obs\)"):
+        RolloutRecorder(vec_of(make, "info"), 40)
 
 
 def test_an_engine_without_masks_in_its_infos_names_where_it_looked() -> None:

@@ -11,8 +11,8 @@ from gymnasium.vector import AutoresetMode
 from helpers.envs import Countdown
 
 from rlox.configs import EnvConfig
-from rlox.envs.engines.rows import info_of
-from rlox.envs.make import make_vec, single_factory
+from rlox.envs.engines.rows import select_info
+from rlox.envs.make import make_vec, wrapped_factory
 from rlox.errors import EnvError
 
 N = 4
@@ -37,9 +37,7 @@ class Changed(gym.vector.SyncVectorEnv):
 
 def step_until_ended(part: str, value: Any, mode: AutoresetMode = AutoresetMode.NEXT_STEP) -> None:
     """Steps through the first ends; `value(given)` is what the engine gives in place of a part."""
-    vec = make_vec(
-        EnvConfig("Mine", n_envs=N), 0, lambda num_envs: Changed(num_envs, part, value, mode)
-    )
+    vec = make_vec(EnvConfig("Mine", n_envs=N), 0, lambda num_envs: Changed(num_envs, part, value, mode))
     obs, rewards, ends = np.zeros((N, 3), np.float32), np.zeros(N), np.zeros((2, N), np.bool_)
     vec.reset_into(obs)
     for _ in range(3):
@@ -101,11 +99,11 @@ def test_a_last_observation_or_info_that_is_absent_is_told(value: Any, told: str
 
 def test_lists_of_rows_of_unequal_lengths_are_infos_of_each() -> None:
     infos = {"path": [[1, 2], [3]], "pair": ("a", "b"), "of_all": [1, 2, 3], "size": np.array(7)}
-    assert info_of(infos, 1, 2) == {"path": [3], "pair": "b"}
+    assert select_info(infos, 1, 2) == {"path": [3], "pair": "b"}
 
 
 def test_an_evaluation_tells_what_an_engine_of_one_gives_wrong() -> None:
-    env = single_factory(
+    env = wrapped_factory(
         EnvConfig("Mine", n_envs=N),
         lambda num_envs: Changed(num_envs, "rewards", lambda given: 1.0, AutoresetMode.NEXT_STEP),
     )()

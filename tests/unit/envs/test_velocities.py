@@ -41,7 +41,5 @@ def test_make_vec_accepts_hide_velocities_as_a_named_wrapper() -> None:
 
 
 def test_an_environment_whose_velocities_are_not_known_is_refused() -> None:
-    with pytest.raises(
-        ConfigError, match="hide_velocities knows the velocities of Acrobot, CartPole"
-    ):
+    with pytest.raises(ConfigError, match="hide_velocities knows the velocities of Acrobot, CartPole"):
         HideVelocities(gym.make("Blackjack-v1"))

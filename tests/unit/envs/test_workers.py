@@ -14,28 +14,28 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from faults.deadlines import pass_for_the_hung
-from faults.processes import alive, below, gone
+from faults.deadlines import expire_for_hung
+from faults.processes import alive, descendants, wait_until_ended
 from faults.workers import (
-    ALONE,
-    WAYS,
-    Counter,
-    Growing,
+    FAILURES,
+    IN_PROCESS_FAILURES,
+    ChangingSpace,
+    CounterEnv,
+    FailingConstructor,
+    FailingReset,
+    GlobalRandomEnv,
     Lives,
-    NoReset,
-    Parent,
-    Rolls,
+    SpawnsProcess,
     Threaded,
-    Unmade,
 )
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 from helpers.waiting import PATIENCE
 from numpy.typing import NDArray
 
 from rlox.configs import EnvConfig
-from rlox.envs.base import Finals, VectorEnv
+from rlox.envs.base import EpisodeEnds, VectorEnv
 from rlox.envs.make import make_vec
-from rlox.envs.workers.registered import registered
+from rlox.envs.workers.registry import registered_specs
 from rlox.envs.workers.wire import Wire
 from rlox.errors import ConfigError, EnvError, ShapeError
 from rlox.sources.episodes import EpisodeTracker
@@ -61,7 +61,7 @@ class Play:
         self.rewards, self.flags = np.zeros(vec.n_envs), np.zeros((2, vec.n_envs), np.bool_)
         vec.reset_into(self.obs)
 
-    def step(self) -> Finals | None:
+    def step(self) -> EpisodeEnds | None:
         actions = np.zeros(self.vec.n_envs, np.int64)
         return self.vec.step_into(actions, self.obs, self.rewards, *self.flags)
 
@@ -87,7 +87,7 @@ def vecs() -> Any:
 @pytest.fixture
 def hangs_are_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """A deadline passes at once for a worker that hangs, and is long for all others."""
-    pass_for_the_hung(monkeypatch)
+    expire_for_hung(monkeypatch)
 
 
 QUICK = ("raise", "kill", "sleep")
@@ -95,26 +95,28 @@ QUICK = ("raise", "kill", "sleep")
 
 @pytest.mark.usefixtures("hangs_are_late")
 @pytest.mark.parametrize(
-    "way", [way if way in QUICK else pytest.param(way, marks=pytest.mark.slow) for way in WAYS]
+    "way", [way if way in QUICK else pytest.param(way, marks=pytest.mark.slow) for way in FAILURES]
 )
 def test_a_failure_costs_the_episodes_of_its_process_and_no_other(way: str, vecs: Any) -> None:
     """Environment 0 fails in step 2 of its second episode; 1 is in the same process, 2 and 3 are not."""
-    vec = vecs(partial(Counter, way, mortal=SEED + 1))
+    vec = vecs(partial(CounterEnv, way, fails_below=SEED + 1))
     play = Play(vec)
     play.steps(5)
     process = play.obs[:, 0].copy()
     finals = play.step()
-    lost = [0] if way in ALONE else [0, 1]
+    lost = [0] if way in IN_PROCESS_FAILURES else [0, 1]
     others = [i for i in range(N) if i not in lost]
     assert finals is not None
-    assert finals.lost.tolist() == lost
+    assert finals.lost_envs.tolist() == lost
     assert (finals.restarts, len(finals.envs)) == (1, 0)
     assert play.rewards.tolist() == [0.0 if i in lost else 1.0 for i in range(N)]
     assert play.flags[0].tolist() == [False] * N
     assert play.flags[1].tolist() == [i in lost for i in range(N)]
     assert play.obs[lost, 2:].tolist() == [[0, 0]] * len(lost)
     assert play.obs[others, 1:].tolist() == [[SEED + i, 1, 2] for i in others]
-    assert (play.obs[:, 0] == process).tolist() == [way in ALONE or i in others for i in range(N)]
+    assert (play.obs[:, 0] == process).tolist() == [
+        way in IN_PROCESS_FAILURES or i in others for i in range(N)
+    ]
     assert not set(play.obs[lost, 1]) & set(range(SEED, SEED + N))
     lives = play.obs[:, 1].copy()
     play.step()
@@ -126,11 +128,11 @@ def test_a_failure_costs_the_episodes_of_its_process_and_no_other(way: str, vecs
 def test_lives_that_begin_anew_do_not_depend_on_how_many_a_worker_has(vecs: Any) -> None:
     seen = []
     for worker_envs in (1, 3, None):
-        play = Play(vecs(partial(Counter, "raise", mortal=SEED + N), worker_envs=worker_envs))
+        play = Play(vecs(partial(CounterEnv, "raise", fails_below=SEED + N), worker_envs=worker_envs))
         seen.append([])
         for _ in range(12):
             finals = play.step()
-            lost = [] if finals is None else finals.lost.tolist()
+            lost = [] if finals is None else finals.lost_envs.tolist()
             seen[-1] += [play.obs[:, 1:].tolist(), lost, play.flags.tolist()]
     assert seen[0] == seen[1] == seen[2]
     assert len({life for step in seen[0][::3] for life, *_ in step}) == 2 * N
@@ -142,14 +144,12 @@ EVERYONE = 1 << 63
 def test_an_environment_that_fails_too_often_in_a_row_is_an_error_with_its_traceback(
     vecs: Any,
 ) -> None:
-    play = Play(vecs(partial(Counter, "raise", EVERYONE, within=0, at=1), max_restarts=3))
+    play = Play(vecs(partial(CounterEnv, "raise", EVERYONE, within=0, at=1), max_restarts=3))
     for _ in range(3):
         finals = play.step()
         assert finals is not None
-        assert finals.lost.tolist() == list(range(N))
-    told = (
-        r"copy 0\) raised RuntimeError in step: a fault on purpose; failed 4 times .*max_restarts=3"
-    )
+        assert finals.lost_envs.tolist() == list(range(N))
+    told = r"copy 0\) raised RuntimeError in step: a fault on purpose; failed 4 times .*max_restarts=3"
     with pytest.raises(EnvError, match=rf"(?s){told}.*Traceback.*in fail"):
         play.step()
     with pytest.raises(EnvError, match="closed"):
@@ -157,7 +157,7 @@ def test_an_environment_that_fails_too_often_in_a_row_is_an_error_with_its_trace
 
 
 def test_failures_with_a_finished_episode_between_them_are_not_in_a_row(vecs: Any) -> None:
-    play = Play(vecs(partial(Counter, "raise", EVERYONE, at=1, steps=1), max_restarts=1))
+    play = Play(vecs(partial(CounterEnv, "raise", EVERYONE, at=1, steps=1), max_restarts=1))
     for _ in range(4):
         for index in ("envs", "lost"):
             finals = play.step()
@@ -167,14 +167,14 @@ def test_failures_with_a_finished_episode_between_them_are_not_in_a_row(vecs: An
 
 @pytest.mark.parametrize("way", ["raise", "kill"])
 def test_a_game_that_does_not_go_on_behind_a_lost_life_is_lost_with_it(way: str, vecs: Any) -> None:
-    vec = vecs(partial(Lives, way, mortal=SEED + 1, steps=2, within=9), worker_envs=1)
+    vec = vecs(partial(Lives, way, fails_below=SEED + 1, steps=2, within=9), worker_envs=1)
     play, tracker = Play(vec), EpisodeTracker(N)
     for _ in range(2):
         finals = play.step()
         tracker.add(play.rewards)
     assert finals is not None
-    assert (finals.envs.tolist(), finals.lost.tolist()) == ([1, 2, 3], [0])
-    tracker.lose(finals.lost, finals.restarts)
+    assert (finals.envs.tolist(), finals.lost_envs.tolist()) == ([1, 2, 3], [0])
+    tracker.drop_episodes(finals.lost_envs, finals.restarts)
     assert tracker.finish(finals.envs, 0, finals.infos) == []
     assert tracker.returns.tolist() == [0.0, 2.0, 2.0, 2.0]
 
@@ -192,30 +192,28 @@ def test_an_error_names_the_place_of_a_hang_and_the_way_a_process_ended(vecs: An
         ),
         ("exit", r"died during step: it exited with code 3"),
     ):
-        play = Play(vecs(partial(Counter, way, EVERYONE), max_restarts=0))
+        play = Play(vecs(partial(CounterEnv, way, EVERYONE), max_restarts=0))
         play.steps(5)
         with pytest.raises(EnvError, match=rf"(?s){told}"):
             play.step()
 
 
 def test_workers_report_a_failing_constructor_or_first_reset_at_once(vecs: Any) -> None:
-    with pytest.raises(
-        EnvError, match=r"(?s)copy 0\) raised KeyError in __init__: 'map'.*Traceback"
-    ):
-        vecs(partial(Unmade, KeyError("map")))
+    with pytest.raises(EnvError, match=r"(?s)copy 0\) raised KeyError in __init__: 'map'.*Traceback"):
+        vecs(partial(FailingConstructor, KeyError("map")))
     with pytest.raises(ConfigError, match=r"^a word of rlox$"):
-        vecs(partial(Unmade, ConfigError("a word of rlox")))
+        vecs(partial(FailingConstructor, ConfigError("a word of rlox")))
     with pytest.raises(EnvError, match=r"copy 0\) raised OSError in reset: no such map"):
-        Play(vecs(NoReset))
+        Play(vecs(FailingReset))
 
 
 def test_copies_with_other_spaces_are_refused(vecs: Any, tmp_path: Path) -> None:
     with pytest.raises(EnvError, match="has the spaces"):
-        vecs(partial(Growing, tmp_path))
+        vecs(partial(ChangingSpace, tmp_path))
 
 
 def test_a_wrong_number_of_actions_is_refused_before_anybody_steps(vecs: Any) -> None:
-    play = Play(vecs(Counter))
+    play = Play(vecs(CounterEnv))
     for shape in ((1,), (N - 1,), (N, 1)):
         with pytest.raises(ShapeError, match=r"expected \(4,\)"):
             play.vec.step_into(np.zeros(shape, np.int64), play.obs, play.rewards, *play.flags)
@@ -226,7 +224,7 @@ def test_a_wrong_number_of_actions_is_refused_before_anybody_steps(vecs: Any) ->
 def test_a_step_that_a_signal_broke_off_leaves_no_answer_for_the_next(
     vecs: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    play = Play(vecs(Counter, n_envs=2, worker_envs=1))
+    play = Play(vecs(CounterEnv, n_envs=2, worker_envs=1))
     play.step()
     receive, calls = Wire.receive, iter([None, KeyboardInterrupt])
 
@@ -244,9 +242,7 @@ def test_a_step_that_a_signal_broke_off_leaves_no_answer_for_the_next(
 
 def test_an_exact_state_goes_on_in_mid_episode(vecs: Any) -> None:
     first, second = (
-        Play(
-            make_vec(EnvConfig("Pendulum-v1", n_envs=3, workers="subprocess", worker_envs=k), SEED)
-        )
+        Play(make_vec(EnvConfig("Pendulum-v1", n_envs=3, workers="subprocess", worker_envs=k), SEED))
         for k in (2, 1)
     )
     try:
@@ -266,7 +262,7 @@ def test_an_exact_state_goes_on_in_mid_episode(vecs: Any) -> None:
 
 
 def test_environments_that_cannot_be_saved_go_on_with_other_seeds_and_lives(vecs: Any) -> None:
-    source = partial(Counter, "raise", mortal=SEED + 1)
+    source = partial(CounterEnv, "raise", fails_below=SEED + 1)
     first, second = vecs(source), vecs(source)
     play = Play(first)
     play.steps(6)
@@ -278,34 +274,34 @@ def test_environments_that_cannot_be_saved_go_on_with_other_seeds_and_lives(vecs
 
 
 def test_processes_do_not_share_the_global_generators(vecs: Any) -> None:
-    rows = Play(vecs(Rolls, worker_envs=1)).obs
+    rows = Play(vecs(GlobalRandomEnv, worker_envs=1)).obs
     assert len(set(rows[:, 0])) == len(set(rows[:, 1])) == len(set(rows[:, 2])) == N
 
 
 def test_registered_classes_of_modules_are_sent_by_name_so_that_no_worker_imports_them_all(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    class Local(Counter):
+    class Local(CounterEnv):
         pass
 
-    given = {"Named-v0": Counter, "Local-v0": Local, "Made-v0": partial(Counter, "raise")}
+    given = {"Named-v0": CounterEnv, "Local-v0": Local, "Made-v0": partial(CounterEnv, "raise")}
     for name, entry in given.items():
         monkeypatch.setitem(gym.registry, name, EnvSpec(name, entry))
-    sent = {spec.id: spec.entry_point for spec in registered()}
-    assert sent["Named-v0"] == "faults.workers:Counter"
-    assert load_env_creator(sent["Named-v0"]) is Counter
+    sent = {spec.id: spec.entry_point for spec in registered_specs()}
+    assert sent["Named-v0"] == "faults.workers:CounterEnv"
+    assert load_env_creator(sent["Named-v0"]) is CounterEnv
     assert all(sent[name] is given[name] for name in ("Local-v0", "Made-v0"))
 
 
 def test_another_template_takes_the_place_of_one_that_died(vecs: Any) -> None:
-    play = Play(vecs(Counter))
+    play = Play(vecs(CounterEnv))
     workers = [int(pid) for pid in set(play.obs[:, 0])]
-    (template,) = (pid for pid in below(os.getpid()) if set(workers) <= set(below(pid)))
+    (template,) = (pid for pid in descendants(os.getpid()) if set(workers) <= set(descendants(pid)))
     os.kill(template, signal.SIGKILL)
-    assert gone(workers)
+    assert wait_until_ended(workers)
     finals = play.step()
     assert finals is not None
-    assert (finals.lost.tolist(), finals.restarts) == (list(range(N)), 2)
+    assert (finals.lost_envs.tolist(), finals.restarts) == (list(range(N)), 2)
     assert not set(play.obs[:, 0]) & set(workers)
     play.step()
     assert play.obs[:, 3].tolist() == [1] * N
@@ -318,21 +314,21 @@ def test_a_template_with_threads_is_not_forked(vecs: Any) -> None:
     play.steps(5)
     finals = play.step()
     assert finals is not None
-    assert finals.lost.tolist() == [0, 1]
+    assert finals.lost_envs.tolist() == [0, 1]
     assert play.obs[:, 3].tolist() == [0, 0, 2, 2]
 
 
 @pytest.mark.parametrize("session", [False, pytest.param(True, marks=LINUX)])
 def test_processes_that_environments_start_end_with_their_worker(vecs: Any, session: bool) -> None:
-    play = Play(vecs(partial(Parent, "kill", SEED + 1, session)))
+    play = Play(vecs(partial(SpawnsProcess, "kill", SEED + 1, session)))
     children = [int(pid) for pid in play.obs[:, 1]]
     play.steps(5)
     assert all(map(alive, children))
     play.step()
-    assert gone(children[:2])
+    assert wait_until_ended(children[:2])
     assert all(map(alive, children[2:]))
     play.vec.close()
-    assert gone([*children, *(int(pid) for pid in play.obs[:, :2].ravel())])
+    assert wait_until_ended([*children, *(int(pid) for pid in play.obs[:, :2].ravel())])
 
 
 SCRIPT = """
@@ -368,4 +364,4 @@ def test_a_script_needs_no_guard_and_leaves_nobody_behind_however_it_ends(ends: 
     assert done.returncode == -int(ends or 0), done.stderr
     workers = [int(pid) for pid in done.stdout.split()]
     assert len(workers) == 10
-    assert gone(workers)
+    assert wait_until_ended(workers)

@@ -12,12 +12,12 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from helpers.exported import KINDS, VARIANTS, met
+from helpers.exported_policies import KINDS, VARIANTS, collect_observations
 from numpy.typing import NDArray
 from safetensors import safe_open
 
-from rlox.export import Exported, exported, onnx_bytes, safetensors_bytes
-from rlox.export.arithmetic import difference
+from rlox.export import ExportedPolicy, build_exported_policy, onnx_bytes, safetensors_bytes
+from rlox.export.numpy_policy import relative_difference
 from rlox.runs.algorithm import Algorithm
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -33,17 +33,17 @@ CASES = [
 class Played(NamedTuple):
     """A policy, observations that it has met, and what it did there."""
 
-    policy: Exported
+    policy: ExportedPolicy
     obs: NDArray[np.float32]
     outputs: NDArray[np.float32]
     actions: NDArray[Any]
 
 
 def played(algorithm: Algorithm) -> Played:
-    policy, obs = exported(algorithm), met(algorithm, RECORDED)
-    actor = algorithm.parts.actor
-    with torch.inference_mode(), actor.ready():
-        outputs = policy.network.says(actor.seen(obs)).numpy()
+    policy, obs = build_exported_policy(algorithm), collect_observations(algorithm, RECORDED)
+    actor = algorithm.components.actor
+    with torch.inference_mode(), actor.inference_mode():
+        outputs = policy.network.torch_forward(actor.policy_input(obs)).numpy()
         return Played(policy, obs, outputs, np.asarray(actor.act(obs)))
 
 
@@ -63,9 +63,9 @@ def cases() -> dict[tuple[str, bool], Played]:
 
 def assert_same(case: Played, outputs: NDArray[Any], actions: NDArray[Any]) -> None:
     """At most 1e-5 of the norm apart; choices the same, or between values that are as close."""
-    assert difference(outputs, case.outputs) <= 1e-5
+    assert relative_difference(outputs, case.outputs) <= 1e-5
     if case.policy.bounds is not None:
-        assert difference(actions, case.actions) <= 1e-5
+        assert relative_difference(actions, case.actions) <= 1e-5
         return
     assert actions.shape == (len(case.obs),)
     other = actions != case.actions
@@ -74,12 +74,10 @@ def assert_same(case: Played, outputs: NDArray[Any], actions: NDArray[Any]) -> N
 
 
 @pytest.mark.parametrize(("name", "normalized"), CASES)
-def test_the_files_definition_is_what_the_policy_does(
-    cases: Any, name: str, normalized: bool
-) -> None:
+def test_the_files_definition_is_what_the_policy_does(cases: Any, name: str, normalized: bool) -> None:
     case = cases[name, normalized]
     assert (case.policy.moments is not None) == (normalized or name.startswith(FROM_DATASETS))
-    assert_same(case, *case.policy.play(case.obs))
+    assert_same(case, *case.policy.run(case.obs))
 
 
 @pytest.mark.parametrize(("name", "normalized"), CASES)
@@ -121,9 +119,7 @@ def play() -> Path:
     return Path(built)
 
 
-def asked(
-    play: Path, file: Path, *more: str, given: bytes = b""
-) -> subprocess.CompletedProcess[bytes]:
+def asked(play: Path, file: Path, *more: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     return subprocess.run([play, file, *more], input=given, capture_output=True)
 
 
@@ -140,18 +136,14 @@ def test_rust_acts_as_the_policy_on_observations_that_it_has_met(
     rows = np.array([[float(x) for x in line.split()] for line in done.stdout.splitlines()])
     width = case.outputs.shape[1]
     actions = rows[:, :-width]
-    assert_same(
-        case, rows[:, -width:], actions if case.policy.bounds else actions[:, 0].astype(np.int64)
-    )
+    assert_same(case, rows[:, -width:], actions if case.policy.bounds else actions[:, 0].astype(np.int64))
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("file", OLD, ids=lambda file: file.parts[-3])
 def test_rust_plays_a_policy_that_an_earlier_version_exported(play: Path, file: Path) -> None:
     with safe_open(file, "numpy") as held:
-        obs, outputs, actions = (
-            held.get_tensor(f"golden.{name}") for name in ("obs", "outputs", "actions")
-        )
+        obs, outputs, actions = (held.get_tensor(f"golden.{name}") for name in ("obs", "outputs", "actions"))
     done = asked(play, file, "--observations", given=obs.astype("<f4").tobytes())
     assert done.returncode == 0, done.stderr
     rows = np.array([[float(x) for x in line.split()] for line in done.stdout.splitlines()])
@@ -175,9 +167,7 @@ def test_the_example_plays_whole_episodes_in_the_environment_that_is_named(
     assert str(file) in os.fsdecode(cut.stderr)
 
 
-def test_the_file_has_the_tensors_and_the_description_that_are_documented(
-    cases: Any, tmp_path: Path
-) -> None:
+def test_the_file_has_the_tensors_and_the_description_that_are_documented(cases: Any, tmp_path: Path) -> None:
     file = tmp_path / "policy.safetensors"
     file.write_bytes(safetensors_bytes(cases["sac", True].policy))
     with safe_open(file, "numpy") as held:
@@ -204,9 +194,7 @@ def test_a_squashed_policys_actions_reach_from_bound_to_bound(cases: Any) -> Non
     far = type(network)(network.name, network.weights, (*network.biases[:-1], np.float32([1e6])))
     far = type(policy.network)((far,), *list(vars(policy.network).values())[1:])
     highest = type(policy)(**{**vars(policy), "network": far})
-    assert (
-        highest.play(np.zeros((1, 3), np.float32))[1] == gym.make("Pendulum-v1").action_space.high
-    )
+    assert highest.run(np.zeros((1, 3), np.float32))[1] == gym.make("Pendulum-v1").action_space.high
 
 
 def test_exporting_a_policy_twice_gives_identical_safetensors_bytes(cases: Any) -> None:

@@ -9,7 +9,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium import spaces
-from helpers.masked import Masked
+from helpers.masked_envs import Masked
 from helpers.policies import UserMlp
 
 from rlox import OfflineDatasetBuffer
@@ -18,7 +18,7 @@ from rlox.algorithms.dqn import DQN
 from rlox.algorithms.ppo import PPO
 from rlox.algorithms.recurrent_ppo import RecurrentPPO
 from rlox.errors import ConfigError
-from rlox.export import exported
+from rlox.export import build_exported_policy
 from rlox.policies import DiscretePolicy
 from rlox.runs.algorithm import Algorithm
 
@@ -87,21 +87,21 @@ REFUSED: dict[str, tuple[Callable[[], Algorithm], str]] = {
 def test_export_refuses_policies_that_a_weights_file_cannot_express(name: str) -> None:
     make, said = REFUSED[name]
     with pytest.raises(ConfigError) as raised:
-        exported(make())
+        build_exported_policy(make())
     assert said in str(raised.value)
     assert "play it from Python: from_checkpoint(path)" in str(raised.value)
 
 
 def test_a_hook_and_a_method_that_the_layers_do_not_show_are_noticed() -> None:
     hooked = PPO("CartPole-v1", n_envs=1, net_arch=(4,))
-    exported(hooked)
+    build_exported_policy(hooked)
     hooked.policy.actor.register_forward_hook(lambda module, given, gave: 2 * gave)
     with pytest.raises(ConfigError, match="hooks, or layers that do more"):
-        exported(hooked)
+        build_exported_policy(hooked)
     changed = PPO("CartPole-v1", n_envs=1, net_arch=(4,))
     changed.policy.mode = lambda obs: changed.policy.actor(obs).argmin(-1)  # type: ignore[method-assign]
     with pytest.raises(ConfigError, match="does not do what its network says"):
-        exported(changed)
+        build_exported_policy(changed)
 
 
 def test_export_refuses_a_built_in_policy_with_replaced_layers() -> None:
@@ -111,12 +111,12 @@ def test_export_refuses_a_built_in_policy_with_replaced_layers() -> None:
         algorithm = PPO("CartPole-v1", n_envs=1, net_arch=(4,))
         algorithm.policy.actor[1] = changed
         with pytest.raises(ConfigError, match="other layers than linear ones"):
-            exported(algorithm)
+            build_exported_policy(algorithm)
 
 
 def test_bounds_of_float64_are_kept_to_in_float32() -> None:
     third = spaces.Box(np.array([1 / 3, -np.inf]), np.array([2 / 3, 0.1]), dtype=np.float64)
-    bounds = exported(ppo(taken=third)).bounds
+    bounds = build_exported_policy(ppo(taken=third)).bounds
     assert bounds is not None
     assert (bounds.low.dtype, bounds.high.dtype) == (np.float32, np.float32)
     assert bounds.low[0] >= 1 / 3
@@ -127,6 +127,6 @@ def test_bounds_of_float64_are_kept_to_in_float32() -> None:
 
 
 def test_the_first_choice_is_the_environments_own_number() -> None:
-    policy = exported(ppo(taken=spaces.Discrete(3, start=5)))
+    policy = build_exported_policy(ppo(taken=spaces.Discrete(3, start=5)))
     assert policy.description()["action"] == {"kind": "discrete", "n": 3, "start": 5}
     assert set(policy.golden.actions) <= {5, 6, 7}

@@ -17,8 +17,8 @@ from rlox.algorithms import DPO, GRPO, SFT
 from rlox.errors import CheckpointError, ConfigError
 from rlox.llm import Llama, LlamaSize, TextModel, save_llama
 from rlox.llm.adapters import add_adapters
-from rlox.llm.pretrained import load_model
 from rlox.llm.serving import GenerationServer
+from rlox.llm.transformers_files import load_model
 
 SIZE = LlamaSize(vocab_size=11, hidden_size=16, intermediate_size=24)
 PROMPTS = torch.randint(2, 11, (4, 5), generator=torch.Generator().manual_seed(0))
@@ -37,7 +37,7 @@ def base(tmp_path: Path) -> Path:
 
 def logits(module: torch.nn.Module) -> torch.Tensor:
     with torch.no_grad():
-        return TextModel(module).whole(PROMPTS)
+        return TextModel(module).all_logits(PROMPTS)
 
 
 def test_at_first_adapters_say_nothing_and_only_they_learn(base: Path) -> None:
@@ -102,34 +102,28 @@ def test_adapters_of_another_model_or_rank_are_refused(base: Path, tmp_path: Pat
     save_llama(Llama(SIZE), base)
     with pytest.raises(CheckpointError, match=r"its adapters are of another model than this one"):
         SFT.from_checkpoint(tmp_path / "saved")
-    with pytest.raises(
-        ConfigError, match=r"lora_A.default.weight is \[2, 16\] there and \[3, 16\]"
-    ):
-        SFT(str(base), task="copy", lora_r=3).begin_from(str(tmp_path / "saved"))
+    with pytest.raises(ConfigError, match=r"lora_A.default.weight is \[2, 16\] there and \[3, 16\]"):
+        SFT(str(base), task="copy", lora_r=3).load_initial_weights(str(tmp_path / "saved"))
     with pytest.raises(ConfigError, match=r"init_from=.*: its adapters are of another model"):
-        SFT(str(base), task="copy", lora_r=2).begin_from(str(tmp_path / "saved"))
+        SFT(str(base), task="copy", lora_r=2).load_initial_weights(str(tmp_path / "saved"))
 
 
-def test_adapters_that_count_otherwise_or_are_there_already_are_refused(
-    base: Path, tmp_path: Path
-) -> None:
+def test_adapters_that_count_otherwise_or_are_there_already_are_refused(base: Path, tmp_path: Path) -> None:
     sft = SFT(str(base), task="copy", lora_r=2)
     sft.save(tmp_path / "saved")
     other = SFT(str(base), task="copy", lora_r=2, lora_alpha=4.0)
     with pytest.raises(ConfigError, match=r"or count otherwise there \(SHA-256; algo.lora_alpha\)"):
-        other.begin_from(str(tmp_path / "saved"))
+        other.load_initial_weights(str(tmp_path / "saved"))
     with pytest.raises(ConfigError, match="Llama has adapters already, which learn; leave it out"):
         SFT(sft.policy, lora_r=2)
 
 
-def test_a_run_begins_with_adapters_of_another_and_is_held_to_them(
-    base: Path, tmp_path: Path
-) -> None:
+def test_a_run_begins_with_adapters_of_another_and_is_held_to_them(base: Path, tmp_path: Path) -> None:
     sft = SFT(str(base), 0.05, task="copy", lora_r=2)
     sft.train_step(PROMPTS, ANSWERS)
     sft.save(tmp_path / "sft")
     grpo = GRPO(str(base), task="copy", lora_r=2, kl_coef=0.1)
-    grpo.begin_from(str(tmp_path / "sft"))
+    grpo.load_initial_weights(str(tmp_path / "sft"))
     held = logits(grpo.learner.reference.module)
     assert torch.equal(held, logits(sft.policy))
     grpo.train(8)
@@ -186,7 +180,7 @@ def test_a_server_is_given_adapters_alone(base: Path) -> None:
             rewards=("close",),
         )
         grpo.train(8)
-    paths = [path for path, _ in fake.asked]
+    paths = [path for path, _ in fake.requests]
     assert (paths.count("/v1/load_lora_adapter"), paths.count("/collective_rpc")) == (4, 0)
 
 
@@ -208,9 +202,7 @@ def test_sft_refuses_invalid_lora_settings_by_name(given: dict[str, object], tol
 
 def test_adapters_in_a_tied_head_are_warned_of(tmp_path: Path) -> None:
     tied = Llama(replace(SIZE, tie_word_embeddings=True))
-    with pytest.warns(
-        UserWarning, match="lora_target_modules has lm_head, whose weights are the em"
-    ):
+    with pytest.warns(UserWarning, match="lora_target_modules has lm_head, whose weights are the em"):
         add_adapters(tied, 2, 4.0, ["q_proj", "lm_head"])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -218,9 +210,7 @@ def test_adapters_in_a_tied_head_are_warned_of(tmp_path: Path) -> None:
         add_adapters(Llama(replace(SIZE, tie_word_embeddings=True)), 2, 4.0)
 
 
-def test_a_folder_of_adapters_is_no_model_and_says_how_it_becomes_one(
-    base: Path, tmp_path: Path
-) -> None:
+def test_a_folder_of_adapters_is_no_model_and_says_how_it_becomes_one(base: Path, tmp_path: Path) -> None:
     SFT(str(base), task="copy", lora_r=2).save_pretrained(tmp_path / "adapters")
     told = r"it has adapters \(adapter_config.json\), no model: merge them into theirs"
     with pytest.raises(ConfigError, match=f"model=.*adapters: expected tiny, or a folder .*{told}"):

@@ -13,9 +13,9 @@ import torch
 from helpers.pretrained import folder, with_begin
 
 from rlox.errors import ConfigError
-from rlox.llm.codecs import Bytes, Tokenizer
+from rlox.llm.codecs import ByteCodec, Tokenizer
 from rlox.llm.datasets import DatasetPrompts, TextDataset
-from rlox.llm.prompts import Prompt, TaskPrompts, learned_after
+from rlox.llm.prompts import Prompt, TaskPrompts, answer_context
 from rlox.llm.tasks import task_of
 
 SKY = [{"role": "user", "content": "what colour is the sky?"}]
@@ -48,20 +48,18 @@ ROWS: dict[str, tuple[dict[str, Any], str, str | None, str | None]] = {
 @pytest.mark.parametrize("kind", ROWS)
 def test_a_text_is_cut_where_its_columns_say(kind: str, tmp_path: Path) -> None:
     row, prompt, right, wrong = ROWS[kind]
-    bytes_ = Bytes()
+    bytes_ = ByteCodec()
     (found,) = TextDataset(written(tmp_path / "d.jsonl", row), bytes_).rows
     assert bytes_.decode(found.prompt.ids.numpy()) == prompt
-    for there, expected in ((found.prompt.right, right), (found.prompt.wrong, wrong)):
+    for there, expected in ((found.prompt.answer_ids, right), (found.prompt.rejected_ids, wrong)):
         if expected is None:
             assert there is None
         else:
             assert there is not None
-            assert there.tolist() == bytes_.encode(expected, end=True).tolist()
+            assert there.tolist() == bytes_.encode(expected, with_eos=True).tolist()
 
 
-def test_a_conversation_is_cut_where_its_template_begins_the_answer(
-    tmp_path: Path, codec: Tokenizer
-) -> None:
+def test_a_conversation_is_cut_where_its_template_begins_the_answer(tmp_path: Path, codec: Tokenizer) -> None:
     start, end = "<|im_start|>", "<|im_end|>"
     asked = f"{start}user\nwhat colour is the sky?{end}\n{start}assistant\n"
     rows = {
@@ -72,17 +70,17 @@ def test_a_conversation_is_cut_where_its_template_begins_the_answer(
     }
     for name, row in rows.items():
         ((_, prompt),) = TextDataset(written(tmp_path / f"{name}.jsonl", row), codec).rows
-        assert prompt.right is not None
-        text = [codec._of.decode(ids) for ids in (prompt.ids, prompt.right)]
+        assert prompt.answer_ids is not None
+        text = [codec._tokenizer.decode(ids) for ids in (prompt.ids, prompt.answer_ids)]
         expected = [asked, f"it is blue{end}\n"]
         if name == "m":
             expected = [start, asked.removeprefix(start) + expected[1]]
         assert text == expected, name
         if name in "pi":
-            assert codec._of.decode(prompt.wrong) == f"it is green{end}\n"
+            assert codec._tokenizer.decode(prompt.rejected_ids) == f"it is green{end}\n"
     open_ended = {"prompt": [*SKY, {"role": "assistant", "content": "it is"}]}
     ((_, prompt),) = TextDataset(written(tmp_path / "o.jsonl", open_ended), codec).rows
-    assert codec._of.decode(prompt.ids) == f"{asked}it is"
+    assert codec._tokenizer.decode(prompt.ids) == f"{asked}it is"
 
 
 WRONG = {
@@ -104,27 +102,23 @@ def test_a_text_dataset_names_the_number_of_a_malformed_line(line: str, tmp_path
     path = tmp_path / "d.jsonl"
     path.write_text(f'{{"prompt": "a"}}\n{line}\n')
     with pytest.raises(ConfigError) as told:
-        TextDataset(path, Bytes())
+        TextDataset(path, ByteCodec())
     assert f"dataset={path}, {WRONG[line]}" in str(told.value)
 
 
 @pytest.mark.parametrize("depth", [101, 150, 900, 5_000, 200_000])
-def test_a_line_with_lists_deep_in_each_other_is_refused_by_its_number(
-    depth: int, tmp_path: Path
-) -> None:
+def test_a_line_with_lists_deep_in_each_other_is_refused_by_its_number(depth: int, tmp_path: Path) -> None:
     path = tmp_path / "d.jsonl"
     path.write_text(f'{{"prompt": "a"}}\n{{"prompt": "b", "more": {depth * "[" + depth * "]"}}}\n')
     with pytest.raises(ConfigError, match="line 2 has lists or objects more than 100 deep in each"):
-        TextDataset(path, Bytes())
+        TextDataset(path, ByteCodec())
     path.write_text(f'{{"prompt": "b", "more": {90 * "[" + 90 * "]"}, "wide": [{"[]," * 200}[]]}}')
-    assert len(TextDataset(path, Bytes()).rows) == 1
+    assert len(TextDataset(path, ByteCodec()).rows) == 1
 
 
 FORMATS = {
     b"PAR1\x15\x04": r"is no JSON: .*; the file is Parquet: pandas.read_parquet\(FILE\).to_json\(OUT, ",
-    gzip.compress(
-        b'{"prompt": "a"}'
-    ): r"is no JSON: .*; the file is compressed \(gzip\): unpack it",
+    gzip.compress(b'{"prompt": "a"}'): r"is no JSON: .*; the file is compressed \(gzip\): unpack it",
     b"PK\x03\x04rest": r"is no JSON: .*; the file is compressed \(zip\): unpack it",
 }
 
@@ -136,23 +130,21 @@ def test_a_dataset_of_another_format_is_told_what_makes_json_lines_of_it(
     path = tmp_path / "d.parquet"
     path.write_bytes(begin)
     with pytest.raises(ConfigError, match=f"line 1 {FORMATS[begin]}"):
-        TextDataset(path, Bytes())
+        TextDataset(path, ByteCodec())
 
 
 def test_a_text_dataset_refuses_missing_empty_and_too_long_rows_by_name(
     tmp_path: Path, codec: Tokenizer
 ) -> None:
     with pytest.raises(ConfigError, match=r"dataset=.*nowhere: No such file"):
-        TextDataset(tmp_path / "nowhere", Bytes())
+        TextDataset(tmp_path / "nowhere", ByteCodec())
     with pytest.raises(ConfigError, match="has no rows, expected JSON objects, one a line"):
-        TextDataset(written(tmp_path / "none.jsonl"), Bytes())
+        TextDataset(written(tmp_path / "none.jsonl"), ByteCodec())
     rows = written(tmp_path / "two.jsonl", {"prompt": "ab"}, {"prompt": "abcd"})
-    dataset = TextDataset(rows, Bytes())
-    dataset.require_room(7, 3)
-    with pytest.raises(
-        ConfigError, match=r"line 2 has 7 tokens, 3 of them to be written .* positions for 6"
-    ):
-        dataset.require_room(6, 3)
+    dataset = TextDataset(rows, ByteCodec())
+    dataset.require_positions(7, 3)
+    with pytest.raises(ConfigError, match=r"line 2 has 7 tokens, 3 of them to be written .* positions for 6"):
+        dataset.require_positions(6, 3)
     refused = {"prompt": SKY, "tools": "[", "completion": BLUE}
     with pytest.raises(ConfigError, match="line 1"):
         TextDataset(written(tmp_path / "tools.jsonl", refused), codec)
@@ -160,56 +152,60 @@ def test_a_text_dataset_refuses_missing_empty_and_too_long_rows_by_name(
 
 def test_rows_come_once_each_time_through_in_an_order_by_the_seed(tmp_path: Path) -> None:
     rows = [{"prompt": f"{i:03}", "completion": "x"} for i in range(300)]
-    dataset = TextDataset(written(tmp_path / "d.jsonl", *rows), Bytes())
-    made = DatasetPrompts(dataset, None, 5, Bytes())
+    dataset = TextDataset(written(tmp_path / "d.jsonl", *rows), ByteCodec())
+    made = DatasetPrompts(dataset, None, 5, ByteCodec())
     held = set(names(made.held_out(1, 0, 1_000)))
     assert 40 < len(held) < 80
     count = 300 - len(held)
 
     def times(prompts: DatasetPrompts, first: int) -> list[str]:
-        return names(prompts.learned(first, count))
+        return names(prompts.training_prompts(first, count))
 
     one, two = times(made, 0), times(made, count)
     assert one != two
     assert set(one) == set(two) == {row["prompt"] for row in rows} - held
-    half = made.learned(count // 2, count)
+    half = made.training_prompts(count // 2, count)
     assert names(half) == [*one, *two][count // 2 :][:count]
-    assert times(DatasetPrompts(dataset, None, 6, Bytes()), 0) != one
+    assert times(DatasetPrompts(dataset, None, 6, ByteCodec()), 0) != one
     parts = [made.held_out(1, at, 25) for at in range(0, 100, 25)]
     assert set().union(*map(names, parts)) == held
-    apart = TextDataset(written(tmp_path / "e.jsonl", rows[0], rows[1]), Bytes(), "eval_dataset")
-    named = DatasetPrompts(dataset, apart, 5, Bytes())
-    assert len(set(names(named.learned(0, 300)))) == 300
+    apart = TextDataset(written(tmp_path / "e.jsonl", rows[0], rows[1]), ByteCodec(), "eval_dataset")
+    named = DatasetPrompts(dataset, apart, 5, ByteCodec())
+    assert len(set(names(named.training_prompts(0, 300)))) == 300
     assert len(named.held_out(0, 0, 10)) == 2
 
 
 def test_a_file_too_small_to_be_parted_says_so(tmp_path: Path) -> None:
-    dataset = TextDataset(written(tmp_path / "d.jsonl", {"prompt": "a"}), Bytes())
+    dataset = TextDataset(written(tmp_path / "d.jsonl", {"prompt": "a"}), ByteCodec())
     with pytest.raises(ConfigError, match=r"of its 1 rows none is .*; set eval_dataset=FILE"):
-        DatasetPrompts(dataset, None, 0, Bytes())
+        DatasetPrompts(dataset, None, 0, ByteCodec())
 
 
 def test_answers_are_right_by_their_text_in_whatever_tokens(codec: Tokenizer) -> None:
-    whole = codec.encode("it is blue", end=True)
+    whole = codec.encode("it is blue", with_eos=True)
     letters = np.concatenate([codec.encode(letter) for letter in "it is blue"])
     assert len(letters) > len(whole)
-    ended = np.append(letters, codec.ends[0])
-    assert codec.right((), whole, "it is blue") == codec.right((), [*ended, 5], "it is blue") == 1.0
-    assert codec.right((), letters, "it is blue") == 0.0  # cut off before its end
-    assert codec.right((), np.append(codec.pad, whole), "it is blue") == 0.0  # padding is no text
-    assert codec.close((), ended, "it is blue") == 1.0
-    assert codec.close((), codec.encode("it is", end=True), "it is blue") == pytest.approx(5 / 11)
-    assert codec.close((), letters, "it is blue") == pytest.approx(10 / 11)
+    ended = np.append(letters, codec.eos_ids[0])
+    assert (
+        codec.exact_match((), whole, "it is blue") == codec.exact_match((), [*ended, 5], "it is blue") == 1.0
+    )
+    assert codec.exact_match((), letters, "it is blue") == 0.0  # cut off before its end
+    assert codec.exact_match((), np.append(codec.pad, whole), "it is blue") == 0.0  # padding is no text
+    assert codec.partial_match((), ended, "it is blue") == 1.0
+    assert codec.partial_match((), codec.encode("it is", with_eos=True), "it is blue") == pytest.approx(
+        5 / 11
+    )
+    assert codec.partial_match((), letters, "it is blue") == pytest.approx(10 / 11)
     assert codec.decode([*ended, 5]) == "it is blue"
 
 
 @pytest.mark.parametrize("text", ["abc", "für 5 €", "日本"])
 def test_the_byte_tokenizer_decodes_every_text_that_it_encodes(text: str) -> None:
-    codec = Bytes()
-    ids = codec.encode(text, end=True)
+    codec = ByteCodec()
+    ids = codec.encode(text, with_eos=True)
     assert codec.decode(ids) == text
-    assert codec.right((), ids, text) == 1.0
-    assert (ids.max() < len(codec), ids[-1]) == (True, Bytes.END)
+    assert codec.exact_match((), ids, text) == 1.0
+    assert (ids.max() < len(codec), ids[-1]) == (True, ByteCodec.END)
     assert codec.decode([2 + 0xFF, 2 + ord("a")]) == "\ufffda"
 
 
@@ -220,27 +216,25 @@ def spaced(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     return Tokenizer(where)
 
 
-def test_a_text_begins_with_its_token_once_and_an_answer_never(
-    spaced: Tokenizer, tmp_path: Path
-) -> None:
-    assert spaced.begin == spaced.encode("good day")[0] == 1
+def test_a_text_begins_with_its_token_once_and_an_answer_never(spaced: Tokenizer, tmp_path: Path) -> None:
+    assert spaced.bos_id == spaced.encode("good day")[0] == 1
     prompts = TaskPrompts(task_of("arithmetic"), 0, spaced)
-    for k, prompt in enumerate(prompts.learned(0, 20)):
-        both = prompts.paired(prompt, k)
+    for k, prompt in enumerate(prompts.training_prompts(0, 20)):
+        both = prompts.with_rejected(prompt, k)
         assert prompt.ids[0] == 1
-        assert prompt.right is not None and both.right is not None and both.wrong is not None
-        assert 1 not in [*prompt.right.tolist(), *both.wrong.tolist()]
-        assert spaced.right(prompt.ids.numpy(), prompt.right.numpy(), prompt.answer or "") == 1.0
-        for answer in (both.right, both.wrong):
-            whole = torch.cat([learned_after(both), answer]).numpy()
+        assert prompt.answer_ids is not None and both.answer_ids is not None and both.rejected_ids is not None
+        assert 1 not in [*prompt.answer_ids.tolist(), *both.rejected_ids.tolist()]
+        assert spaced.exact_match(prompt.ids.numpy(), prompt.answer_ids.numpy(), prompt.answer or "") == 1.0
+        for answer in (both.answer_ids, both.rejected_ids):
+            whole = torch.cat([answer_context(both), answer]).numpy()
             text = spaced.decode(whole)
-            assert spaced.encode(text, end=True).tolist() == whole.tolist()
+            assert spaced.encode(text, with_eos=True).tolist() == whole.tolist()
     (row,) = TextDataset(
         written(tmp_path / "d.jsonl", {"prompt": "the sky is", "completion": " blue"}), spaced
     ).rows
-    assert row.prompt.right is not None
-    assert spaced.right(row.prompt.ids.numpy(), row.prompt.right.numpy(), " blue") == 1.0
-    assert spaced.right(row.prompt.ids.numpy(), row.prompt.right.numpy(), "blue") == 0.0
+    assert row.prompt.answer_ids is not None
+    assert spaced.exact_match(row.prompt.ids.numpy(), row.prompt.answer_ids.numpy(), " blue") == 1.0
+    assert spaced.exact_match(row.prompt.ids.numpy(), row.prompt.answer_ids.numpy(), "blue") == 0.0
 
 
 def test_a_prompt_is_written_on_whole_where_what_is_learned_begins_within_it(
@@ -249,19 +243,22 @@ def test_a_prompt_is_written_on_whole_where_what_is_learned_begins_within_it(
     row = {"prompt": "the sea i", "completion": "s green"}
     ((_, prompt),) = TextDataset(written(tmp_path / "d.jsonl", row), codec).rows
     assert codec.decode(prompt.ids.numpy()) == "the sea i"
-    assert prompt.before is not None and prompt.right is not None
-    assert codec.decode(prompt.before.numpy()) == "the sea"
-    assert codec.decode(torch.cat([prompt.before, prompt.right]).numpy()) == "the sea is green"
-    assert codec.right(prompt.ids.numpy(), codec.encode("s green", end=True), "s green") == 1.0
+    assert prompt.context_ids is not None and prompt.answer_ids is not None
+    assert codec.decode(prompt.context_ids.numpy()) == "the sea"
+    assert codec.decode(torch.cat([prompt.context_ids, prompt.answer_ids]).numpy()) == "the sea is green"
+    assert codec.exact_match(prompt.ids.numpy(), codec.encode("s green", with_eos=True), "s green") == 1.0
 
 
 def test_ends_that_a_prompt_has_stay_and_an_end_is_put_behind_a_text_once(codec: Tokenizer) -> None:
-    end = codec.ends[0]
+    end = codec.eos_ids[0]
     turn = codec.encode("<|im_start|>user\nhello<|im_end|>")
     assert turn[-1] == end
-    assert codec.encode("good day<|im_end|>", end=True).tolist() == [*codec.encode("good day"), end]
-    assert codec.decode(turn, whole=True) == "user\nhello"
-    assert codec.right((), codec.encode("blue", end=True), "blue<|im_end|>") == 1.0
+    assert codec.encode("good day<|im_end|>", with_eos=True).tolist() == [
+        *codec.encode("good day"),
+        end,
+    ]
+    assert codec.decode(turn, keep_after_eos=True) == "user\nhello"
+    assert codec.exact_match((), codec.encode("blue", with_eos=True), "blue<|im_end|>") == 1.0
 
 
 def test_conversations_that_ask_the_same_are_on_one_side(codec: Tokenizer, tmp_path: Path) -> None:
@@ -272,7 +269,7 @@ def test_conversations_that_ask_the_same_are_on_one_side(codec: Tokenizer, tmp_p
     made = DatasetPrompts(TextDataset(written(tmp_path / "d.jsonl", *rows), codec), None, 0, codec)
     sides = [
         {p.columns["messages"][0]["content"] for p in side if p.columns is not None}
-        for side in (made.learned(0, 400), made.held_out(0, 0, 120))
+        for side in (made.training_prompts(0, 400), made.held_out(0, 0, 120))
     ]
     assert sides[0].isdisjoint(sides[1])
     assert len(sides[0] | sides[1]) == 30

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from rlox.errors import ConfigError, NonFiniteError, ShapeError
-from rlox.llm import Llama, LlamaSize, Sampling, TextModel, completions
-from rlox.llm.decoding import _inverse, _left
+from rlox.llm import Llama, LlamaSize, Sampling, TextModel, generate_completions
+from rlox.llm.decoding import _filter_tokens, _inverse_cdf
 from rlox.losses import rloo_loss
 
 SIZE = LlamaSize(13, 16, 24, 2, 2, 1, 64)
@@ -64,8 +64,8 @@ HOW = Sampling(max_new_tokens=9, temperature=0.8, eos=(4, 12), pad=11)
 
 def test_a_cache_changes_nothing_of_what_is_written() -> None:
     model, drawn = llama(), numbers(4, 9)
-    kept = completions(TextModel(model), PROMPTS, HOW, drawn)
-    again = completions(TextModel(Plain(model)), PROMPTS, HOW, drawn)
+    kept = generate_completions(TextModel(model), PROMPTS, HOW, drawn)
+    again = generate_completions(TextModel(Plain(model)), PROMPTS, HOW, drawn)
     assert kept.tokens.tolist() == again.tokens.tolist()
     assert kept.mask.tolist() == again.mask.tolist()
     torch.testing.assert_close(kept.log_probs, again.log_probs, rtol=1e-4, atol=1e-5)
@@ -76,21 +76,19 @@ def test_prompts_can_be_padded_as_tokenizers_do(side: str) -> None:
     model, drawn = TextModel(llama()), numbers(4, 9)
     padded = pad_sequence(PROMPTS, batch_first=True, padding_value=9, padding_side=side)
     mask = pad_sequence([torch.ones_like(p) for p in PROMPTS], batch_first=True, padding_side=side)
-    found = completions(model, padded, HOW, drawn, mask)
-    assert found.tokens.tolist() == completions(model, PROMPTS, HOW, drawn).tokens.tolist()
+    found = generate_completions(model, padded, HOW, drawn, mask)
+    assert found.tokens.tolist() == generate_completions(model, PROMPTS, HOW, drawn).tokens.tolist()
     for wrong in (mask[:, :3], torch.tensor([[0, 1, 1, 1, 0]]).expand(4, 5), mask[0]):
-        with pytest.raises(
-            ShapeError, match=r"attention_mask .* of prompts \[4, 5\]: expected \[B, P\]"
-        ):
-            completions(model, padded, HOW, drawn, wrong)
+        with pytest.raises(ShapeError, match=r"attention_mask .* of prompts \[4, 5\]: expected \[B, P\]"):
+            generate_completions(model, padded, HOW, drawn, wrong)
 
 
 @pytest.mark.parametrize("made", [lambda model: model, Plain], ids=["cached", "asked again"])
 def test_a_completion_depends_on_its_row_alone(made: Callable[[Llama], nn.Module]) -> None:
     model, drawn = TextModel(made(llama())), numbers(4, 9)
-    together = completions(model, PROMPTS, HOW, drawn)
+    together = generate_completions(model, PROMPTS, HOW, drawn)
     for row, prompt in enumerate(PROMPTS):
-        alone = completions(model, [prompt], HOW, drawn[row : row + 1])
+        alone = generate_completions(model, [prompt], HOW, drawn[row : row + 1])
         length = int(alone.lengths[0])
         assert together.tokens[row, :length].tolist() == alone.tokens[0].tolist()
         assert int(together.lengths[row]) == length
@@ -98,7 +96,7 @@ def test_a_completion_depends_on_its_row_alone(made: Callable[[Llama], nn.Module
 
 def test_log_probabilities_are_those_that_learning_computes() -> None:
     model = TextModel(llama())
-    found = completions(model, PROMPTS, HOW, numbers(4, 9))
+    found = generate_completions(model, PROMPTS, HOW, numbers(4, 9))
     for row, prompt in enumerate(PROMPTS):
         length = int(found.lengths[row])
         ids = torch.cat([prompt, found.tokens[row, :length]]).unsqueeze(0)
@@ -109,7 +107,7 @@ def test_log_probabilities_are_those_that_learning_computes() -> None:
 def test_generated_completions_can_be_backpropagated_through() -> None:
     """Its tensors are like any others, and what a module keeps while it writes is, too."""
     model = TextModel(llama())
-    found = completions(model, PROMPTS, HOW, numbers(4, 9))
+    found = generate_completions(model, PROMPTS, HOW, numbers(4, 9))
     log_probs = model.completion_log_probs(PROMPTS, found.tokens, found.mask, 0.8)
     torch.testing.assert_close(log_probs, found.log_probs, rtol=1e-4, atol=1e-5)
     rloo_loss(log_probs, found.log_probs, torch.ones(4), found.mask, 0.2).backward()
@@ -157,12 +155,12 @@ def placed() -> Placed:
 
 def test_places_are_counted_from_where_a_prompt_begins() -> None:
     module, drawn = placed(), numbers(4, 9)
-    together = completions(TextModel(module), PROMPTS, HOW, drawn)
+    together = generate_completions(TextModel(module), PROMPTS, HOW, drawn)
     assert all(call["cache"] and call["keep"] == 1 for call in module.calls)
     assert all(call["mask"] is not None for call in module.calls)
     for row, prompt in enumerate(PROMPTS):
         module.calls.clear()
-        alone = completions(TextModel(module), [prompt], HOW, drawn[row : row + 1])
+        alone = generate_completions(TextModel(module), [prompt], HOW, drawn[row : row + 1])
         assert all(call["mask"] is None for call in module.calls)
         length = int(alone.lengths[0])
         assert together.tokens[row, :length].tolist() == alone.tokens[0].tolist()
@@ -178,9 +176,9 @@ def test_places_are_counted_from_where_a_prompt_begins() -> None:
 def test_a_wrapper_that_hands_on_what_it_is_given_is_asked_as_what_is_in_it() -> None:
     """As PEFT's, DistributedDataParallel's and those of compiled models."""
     module, drawn = placed(), numbers(4, 9)
-    found = completions(TextModel(nn.DataParallel(module)), PROMPTS, HOW, drawn)
+    found = generate_completions(TextModel(nn.DataParallel(module)), PROMPTS, HOW, drawn)
     assert all(call["cache"] and call["keep"] == 1 for call in module.calls)
-    expected = completions(TextModel(placed()), PROMPTS, HOW, drawn)
+    expected = generate_completions(TextModel(placed()), PROMPTS, HOW, drawn)
     assert found.tokens.tolist() == expected.tokens.tolist()
 
 
@@ -194,12 +192,12 @@ def test_a_cache_that_cannot_be_told_of_padding_serves_prompts_of_one_length() -
     with torch.random.fork_rng():
         torch.manual_seed(2)
         module = Untold()
-    found = completions(TextModel(module), PROMPTS, HOW, numbers(4, 9))
-    expected = completions(TextModel(placed()), PROMPTS, HOW, numbers(4, 9))
+    found = generate_completions(TextModel(module), PROMPTS, HOW, numbers(4, 9))
+    expected = generate_completions(TextModel(placed()), PROMPTS, HOW, numbers(4, 9))
     assert found.tokens.tolist() == expected.tokens.tolist()
     assert not any(call["cache"] for call in module.calls)
     module.calls.clear()
-    completions(TextModel(module), PROMPTS[:1] * 2, HOW, numbers(2, 9))
+    generate_completions(TextModel(module), PROMPTS[:1] * 2, HOW, numbers(2, 9))
     assert all(call["cache"] for call in module.calls)
 
 
@@ -212,7 +210,7 @@ def test_a_cache_that_does_not_come_back_is_told() -> None:
 
     Forgetful.forward.__signature__ = inspect.signature(Placed.forward)  # type: ignore[attr-defined]
     with pytest.raises(ConfigError, match="Forgetful takes past_key_values and returned none"):
-        completions(TextModel(Forgetful()), PROMPTS, HOW, numbers(4, 9))
+        generate_completions(TextModel(Forgetful()), PROMPTS, HOW, numbers(4, 9))
 
 
 def test_an_end_belongs_to_a_completion_and_nothing_behind_it_does() -> None:
@@ -220,14 +218,14 @@ def test_an_end_belongs_to_a_completion_and_nothing_behind_it_does() -> None:
     logits[[0, 2]] = 0.0
     how = Sampling(max_new_tokens=4, eos=(2,), pad=1)
     drawn = torch.tensor([[0.1, 0.9, 0.1, 0.1], [0.1, 0.1, 0.1, 0.1], [0.6, 0.1, 0.1, 0.9]])
-    found = completions(TextModel(Fixed(logits)), [torch.tensor([0])] * 3, how, drawn)
+    found = generate_completions(TextModel(Fixed(logits)), [torch.tensor([0])] * 3, how, drawn)
     assert found.tokens.tolist() == [[0, 2, 1, 1], [0, 0, 0, 0], [2, 1, 1, 1]]
     assert found.mask.sum(1).tolist() == found.lengths.tolist() == [2, 4, 1]
-    assert found.ended.tolist() == [True, False, True]
+    assert found.has_ended.tolist() == [True, False, True]
     half = float(np.log(0.5))
     assert found.log_probs[0].tolist() == pytest.approx([half, half, 0.0, 0.0])
     # where all have ended nothing more is asked for
-    both = completions(TextModel(Fixed(logits)), [torch.tensor([0])] * 2, how, drawn[[0, 2]])
+    both = generate_completions(TextModel(Fixed(logits)), [torch.tensor([0])] * 2, how, drawn[[0, 2]])
     assert both.tokens.tolist() == [[0, 2], [2, 1]]
 
 
@@ -235,7 +233,7 @@ def test_tokens_are_drawn_as_often_as_the_model_says() -> None:
     logits = torch.tensor([0.3, -1.0, 2.0, 0.0, -2.0])
     drawn = (torch.arange(10_000).unsqueeze(1) + 0.5) / 10_000
     how = Sampling(max_new_tokens=1, temperature=1.7)
-    found = completions(TextModel(Fixed(logits)), [torch.tensor([0])] * 10_000, how, drawn)
+    found = generate_completions(TextModel(Fixed(logits)), [torch.tensor([0])] * 10_000, how, drawn)
     counts = torch.bincount(found.tokens[:, 0], minlength=5) / 10_000
     torch.testing.assert_close(counts, (logits / 1.7).softmax(-1), rtol=0, atol=1e-4)
 
@@ -243,7 +241,7 @@ def test_tokens_are_drawn_as_often_as_the_model_says() -> None:
 def test_no_number_draws_a_token_without_a_probability() -> None:
     weights = torch.tensor([[0.0, 0.3, 0.0, 0.7, 0.0]])
     for number, token in ((0.0, 1), (0.2999, 1), (0.3001, 3), (1.0 - 2**-53, 3), (1.0, 3)):
-        assert _inverse(weights, torch.tensor([number], dtype=torch.float64)).item() == token
+        assert _inverse_cdf(weights, torch.tensor([number], dtype=torch.float64)).item() == token
 
 
 @pytest.mark.parametrize(
@@ -264,17 +262,17 @@ def test_tokens_that_are_left_to_draw_are_those_of_the_literal_rules(
     how: dict[str, Any], left: list[int]
 ) -> None:
     said = torch.tensor([[0.3, 0.14, 0.5, 0.06]]).log()
-    assert torch.isfinite(_left(said, Sampling(**how))[0]).nonzero().flatten().tolist() == left
+    assert torch.isfinite(_filter_tokens(said, Sampling(**how))[0]).nonzero().flatten().tolist() == left
 
 
 def test_the_best_tokens_need_no_numbers() -> None:
     model = llama()
-    found = completions(TextModel(model), PROMPTS[:1], replace(HOW, temperature=0.0, eos=()), None)
+    found = generate_completions(TextModel(model), PROMPTS[:1], replace(HOW, temperature=0.0, eos=()), None)
     ids = PROMPTS[0].unsqueeze(0)
     for _ in range(9):
         ids = torch.cat([ids, model(ids).logits[:, -1:].argmax(-1)], 1)
     assert found.tokens[0].tolist() == ids[0, 3:].tolist()
-    assert not found.ended.any()
+    assert not found.has_ended.any()
 
 
 def test_dropout_is_off_while_a_model_writes_and_on_again_afterwards() -> None:
@@ -284,7 +282,7 @@ def test_dropout_is_off_while_a_model_writes_and_on_again_afterwards() -> None:
     model.of.lm_head.eval()  # a part that somebody has frozen stays so
     seen: list[bool] = []
     model.register_forward_pre_hook(lambda module, given: seen.append(module.dropout.training))
-    completions(TextModel(model), PROMPTS, HOW, numbers(4, 9))
+    generate_completions(TextModel(model), PROMPTS, HOW, numbers(4, 9))
     assert not any(seen)
     assert seen
     assert model.training
@@ -312,24 +310,24 @@ def test_a_way_of_drawing_that_there_is_not_is_refused(given: dict[str, Any], to
 def test_generation_refuses_invalid_prompts_uniforms_logits_and_tokens() -> None:
     model = TextModel(llama())
     with pytest.raises(ShapeError, match=r"uniforms None, expected \[4, 9\]"):
-        completions(model, PROMPTS, HOW, None)
+        generate_completions(model, PROMPTS, HOW, None)
     with pytest.raises(ShapeError, match=r"uniforms \[4, 3\], expected \[4, 9\]"):
-        completions(model, PROMPTS, HOW, numbers(4, 3))
+        generate_completions(model, PROMPTS, HOW, numbers(4, 3))
     for wrong in ([], [torch.zeros(0, dtype=torch.long)], [torch.zeros(3)]):
         with pytest.raises(ShapeError, match="expected at least one, each of token ids"):
-            completions(model, wrong, HOW, numbers(len(wrong), 9))
+            generate_completions(model, wrong, HOW, numbers(len(wrong), 9))
     with pytest.raises(ConfigError, match=r"a sequence of 65 tokens, expected at most .*=64"):
-        completions(model, [torch.ones(60, dtype=torch.long)], replace(HOW, eos=()), numbers(1, 9))
+        generate_completions(model, [torch.ones(60, dtype=torch.long)], replace(HOW, eos=()), numbers(1, 9))
     for wrong_number in (-0.1, 1.0, float("nan")):
         with pytest.raises(ConfigError, match=r"uniforms: expected numbers in \[0, 1\)"):
-            completions(model, PROMPTS, HOW, torch.full((4, 9), wrong_number))
+            generate_completions(model, PROMPTS, HOW, torch.full((4, 9), wrong_number))
     nan = TextModel(Fixed(torch.tensor([0.0, torch.nan])))
     with pytest.raises(NonFiniteError, match="Fixed says logits that are not finite"):
-        completions(nan, [torch.tensor([0])], replace(HOW, eos=(), pad=0), numbers(1, 9))
+        generate_completions(nan, [torch.tensor([0])], replace(HOW, eos=(), pad=0), numbers(1, 9))
     two = TextModel(Fixed(torch.zeros(2)))
     for wrong_token in ({"eos": (1, 2), "pad": 0}, {"eos": (), "pad": 2}):
         with pytest.raises(ConfigError, match="=2: Fixed has 2 tokens, expected less"):
-            completions(two, [torch.tensor([0])], replace(HOW, **wrong_token), numbers(1, 9))
+            generate_completions(two, [torch.tensor([0])], replace(HOW, **wrong_token), numbers(1, 9))
 
 
 def test_a_text_model_refuses_modules_that_return_no_valid_logits() -> None:
@@ -338,8 +336,8 @@ def test_a_text_model_refuses_modules_that_return_no_valid_logits() -> None:
             return ids if ids.shape[1] > 1 else {"logits": None}
 
     with pytest.raises(ShapeError, match=r"Odd returned logits \[1, 2\] for tokens \[1, 2\]"):
-        TextModel(Odd()).whole(torch.tensor([[0, 1]]))
+        TextModel(Odd()).all_logits(torch.tensor([[0, 1]]))
     with pytest.raises(ConfigError, match="Odd returned a dict, expected logits"):
-        TextModel(Odd()).whole(torch.tensor([[0]]))
+        TextModel(Odd()).all_logits(torch.tensor([[0]]))
     with pytest.raises(ConfigError, match=r"model is a str, expected a torch.nn.Module"):
         TextModel("gpt2")  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ from rlox.algorithms import GRPO, SFT, BestOfN
 from rlox.errors import CheckpointError, ConfigError
 from rlox.llm import Llama, load_llama
 from rlox.llm.codecs import Tokenizer
-from rlox.llm.pretrained import ends_of, load_model
+from rlox.llm.transformers_files import eos_ids_of, load_model
 
 PROMPT = torch.tensor([[5, 6, 7]])
 LONG = 12
@@ -63,9 +63,7 @@ def said(model: Path) -> list[int]:
     return found
 
 
-def with_ends(
-    model: Path, path: Path, generation: Any, config: Any, beside: int | None, ours: bool
-) -> Path:
+def with_ends(model: Path, path: Path, generation: Any, config: Any, beside: int | None, ours: bool) -> Path:
     """The model with such an `eos_token_id` in each file; None: none, "absent": no such file."""
     shutil.copytree(model, path)
     about = json.loads((path / "config.json").read_text())
@@ -133,20 +131,20 @@ def test_a_tokenizer_apart_from_the_model_leaves_the_model_its_ends(
     grpo = GRPO(made, reward_fn=none, tokenizer=apart, max_new_tokens=LONG)
     assert grpo._text.sampling.eos == (said[1], said[2], said[3])
     codec: Any = grpo._text.codec
-    assert codec.right((), [*codec.encode("blue"), said[3]], "blue") == 1.0
+    assert codec.exact_match((), [*codec.encode("blue"), said[3]], "blue") == 1.0
 
 
 def test_a_module_that_is_given_ends_texts_as_its_generation_config_says(said: list[int]) -> None:
     module = llama()
     module.generation_config.eos_token_id = [said[2], said[0]]
     module.config.eos_token_id = said[1]
-    assert ends_of(module) == (said[2], said[0], said[1])
+    assert eos_ids_of(module) == (said[2], said[0], said[1])
     found = GRPO(module, reward_fn=none, max_new_tokens=LONG).generate(PROMPT)[0]
     assert found[-1].item() == said[0]
     chosen = GRPO(module, reward_fn=none, max_new_tokens=LONG, eos_token_id=(said[3],))
     assert chosen._text.sampling.eos == (said[3],)
     module.config.eos_token_id = 50_256  # a default of a larger vocabulary
-    assert ends_of(module) == (said[2], said[0])
+    assert eos_ids_of(module) == (said[2], said[0])
 
 
 def test_the_best_of_n_ends_as_the_folder_of_its_model_says(
@@ -161,10 +159,10 @@ def test_the_best_of_n_ends_as_the_folder_of_its_model_says(
 
     seen: list[str] = texts
     best = BestOfN(made, of_texts, n=2, max_new_tokens=LONG)
-    assert best._how.eos == (said[1], said[2], said[3])
+    assert best._sampling.eos == (said[1], said[2], said[3])
     assert best.generate(PROMPT).shape[0] == 1
     assert len(texts) == 2
-    assert BestOfN(made, none, eos_token_id=said[0])._how.eos == (said[0],)
+    assert BestOfN(made, none, eos_token_id=said[0])._sampling.eos == (said[0],)
 
 
 def test_a_llama_that_is_saved_keeps_its_ends(model: Path, said: list[int], tmp_path: Path) -> None:
@@ -173,7 +171,7 @@ def test_a_llama_that_is_saved_keeps_its_ends(model: Path, said: list[int], tmp_
     sft = SFT(made, task="copy")
     sft.save_pretrained(tmp_path / "saved")
     assert json.loads((tmp_path / "saved" / "config.json").read_text())["eos_token_id"] == listed
-    assert load_llama(tmp_path / "saved").ends == tuple(listed)
+    assert load_llama(tmp_path / "saved").eos_ids == tuple(listed)
 
 
 def test_a_run_keeps_the_ends_of_its_llama_when_the_folder_is_gone(
@@ -189,13 +187,9 @@ def test_a_run_keeps_the_ends_of_its_llama_when_the_folder_is_gone(
 
 
 @pytest.mark.parametrize("value", ["</s>", [1, "a"], True, 1.5])
-def test_an_end_that_is_no_token_is_refused_by_name(
-    value: Any, model: Path, tmp_path: Path
-) -> None:
+def test_an_end_that_is_no_token_is_refused_by_name(value: Any, model: Path, tmp_path: Path) -> None:
     made = with_ends(model, tmp_path / "m", "absent", value, None, True)
-    with pytest.raises(
-        (CheckpointError, ConfigError), match=r"config.json: eos_token_id=.*expected a"
-    ):
+    with pytest.raises((CheckpointError, ConfigError), match=r"config.json: eos_token_id=.*expected a"):
         load_model(made)
 
 
@@ -229,11 +223,11 @@ def gemma(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
 def test_an_answer_is_judged_without_the_ends_that_its_text_has(
     answer: str, said: str, right: float, gemma: Tokenizer
 ) -> None:
-    assert gemma.ends == (0, 2)
-    for end in gemma.ends:
+    assert gemma.eos_ids == (0, 2)
+    for end in gemma.eos_ids:
         tokens = [*gemma.encode(said), end]
-        assert gemma.right((), tokens, answer) == right
-        assert (gemma.close((), tokens, answer) == 1.0) == bool(right)
+        assert gemma.exact_match((), tokens, answer) == right
+        assert (gemma.partial_match((), tokens, answer) == 1.0) == bool(right)
 
 
 @pytest.mark.parametrize("kept", ["model.embed_tokens.weight", "lm_head.weight"])

@@ -39,12 +39,8 @@ def by_torch(module: Any, start: int) -> Tensor:
 
 
 @pytest.mark.parametrize("start", [1, 3])
-@pytest.mark.parametrize(
-    "kind", [lambda of: of, Squashed], ids=["linear at the end", "tanh at the end"]
-)
-def test_text_model_log_probs_and_gradients_equal_those_of_log_softmax(
-    kind: Any, start: int
-) -> None:
+@pytest.mark.parametrize("kind", [lambda of: of, Squashed], ids=["linear at the end", "tanh at the end"])
+def test_text_model_log_probs_and_gradients_equal_those_of_log_softmax(kind: Any, start: int) -> None:
     module = kind(llama())
     counts = torch.arange(start, 6) < LENGTHS.unsqueeze(1)
     expected = by_torch(module, start)

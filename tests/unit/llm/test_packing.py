@@ -12,8 +12,8 @@ from transformers import MistralConfig, MistralForCausalLM
 
 from rlox.algorithms import GRPO, SFT
 from rlox.errors import ConfigError
-from rlox.llm import Llama, LlamaSize, Sampling, TextModel, completions
-from rlox.llm.packing import packed
+from rlox.llm import Llama, LlamaSize, Sampling, TextModel, generate_completions
+from rlox.llm.packing import pack_sequences
 
 LENGTHS = ((3, 2), (9, 6), (1, 1), (4, 1), (2, 5), (7, 3), (1, 4))  # of prompts and completions
 
@@ -70,25 +70,23 @@ def test_packing_and_recomputation_give_equal_log_probs_and_gradients(name: str,
 
 def test_rows_are_filled_and_each_token_sees_its_own_sequence_up_to_itself() -> None:
     rows = [torch.arange(10 * i, 10 * i + n) for i, n in enumerate((2, 5, 3, 4))]
-    laid = packed(rows)
+    laid = pack_sequences(rows)
     assert laid.ids.shape == (3, 5)  # 14 tokens that were 4 x 5
     for i, row in enumerate(rows):
-        at, begin = int(laid.rows[i]), int(laid.begins[i])
+        at, begin = int(laid.rows[i]), int(laid.starts[i])
         there = slice(begin, begin + len(row))
         assert laid.ids[at, there].equal(row)
         assert laid.positions[at, there].equal(torch.arange(len(row)))
-        seen = laid.seen[at, there]
+        seen = laid.attention_mask[at, there]
         assert seen[:, there].equal(torch.ones(len(row), len(row)).bool().tril())
         assert int(seen.sum()) == len(row) * (len(row) + 1) // 2
-    assert sorted(laid.shared()) == [0, 2]
-    assert packed(rows[:1]).shared() == []
+    assert sorted(laid.sequences_sharing_a_row()) == [0, 2]
+    assert pack_sequences(rows[:1]).sequences_sharing_a_row() == []
 
 
 def test_less_is_computed_of_sequences_whose_lengths_differ() -> None:
     module, tokens = llama(), []
-    module.model.embed_tokens.register_forward_hook(
-        lambda _, given, __: tokens.append(given[0].numel())
-    )
+    module.model.embed_tokens.register_forward_hook(lambda _, given, __: tokens.append(given[0].numel()))
     prompts, ids, mask = conversations()
     for packing in (False, True):
         model = TextModel(module, packing=packing)
@@ -101,9 +99,7 @@ def windowed() -> nn.Module:
     torch.manual_seed(0)
     sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1}
     heads = {"num_attention_heads": 2, "num_key_value_heads": 1}
-    return MistralForCausalLM(
-        MistralConfig(vocab_size=13, sliding_window=8, **sizes, **heads)
-    ).eval()
+    return MistralForCausalLM(MistralConfig(vocab_size=13, sliding_window=8, **sizes, **heads)).eval()
 
 
 def test_a_model_that_sees_a_window_packs_what_is_within_it_and_nothing_longer() -> None:
@@ -111,12 +107,8 @@ def test_a_model_that_sees_a_window_packs_what_is_within_it_and_nothing_longer()
     short = [prompt[:2] for prompt in prompts]
     model, plain = TextModel(windowed(), packing=True), TextModel(windowed())
     given = (short, tokens, mask)
-    assert torch.allclose(
-        model.completion_log_probs(*given), plain.completion_log_probs(*given), atol=1e-5
-    )
-    with pytest.raises(
-        ConfigError, match="sees 8 tokens back, and a sequence has 15; leave it out"
-    ):
+    assert torch.allclose(model.completion_log_probs(*given), plain.completion_log_probs(*given), atol=1e-5)
+    with pytest.raises(ConfigError, match="sees 8 tokens back, and a sequence has 15; leave it out"):
         scored(model)
 
 
@@ -127,7 +119,7 @@ def test_a_forward_of_ones_own_is_there_again_behind_layers_that_are_computed_tw
     layer.forward = lambda *given: 2.0 * once(*given)
     expected, _ = scored(TextModel(module))
     for _ in range(2):
-        found, _ = scored(TextModel(module, twice=True))
+        found, _ = scored(TextModel(module, gradient_checkpointing=True))
         assert torch.allclose(found, expected, atol=1e-5)
 
 
@@ -157,9 +149,7 @@ class Leaking(Llama):
 def test_a_model_that_lets_sequences_see_a_little_of_each_other_is_refused(bf16: bool) -> None:
     leaking = Leaking(llama().size)
     leaking.load_state_dict(llama().state_dict())
-    with pytest.raises(
-        ConfigError, match=r"Leaking does not keep sequences apart \(log-pro.* by 0.00"
-    ):
+    with pytest.raises(ConfigError, match=r"Leaking does not keep sequences apart \(log-pro.* by 0.00"):
         scored(TextModel(leaking, packing=True, bf16=bf16))
     found, _ = scored(TextModel(llama(), packing=True, bf16=bf16))
     assert torch.isfinite(found).all()
@@ -183,12 +173,8 @@ def test_kinds_with_convolutions_or_states_are_refused_before_anything_is_packed
 
     more, layer = MIXED[kind]
     with torch.device("meta"):
-        made = AutoModelForCausalLM.from_config(
-            AutoConfig.for_model(kind, **SMALL, **HEADS, **more)
-        )
-    told = (
-        rf"packing=true: \w+ has layers \({layer}\w*\) that run on from one sequence into the next"
-    )
+        made = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **SMALL, **HEADS, **more))
+    told = rf"packing=true: \w+ has layers \({layer}\w*\) that run on from one sequence into the next"
     with pytest.raises(ConfigError, match=told):
         TextModel(made, packing=True)
 
@@ -196,15 +182,13 @@ def test_kinds_with_convolutions_or_states_are_refused_before_anything_is_packed
 def test_a_model_that_lets_sequences_see_each_other_is_refused() -> None:
     blind = Blind(llama().size)
     blind.load_state_dict(llama().state_dict())
-    with pytest.raises(
-        ConfigError, match=r"packing=true: Blind does not keep sequences apart \(log"
-    ):
+    with pytest.raises(ConfigError, match=r"packing=true: Blind does not keep sequences apart \(log"):
         scored(TextModel(blind, packing=True))
     words = nn.Sequential(nn.Embedding(13, 8), nn.Linear(8, 13))
     with pytest.raises(ConfigError, match=r"packing=true: Sequential may not keep sequences apart"):
         TextModel(words, packing=True)
     with pytest.raises(ConfigError, match=r"gradient_checkpointing=true: Sequential has no layers"):
-        TextModel(words, twice=True)
+        TextModel(words, gradient_checkpointing=True)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -220,7 +204,7 @@ def test_layers_that_are_computed_twice_keep_less(name: str) -> None:
             return value
 
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda value: value):
-            TextModel(module, twice=twice).log_probs(torch.zeros(4, 12, dtype=torch.long), 1)
+            TextModel(module, gradient_checkpointing=twice).log_probs(torch.zeros(4, 12, dtype=torch.long), 1)
         held.append(kept)
     assert held[1] < 0.5 * held[0]
     assert all("forward" not in vars(part) for part in module.modules())
@@ -237,7 +221,7 @@ def test_products_in_bfloat16_are_near_and_weights_stay_what_they_are(name: str)
     assert {of.dtype for of in others} == {torch.float32}
     prompts = conversations()[0]
     how = Sampling(max_new_tokens=5, temperature=0.0)
-    wrote = completions(TextModel(module, bf16=True), prompts, how, None)
+    wrote = generate_completions(TextModel(module, bf16=True), prompts, how, None)
     said = TextModel(module, bf16=True).completion_log_probs(prompts, wrote.tokens, wrote.mask)
     assert torch.allclose(said, wrote.log_probs, atol=0.1)
 

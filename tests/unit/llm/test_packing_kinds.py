@@ -18,12 +18,8 @@ SIZES: dict[str, int] = {
         ("hidden_size", "n_embd", "d_model", "word_embed_proj_dim", "embedding_size", "lru_width"),
         32,
     ),
-    **dict.fromkeys(
-        ("intermediate_size", "n_inner", "d_ff", "ffn_dim", "mlp_dim", "block_ff_dim"), 48
-    ),
-    **dict.fromkeys(
-        ("num_hidden_layers", "n_layer", "decoder_layers", "num_layers", "n_layers"), 2
-    ),
+    **dict.fromkeys(("intermediate_size", "n_inner", "d_ff", "ffn_dim", "mlp_dim", "block_ff_dim"), 48),
+    **dict.fromkeys(("num_hidden_layers", "n_layer", "decoder_layers", "num_layers", "n_layers"), 2),
     **dict.fromkeys(("num_attention_heads", "n_head", "num_heads", "n_heads"), 4),
     **dict.fromkeys(("num_experts", "num_local_experts", "n_routed_experts"), 4),
     **dict.fromkeys(("num_key_value_heads", "num_experts_per_tok"), 2),

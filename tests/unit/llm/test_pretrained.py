@@ -15,21 +15,29 @@ from safetensors.torch import load_file, save_file
 
 from rlox.algorithms import GRPO, SFT, BestOfN
 from rlox.errors import CheckpointError, ConfigError
-from rlox.llm import Llama, LlamaSize, Sampling, TextModel, completions, load_llama, save_llama
+from rlox.llm import (
+    Llama,
+    LlamaSize,
+    Sampling,
+    TextModel,
+    generate_completions,
+    load_llama,
+    save_llama,
+)
 from rlox.llm.codecs import Tokenizer
-from rlox.llm.pretrained import load_model, room_of
+from rlox.llm.transformers_files import load_model, max_positions_of
 
 SIZE = LlamaSize(vocab_size=11, hidden_size=16, intermediate_size=24)
 
 
 def test_a_model_of_transformers_says_and_writes_what_it_does_there(tmp_path: Path) -> None:
     module = load_model(folder(tmp_path / "m", positions=77))
-    assert (type(module).__name__, room_of(module)) == ("Qwen2ForCausalLM", 77)
+    assert (type(module).__name__, max_positions_of(module)) == ("Qwen2ForCausalLM", 77)
     model = TextModel(module)
-    assert (model.vocabulary, model.caches) == (321, True)
+    assert (model.vocabulary, model.has_cache) == (321, True)
     text = [torch.tensor(row) for row in ([5, 6, 7], [8, 9, 10, 11, 12])]
     how = Sampling(max_new_tokens=6, temperature=0.0, pad=0)
-    written = completions(model, text, how, None)
+    written = generate_completions(model, text, how, None)
     for row, tokens, said in zip(text, written.tokens, written.log_probs, strict=True):
         there = qwen(positions=77).eval().generate(
             row[None], max_new_tokens=6, do_sample=False, pad_token_id=0
@@ -112,15 +120,15 @@ def test_all_ends_of_a_model_end_a_text(tmp_path: Path) -> None:
     tokenizer().save_pretrained(tmp_path)
     (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": [2, 320]}))
     codec = Tokenizer(tmp_path)
-    assert (codec.ends, codec.pad) == ((2, 320), 0)
-    assert codec.right((), [*codec.encode("blue"), 320], "blue") == 1.0
+    assert (codec.eos_ids, codec.pad) == ((2, 320), 0)
+    assert codec.exact_match((), [*codec.encode("blue"), 320], "blue") == 1.0
 
 
 def test_a_missing_package_is_named_with_what_installs_it(tmp_path: Path) -> None:
     made = folder(tmp_path / "m")
     code = (
         "import sys; sys.modules['transformers'] = None\n"
-        "from pathlib import Path; from rlox.llm.pretrained import load_model\n"
+        "from pathlib import Path; from rlox.llm.transformers_files import load_model\n"
         f"load_model(Path({str(made)!r}))"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -130,9 +138,7 @@ def test_a_missing_package_is_named_with_what_installs_it(tmp_path: Path) -> Non
 def test_a_folder_without_some_weights_is_refused(tmp_path: Path) -> None:
     made = folder(tmp_path / "m")
     weights = load_file(made / "model.safetensors")
-    save_file(
-        {n: v for n, v in weights.items() if "layers.1." not in n}, made / "model.safetensors"
-    )
+    save_file({n: v for n, v in weights.items() if "layers.1." not in n}, made / "model.safetensors")
     with pytest.raises(CheckpointError, match=r"do not fit its config.json: model.layers.1"):
         load_model(made)
 
@@ -142,7 +148,7 @@ def test_a_sequence_beyond_the_models_positions_is_told(tmp_path: Path) -> None:
     ids = torch.ones(1, 12, dtype=torch.long)
     told = "a sequence of 17 tokens, expected at most max_position_embeddings=16 of Qwen2"
     with pytest.raises(ConfigError, match=told):
-        completions(model, ids, Sampling(max_new_tokens=8, temperature=0.0), None)
+        generate_completions(model, ids, Sampling(max_new_tokens=8, temperature=0.0), None)
     with pytest.raises(ConfigError, match="a sequence of 20 tokens"):
         model.log_probs(torch.ones(1, 20, dtype=torch.long))
 

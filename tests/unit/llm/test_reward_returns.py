@@ -13,26 +13,26 @@ import numpy as np
 import pytest
 import torch
 from helpers.cli import Cli, only_run
-from helpers.words import PROMPTS, Words
+from helpers.tiny_lm import PROMPTS, TinyLM
 
 from rlox.algorithms import GRPO, RLOO, SFT, BestOfN, OnlineDPO
 from rlox.errors import ConfigError, RewardError
-from rlox.llm.decoding import Completed
-from rlox.llm.judges import FunctionJudge
+from rlox.llm.completion_rewards import FunctionReward
+from rlox.llm.decoding import GeneratedTokens
 from rlox.llm.prompts import Prompt
 
-WRITTEN = Completed(
+COMPLETIONS = GeneratedTokens(
     torch.tensor([[2], [4]]), torch.ones(2, 1).bool(), torch.zeros(2, 1), torch.ones(2).bool()
 )
-TWO = [Prompt(torch.tensor([2])), Prompt(torch.tensor([3]))]
+TWO_PROMPTS = [Prompt(torch.tensor([2])), Prompt(torch.tensor([3]))]
 
 
-def judged(function: Callable[..., Any]) -> list[float]:
+def judge(function: Callable[..., Any]) -> list[float]:
     """The rewards of two completions."""
-    return FunctionJudge([("mine", function)])(TWO, WRITTEN)[:, 0].tolist()
+    return FunctionReward([("mine", function)])(TWO_PROMPTS, COMPLETIONS)[:, 0].tolist()
 
 
-TAKEN: dict[str, tuple[Any, list[float]]] = {
+VALID_RETURNS: dict[str, tuple[Any, list[float]]] = {
     "numbers": ([1, 0.5], [1.0, 0.5]),
     "a tuple": ((1.0, 2.0), [1.0, 2.0]),
     "truths": ([True, np.bool_(False)], [1.0, 0.0]),
@@ -46,13 +46,13 @@ TAKEN: dict[str, tuple[Any, list[float]]] = {
 }
 
 
-@pytest.mark.parametrize("kind", TAKEN)
+@pytest.mark.parametrize("kind", VALID_RETURNS)
 def test_a_reward_is_any_number_and_none_is_no_reward(kind: str) -> None:
-    said, expected = TAKEN[kind]
-    assert judged(lambda completions: said) == pytest.approx(expected, nan_ok=True)
+    said, expected = VALID_RETURNS[kind]
+    assert judge(lambda completions: said) == pytest.approx(expected, nan_ok=True)
 
 
-REFUSED: dict[str, tuple[Any, str]] = {
+INVALID_RETURNS: dict[str, tuple[Any, str]] = {
     "too few": ([1.0], "returned 1 numbers for 2 completions, expected one each"),
     "too many": ([1.0, 2.0, 3.0], "returned 3 numbers for 2 completions"),
     "nothing": (None, "returned None, expected a list: a number, or None, for each completion"),
@@ -83,49 +83,49 @@ REFUSED: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("kind", REFUSED)
+@pytest.mark.parametrize("kind", INVALID_RETURNS)
 def test_a_value_that_is_no_reward_is_refused_with_its_completion(kind: str) -> None:
-    said, told = REFUSED[kind]
+    said, told = INVALID_RETURNS[kind]
     with pytest.raises(RewardError, match=f"^reward mine .*{told}"):
-        judged(lambda completions: said)
+        judge(lambda completions: said)
 
 
-def in_a_library(completions: Any) -> Any:
+def raise_in_library(completions: Any) -> Any:
     return json.loads("{")
 
 
-def in_a_generator(completions: Any) -> Any:
+def raise_in_generator(completions: Any) -> Any:
     yield {}["word"]
 
 
-def leaving(completions: Any) -> Any:
+def exit_process(completions: Any) -> Any:
     sys.exit(0)
 
 
-def of_rlox(completions: Any) -> Any:
+def raise_config_error(completions: Any) -> Any:
     raise ConfigError("mine")
 
 
-RAISING: dict[Callable[..., Any], str] = {
-    in_a_library: "fails: JSONDecodeError: Expecting .*",
-    in_a_generator: "fails: KeyError: 'word'",
-    leaving: "fails: SystemExit: 0",
-    of_rlox: "fails: ConfigError: mine",
+RAISING_FUNCTIONS: dict[Callable[..., Any], str] = {
+    raise_in_library: "fails: JSONDecodeError: Expecting .*",
+    raise_in_generator: "fails: KeyError: 'word'",
+    exit_process: "fails: SystemExit: 0",
+    raise_config_error: "fails: ConfigError: mine",
 }
 
 
-@pytest.mark.parametrize("function", RAISING)
+@pytest.mark.parametrize("function", RAISING_FUNCTIONS)
 def test_an_exception_of_a_reward_function_is_told_with_the_users_line(
     function: Callable[..., Any],
 ) -> None:
     line = function.__code__.co_firstlineno + 1
-    told = rf"^reward mine {RAISING[function]} \(.*{Path(__file__).name}, line {line}\)$"
+    told = rf"^reward mine {RAISING_FUNCTIONS[function]} \(.*{Path(__file__).name}, line {line}\)$"
     with pytest.raises(RewardError, match=told) as raised:
-        judged(function)
+        judge(function)
     assert raised.value.__cause__ is not None  # with the traceback of the user's
 
 
-PREFERRED: dict[str, tuple[Any, str]] = {
+INVALID_PREFERENCES: dict[str, tuple[Any, str]] = {
     "a truth": (True, "returned True, expected 0 or 1, which of the two is better, or -1"),
     "a truth of NumPy": (np.bool_(True), "returned np.True_, expected 0 or 1"),
     "a truth of torch": (torch.tensor(True), r"returned tensor\(True\), expected 0 or 1"),
@@ -137,11 +137,11 @@ PREFERRED: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("kind", PREFERRED)
+@pytest.mark.parametrize("kind", INVALID_PREFERENCES)
 def test_a_preference_that_is_not_0_1_or_minus_1_is_refused(kind: str) -> None:
-    said, told = PREFERRED[kind]
+    said, told = INVALID_PREFERENCES[kind]
     with pytest.raises(RewardError, match=f"^preference_fn {told}"):
-        OnlineDPO(Words(), None, lambda pairs: [said] * len(pairs)).train_step(PROMPTS)
+        OnlineDPO(TinyLM(), None, lambda pairs: [said] * len(pairs)).train_step(PROMPTS)
 
 
 def test_preferences_and_samplers_refuse_arrays_with_masked_entries() -> None:
@@ -150,14 +150,14 @@ def test_preferences_and_samplers_refuse_arrays_with_masked_entries() -> None:
 
     told = "an array: some of it is masked, expected numbers"
     with pytest.raises(RewardError, match=f"^preference_fn returned {told}"):
-        OnlineDPO(Words(), None, hiding).train_step(PROMPTS)
+        OnlineDPO(TinyLM(), None, hiding).train_step(PROMPTS)
     with pytest.raises(RewardError, match=f"returned {told}"):
-        BestOfN(Words(), hiding).generate(PROMPTS)
+        BestOfN(TinyLM(), hiding).generate(PROMPTS)
 
 
 def test_preferences_are_whole_numbers_of_any_kind() -> None:
     for said in (1, np.int64(0), torch.tensor(1), 1.0, -1):
-        online = OnlineDPO(Words(), None, lambda pairs, said=said: [said] * len(pairs))
+        online = OnlineDPO(TinyLM(), None, lambda pairs, said=said: [said] * len(pairs))
         assert online.train_step(PROMPTS)["samples"] == 4
 
 
@@ -165,11 +165,11 @@ def test_functions_that_reward_nothing_are_refused_wherever_they_are_asked() -> 
     def nothing(completions: Any) -> list[None]:
         return [None] * len(completions)
 
-    grpo = GRPO(Words(), None, nothing)
+    grpo = GRPO(TinyLM(), None, nothing)
     for ask in (
         lambda: grpo.train_step(PROMPTS),
         lambda: grpo.evaluate(PROMPTS),
-        lambda: BestOfN(Words(), nothing).generate(PROMPTS),
+        lambda: BestOfN(TinyLM(), nothing).generate(PROMPTS),
         lambda: SFT(task="copy", reward_fn=nothing).evaluate(4),
     ):
         with pytest.raises(RewardError, match="got a reward, expected"):
@@ -181,9 +181,9 @@ def test_groups_and_pairs_of_equal_rewards_are_counted_among_the_metrics() -> No
         return [0.5] * len(completions)
 
     for kind in (GRPO, RLOO):
-        metrics = kind(Words(), None, same).train_step(PROMPTS)
+        metrics = kind(TinyLM(), None, same).train_step(PROMPTS)
         assert (metrics["reward/zero_std"], metrics["loss/policy"]) == (1.0, 0.0)
-    assert OnlineDPO(Words(), reward_fn=same).train_step(PROMPTS)["reward/told_apart"] == 0.0
+    assert OnlineDPO(TinyLM(), reward_fn=same).train_step(PROMPTS)["reward/told_apart"] == 0.0
 
 
 def test_a_fault_of_a_reward_function_is_a_failed_run_whose_log_has_its_traceback(

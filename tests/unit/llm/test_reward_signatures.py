@@ -15,14 +15,14 @@ from torch import Tensor, nn
 
 from rlox.algorithms import GRPO, SFT
 from rlox.errors import ConfigError
-from rlox.llm import Characters
-from rlox.llm.decoding import Completed
-from rlox.llm.judges import FunctionJudge
+from rlox.llm import CharacterCodec
+from rlox.llm.completion_rewards import FunctionReward
+from rlox.llm.decoding import GeneratedTokens
 from rlox.llm.prompts import Prompt
-from rlox.llm.reward_arguments import Arguments, with_arguments
+from rlox.llm.reward_arguments import RewardArguments, bind_arguments
 
-CODEC = Characters("abcd")
-WRITTEN = Completed(
+CODEC = CharacterCodec("abcd")
+COMPLETIONS = GeneratedTokens(
     torch.tensor([[2, 3, 1], [4, 1, 0]]),
     torch.tensor([[True, True, True], [True, True, False]]),
     torch.zeros(2, 3),
@@ -35,202 +35,206 @@ COLUMNS: dict[str, list[Any]] = {
     "length": [7, 8],
 }
 PROMPTS = [
-    Prompt(torch.tensor([2 + i]), columns={name: of[i] for name, of in COLUMNS.items()})
+    Prompt(torch.tensor([2 + i]), columns={name: column[i] for name, column in COLUMNS.items()})
     for i in range(2)
 ]
-HANDED: dict[str, Any] = {
+ARGUMENT_VALUES: dict[str, Any] = {
     "completions": [[2, 3, 1], [4, 1]],
     "prompts": [[2], [3]],
     "texts": ["ab", "c"],
     **COLUMNS,
 }
-ALL = tuple(HANDED)
+ARGUMENT_NAMES = tuple(ARGUMENT_VALUES)
 
 
-class Seen(dict[str, Any]):
+class ArgumentRecorder(dict[str, Any]):
     """What a function got, by the names of its parameters."""
 
-    def __call__(self, **got: Any) -> list[float]:
-        self.update(got)
+    def __call__(self, **kwargs: Any) -> list[float]:
+        self.update(kwargs)
         return [0.0, 1.0]
 
 
-seen = Seen()
+recorder = ArgumentRecorder()
 
 
-class Called:
+class CallableReward:
     def __call__(self, completions: Any, solution: Any) -> list[float]:
-        return seen(completions=completions, solution=solution)
+        return recorder(completions=completions, solution=solution)
 
     def method(self, texts: Any, answer: Any) -> list[float]:
-        return seen(texts=texts, answer=answer)
+        return recorder(texts=texts, answer=answer)
 
     @staticmethod
-    def static(prompts: Any, completions: Any) -> list[float]:
-        return seen(prompts=prompts, completions=completions)
+    def static_method(prompts: Any, completions: Any) -> list[float]:
+        return recorder(prompts=prompts, completions=completions)
 
     @classmethod
-    def of_class(cls, completions: Any) -> list[float]:
-        return seen(completions=completions)
+    def class_method(cls, completions: Any) -> list[float]:
+        return recorder(completions=completions)
 
 
 class Net(nn.Module):
     def forward(self, completions: Any, solution: Any) -> list[float]:
-        return seen(completions=completions, solution=solution)
+        return recorder(completions=completions, solution=solution)
 
 
-def long(completions: Any, length: Any = 1) -> list[float]:
-    return seen(completions=completions, length=length)
+def length_reward(completions: Any, length: Any = 1) -> list[float]:
+    return recorder(completions=completions, length=length)
 
 
-def timed(function: Callable[..., Any]) -> Callable[..., Any]:
+def pass_through(function: Callable[..., Any]) -> Callable[..., Any]:
     """A decorator that hands everything on."""
 
     @functools.wraps(function)
-    def inner(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
 
-    return inner
+    return wrapper
 
 
-def of_texts(function: Callable[..., Any]) -> Callable[..., Any]:
+def with_texts(function: Callable[..., Any]) -> Callable[..., Any]:
     """A decorator with parameters of its own."""
 
     @functools.wraps(function)
-    def inner(completions: Any, prompts: Any) -> Any:
+    def wrapper(completions: Any, prompts: Any) -> Any:
         return function(texts=completions, prompts=prompts)
 
-    return inner
+    return wrapper
 
 
-def open_ended(completions: Any, **kwargs: Any) -> list[float]:
-    return seen(completions=completions, **kwargs)
+def kwargs_reward(completions: Any, **kwargs: Any) -> list[float]:
+    return recorder(completions=completions, **kwargs)
 
 
 # Parameters and what they are handed, or a part of the message.
 Expected = dict[str, Any] | str
 SIGNATURES: dict[str, tuple[Any, Expected]] = {
     "f(completions, prompts)": (
-        lambda completions, prompts: seen(completions=completions, prompts=prompts),
+        lambda completions, prompts: recorder(completions=completions, prompts=prompts),
         {"completions": "completions", "prompts": "prompts"},
     ),
     "f(prompts, completions)": (
-        lambda prompts, completions: seen(completions=completions, prompts=prompts),
+        lambda prompts, completions: recorder(completions=completions, prompts=prompts),
         {"completions": "completions", "prompts": "prompts"},
     ),
     "f(completions, prompts, texts, answer)": (
-        lambda completions, prompts, texts, answer: seen(
+        lambda completions, prompts, texts, answer: recorder(
             completions=completions, prompts=prompts, texts=texts, answer=answer
         ),
         {name: name for name in ("completions", "prompts", "texts", "answer")},
     ),
     "f(completions, solution)": (
-        lambda completions, solution: seen(completions=completions, solution=solution),
+        lambda completions, solution: recorder(completions=completions, solution=solution),
         {"completions": "completions", "solution": "solution"},
     ),
     "f(solution, completions)": (
-        lambda solution, completions: seen(completions=completions, solution=solution),
+        lambda solution, completions: recorder(completions=completions, solution=solution),
         {"completions": "completions", "solution": "solution"},
     ),
     "f(texts, answer)": (
-        lambda texts, answer: seen(texts=texts, answer=answer),
+        lambda texts, answer: recorder(texts=texts, answer=answer),
         {"texts": "texts", "answer": "answer"},
     ),
     "f(prompts, texts)": (
-        lambda prompts, texts: seen(prompts=prompts, texts=texts),
+        lambda prompts, texts: recorder(prompts=prompts, texts=texts),
         {"prompts": "prompts", "texts": "texts"},
     ),
     "f(completions, texts)": (
-        lambda completions, texts: seen(completions=completions, texts=texts),
+        lambda completions, texts: recorder(completions=completions, texts=texts),
         {"completions": "completions", "texts": "texts"},
     ),
     "f(completions)": (
-        lambda completions: seen(completions=completions),
+        lambda completions: recorder(completions=completions),
         {"completions": "completions"},
     ),
-    "f(texts)": (lambda texts: seen(texts=texts), {"texts": "texts"}),
+    "f(texts)": (lambda texts: recorder(texts=texts), {"texts": "texts"}),
     "f(completions, prompt)": (
-        lambda completions, prompt: seen(completions=completions, prompt=prompt),
+        lambda completions, prompt: recorder(completions=completions, prompt=prompt),
         {"completions": "completions", "prompt": "prompt"},
     ),
-    "f(completions, **kwargs)": (open_ended, {name: name for name in ALL}),
+    "f(completions, **kwargs)": (kwargs_reward, {name: name for name in ARGUMENT_NAMES}),
     "f(completions, solution, **kwargs)": (
-        lambda completions, solution, **kwargs: seen(
+        lambda completions, solution, **kwargs: recorder(
             completions=completions, solution=solution, **kwargs
         ),
-        {name: name for name in ALL},
+        {name: name for name in ARGUMENT_NAMES},
     ),
     "f(prompts, completions, **kwargs)": (
-        lambda prompts, completions, **kwargs: seen(
-            prompts=prompts, completions=completions, **kwargs
-        ),
-        {name: name for name in ALL},
+        lambda prompts, completions, **kwargs: recorder(prompts=prompts, completions=completions, **kwargs),
+        {name: name for name in ARGUMENT_NAMES},
     ),
-    "f(**kwargs)": (lambda **kwargs: seen(**kwargs), {name: name for name in ALL}),
+    "f(**kwargs)": (lambda **kwargs: recorder(**kwargs), {name: name for name in ARGUMENT_NAMES}),
     "f(*, completions, solution)": (
-        lambda *, completions, solution: seen(completions=completions, solution=solution),
+        lambda *, completions, solution: recorder(completions=completions, solution=solution),
         {"completions": "completions", "solution": "solution"},
     ),
     "f(completions, solution, /)": (
-        lambda completions, solution, /: seen(completions=completions, solution=solution),
+        lambda completions, solution, /: recorder(completions=completions, solution=solution),
         {"completions": "completions", "solution": "solution"},
     ),
     "f(completions, *rest)": (
-        lambda completions, *rest: seen(completions=completions, rest=list(rest)),
+        lambda completions, *rest: recorder(completions=completions, rest=list(rest)),
         {"completions": "completions", "rest": []},
     ),
     "f(completions, scale=2)": (
-        lambda completions, scale=2: seen(completions=completions, scale=scale),
+        lambda completions, scale=2: recorder(completions=completions, scale=scale),
         {"completions": "completions", "scale": 2},
     ),
     "f(completions=None, prompts=None)": (
-        lambda completions=None, prompts=None: seen(completions=completions, prompts=prompts),
+        lambda completions=None, prompts=None: recorder(completions=completions, prompts=prompts),
         {"completions": "completions", "prompts": "prompts"},
     ),
-    "f(completions, length=1)": (long, {"completions": "completions", "length": "length"}),
+    "f(completions, length=1)": (length_reward, {"completions": "completions", "length": "length"}),
     "f(c, p)": (
-        lambda c, p: seen(c=c, p=p),
+        lambda c, p: recorder(c=c, p=p),
         {"c": "completions", "p": "prompts"},
     ),
-    "f(rows, _)": (lambda rows, _: seen(rows=rows, _=_), {"rows": "completions", "_": "prompts"}),
+    "f(rows, _)": (
+        lambda rows, _: recorder(rows=rows, _=_),
+        {"rows": "completions", "_": "prompts"},
+    ),
     "f(rows, prompts)": (
-        lambda rows, prompts: seen(rows=rows, prompts=prompts),
+        lambda rows, prompts: recorder(rows=rows, prompts=prompts),
         {"rows": "completions", "prompts": "prompts"},
     ),
-    "an object with __call__": (Called(), {"completions": "completions", "solution": "solution"}),
-    "a bound method": (Called().method, {"texts": "texts", "answer": "answer"}),
+    "an object with __call__": (
+        CallableReward(),
+        {"completions": "completions", "solution": "solution"},
+    ),
+    "a bound method": (CallableReward().method, {"texts": "texts", "answer": "answer"}),
     "a static method": (
-        Called.static,
+        CallableReward.static_method,
         {"prompts": "prompts", "completions": "completions"},
     ),
-    "a class method": (Called.of_class, {"completions": "completions"}),
+    "a class method": (CallableReward.class_method, {"completions": "completions"}),
     "a module": (Net(), {"completions": "completions", "solution": "solution"}),
     "a partial with an argument": (
-        functools.partial(long, length=5),
+        functools.partial(length_reward, length=5),
         {"completions": "completions", "length": 5},
     ),
     "a partial of f(completions, **kwargs)": (
-        functools.partial(open_ended, length=5),
-        {**{name: name for name in ALL}, "length": 5},
+        functools.partial(kwargs_reward, length=5),
+        {**{name: name for name in ARGUMENT_NAMES}, "length": 5},
     ),
     "a partial with its first argument": (
-        functools.partial(lambda scale, completions: seen(c=completions, scale=scale), 3),
+        functools.partial(lambda scale, completions: recorder(c=completions, scale=scale), 3),
         {"c": "completions", "scale": 3},
     ),
     "a configured argument": (
-        with_arguments("long", long, {"length": 5}, "algo.rewards[0]"),
+        bind_arguments("long", length_reward, {"length": 5}, "algo.rewards[0]"),
         {"completions": "completions", "length": 5},
     ),
     "a configured argument of **kwargs": (
-        with_arguments("open_ended", open_ended, {"length": 5}, "algo.rewards[0]"),
-        {**{name: name for name in ALL}, "length": 5},
+        bind_arguments("open_ended", kwargs_reward, {"length": 5}, "algo.rewards[0]"),
+        {**{name: name for name in ARGUMENT_NAMES}, "length": 5},
     ),
     "a decorated f(completions, solution)": (
-        timed(lambda completions, solution: seen(completions=completions, solution=solution)),
+        pass_through(lambda completions, solution: recorder(completions=completions, solution=solution)),
         {"completions": "completions", "solution": "solution"},
     ),
     "a decorator with its own parameters": (
-        of_texts(lambda texts, prompts: seen(texts=texts, prompts=prompts)),
+        with_texts(lambda texts, prompts: recorder(texts=texts, prompts=prompts)),
         {"texts": "completions", "prompts": "prompts"},
     ),
     "f(completions, target)": (
@@ -255,13 +259,16 @@ SIGNATURES: dict[str, tuple[Any, Expected]] = {
         lambda prompts, solution: [],
         "takes neither completions nor texts by name",
     ),
-    "a class": (Called, "reward f is a class, expected a function, or an object with __call__"),
+    "a class": (
+        CallableReward,
+        "reward f is a class, expected a function, or an object with __call__",
+    ),
     "a builtin": (max, "reward f does not say its parameters"),
 }
 
 
 # What people call the right answer, of one row or of all, and what is asked.
-REFERENCES = (
+REFERENCE_NAMES = (
     "answer", "answers", "correct_answer", "correct_answers", "expected", "expected_answer", "gold", "golds",
     "gold_answer", "gold_answers", "golden", "gt", "gts", "ground_truth", "ground_truths", "groundtruth",
     "label", "labels", "reference", "references", "ref", "refs", "reference_answer", "right", "right_answer",
@@ -273,23 +280,21 @@ REFERENCES = (
 
 @pytest.mark.parametrize("second", ["prompts", "p", "_"])
 def test_no_name_of_the_right_answer_or_of_the_question_gets_completions(second: str) -> None:
-    for name in REFERENCES:
+    for name in REFERENCE_NAMES:
         space: dict[str, Any] = {}
         exec(f"def f({name}, {second}): return []", space)
         with pytest.raises(ConfigError, match=f"asks for {name}, and there is"):
-            Arguments("f", space["f"], {"completions", "prompts", "texts"})
+            RewardArguments("f", space["f"], {"completions", "prompts", "texts"})
         known = {"completions", "prompts", "texts", name}
         with pytest.raises(ConfigError, match=r"asks for|takes neither"):
-            Arguments("f", space["f"], known)
+            RewardArguments("f", space["f"], known)
 
 
-@pytest.mark.parametrize(
-    "name", ["c", "rows", "outputs", "responses", "xs", "ids", "tokens", "generated"]
-)
+@pytest.mark.parametrize("name", ["c", "rows", "outputs", "responses", "xs", "ids", "tokens", "generated"])
 def test_a_name_that_says_no_right_answer_gets_completions(name: str) -> None:
     space: dict[str, Any] = {}
     exec(f"def f({name}, prompts): return {name}", space)
-    taken = Arguments("f", space["f"], {"completions", "prompts"})
+    taken = RewardArguments("f", space["f"], {"completions", "prompts"})
     assert taken.call(space["f"], {"completions": [1], "prompts": [2]}) == [1]
 
 
@@ -298,41 +303,41 @@ def test_a_reward_function_gets_each_parameter_by_name_or_is_refused(form: str) 
     function, expected = SIGNATURES[form]
     if isinstance(expected, str):
         with pytest.raises(ConfigError) as told:
-            FunctionJudge([("f", function)], CODEC, COLUMNS)
+            FunctionReward([("f", function)], CODEC, COLUMNS)
         assert expected in str(told.value)
         return
-    seen.clear()
-    found = FunctionJudge([("f", function)], CODEC, COLUMNS)(PROMPTS, WRITTEN)
+    recorder.clear()
+    found = FunctionReward([("f", function)], CODEC, COLUMNS)(PROMPTS, COMPLETIONS)
     assert found.tolist() == [[0.0], [1.0]]
-    assert set(seen) == set(expected)
+    assert set(recorder) == set(expected)
     for parameter, name in expected.items():
-        there = seen[parameter]
+        there = recorder[parameter]
         if isinstance(there, Tensor):
             there = there.tolist()
         elif isinstance(there, list):
             there = [of.tolist() if isinstance(of, Tensor) else of for of in there]
-        expected_value = HANDED[name] if isinstance(name, str) else name
+        expected_value = ARGUMENT_VALUES[name] if isinstance(name, str) else name
         assert there == expected_value, parameter
 
 
 def test_texts_are_refused_where_nothing_makes_them() -> None:
     with pytest.raises(ConfigError, match=r"asks for texts, and there .* of a task or a tokenizer"):
-        FunctionJudge([("f", lambda texts: [])], None, ())
+        FunctionReward([("f", lambda texts: [])], None, ())
     with pytest.raises(ConfigError, match="asks for solution, and there is completions, prompts:"):
-        FunctionJudge([("f", lambda completions, solution: [])], None, ())
+        FunctionReward([("f", lambda completions, solution: [])], None, ())
 
 
 def test_a_column_that_a_batch_lacks_is_none_for_each_of_its_rows() -> None:
     bare = [Prompt(torch.tensor([2]), columns={"prompt": "a"})] * 2
-    seen.clear()
-    FunctionJudge([("f", Called())], CODEC, COLUMNS)(bare, WRITTEN)
-    assert seen["solution"] == [None, None]
+    recorder.clear()
+    FunctionReward([("f", CallableReward())], CODEC, COLUMNS)(bare, COMPLETIONS)
+    assert recorder["solution"] == [None, None]
 
 
 def test_a_column_is_refused_for_prompts_that_are_handed_over() -> None:
-    judge = FunctionJudge([("f", Called())], CODEC, COLUMNS)
+    judge = FunctionReward([("f", CallableReward())], CODEC, COLUMNS)
     with pytest.raises(ConfigError, match="asks for solution, and there is completions, prompts"):
-        judge([Prompt(torch.tensor([2]))] * 2, WRITTEN)
+        judge([Prompt(torch.tensor([2]))] * 2, COMPLETIONS)
 
 
 def test_a_reward_function_that_changes_a_column_leaves_the_dataset_as_it_is() -> None:
@@ -345,18 +350,18 @@ def test_a_reward_function_that_changes_a_column_leaves_the_dataset_as_it_is() -
             note.clear()
         return [0.0] * len(completions)
 
-    FunctionJudge([("f", scribbling)], CODEC, row)(prompts, WRITTEN)
+    FunctionReward([("f", scribbling)], CODEC, row)(prompts, COMPLETIONS)
     assert row["notes"] == [{"of": ["one"]}]
 
 
 @pytest.mark.parametrize("name", ["completions", "prompts", "texts"])
 def test_a_configured_argument_has_no_name_of_what_all_functions_are_handed(name: str) -> None:
     with pytest.raises(ConfigError, match=f"algo.rewards=f: {name} is what reward functions are"):
-        with_arguments("f", open_ended, {name: 5}, "algo.rewards")
+        bind_arguments("f", kwargs_reward, {name: 5}, "algo.rewards")
 
 
-def solved(completions: list[Tensor], solution: list[str]) -> list[float]:
-    return [float(said == "here") for said in solution]
+def solution_reward(completions: list[Tensor], solution: list[str]) -> list[float]:
+    return [float(text == "here") for text in solution]
 
 
 @pytest.fixture
@@ -368,7 +373,7 @@ def rows(tmp_path: Path) -> Path:
 
 
 def test_a_column_of_a_file_is_what_a_reward_function_counts(rows: Path) -> None:
-    grpo = GRPO(dataset=rows, reward_fn=solved, max_new_tokens=2, batch_size=4, group_size=2)
+    grpo = GRPO(dataset=rows, reward_fn=solution_reward, max_new_tokens=2, batch_size=4, group_size=2)
     assert grpo.train(4)["mean_reward"] == 1.0
     assert np.mean(grpo.evaluate(4).returns) == 1.0
 
@@ -383,16 +388,14 @@ def test_a_reward_function_is_refused_before_the_first_step(rows: Path, tmp_path
     other = tmp_path / "other.jsonl"
     other.write_text('{"prompt": "a"}\n')
     with pytest.raises(ConfigError, match="asks for solution, and there is"):
-        GRPO(dataset=rows, eval_dataset=other, reward_fn=solved).train(4)
+        GRPO(dataset=rows, eval_dataset=other, reward_fn=solution_reward).train(4)
 
 
-def test_a_run_whose_file_is_gone_is_exported_with_a_reward_of_a_column(
-    rows: Path, tmp_path: Path
-) -> None:
-    grpo = GRPO(dataset=rows, reward_fn=solved, max_new_tokens=2, batch_size=4, group_size=2)
+def test_a_run_whose_file_is_gone_is_exported_with_a_reward_of_a_column(rows: Path, tmp_path: Path) -> None:
+    grpo = GRPO(dataset=rows, reward_fn=solution_reward, max_new_tokens=2, batch_size=4, group_size=2)
     grpo.train(4)
     grpo.save(tmp_path / "run")
     rows.unlink()
-    again = GRPO.from_checkpoint(tmp_path / "run", reward_fn=solved, replay=False)
+    again = GRPO.from_checkpoint(tmp_path / "run", reward_fn=solution_reward, replay=False)
     again.save_pretrained(tmp_path / "learned")
     assert (tmp_path / "learned" / "model.safetensors").is_file()

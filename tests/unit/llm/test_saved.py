@@ -13,7 +13,7 @@ import torch
 
 from rlox.errors import CheckpointError, ConfigError
 from rlox.llm import Llama, LlamaSize
-from rlox.llm.saved import ends_in, is_llama, load_llama, save_llama
+from rlox.llm.llama_files import is_llama, load_llama, read_eos_ids, save_llama
 
 SIZE = LlamaSize(11, 16, 24, 2, 2, 1, 256)
 IDS = torch.arange(200).unsqueeze(0) % 11
@@ -92,22 +92,18 @@ def test_tokens_that_end_and_pad_are_told_to_others(tmp_path: Path) -> None:
 
 
 def test_load_llama_refuses_a_folder_without_a_valid_model(tmp_path: Path) -> None:
-    with pytest.raises(
-        CheckpointError, match=r"is no model with config.json and model.safetensors"
-    ):
+    with pytest.raises(CheckpointError, match=r"is no model with config.json and model.safetensors"):
         load_llama(tmp_path)
     save_llama(Llama(SIZE), tmp_path)
     (tmp_path / "model.safetensors").write_bytes(b"\x80\x04pickle?")
-    with pytest.raises(
-        CheckpointError, match=r"is no model with config.json and model.safetensors"
-    ):
+    with pytest.raises(CheckpointError, match=r"is no model with config.json and model.safetensors"):
         load_llama(tmp_path)
 
 
 def test_json_that_is_nested_too_deeply_is_no_model_and_has_no_ends(tmp_path: Path) -> None:
     save_llama(Llama(SIZE), tmp_path)
     (tmp_path / "config.json").write_text("[" * 100_000)
-    for reads in (load_llama, is_llama, ends_in):
+    for reads in (load_llama, is_llama, read_eos_ids):
         with pytest.raises(CheckpointError, match="config"):
             reads(tmp_path)
 

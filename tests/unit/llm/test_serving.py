@@ -15,7 +15,7 @@ from helpers.waiting import PATIENCE, until
 
 from rlox.algorithms import GRPO, RLOO
 from rlox.configs import make_run
-from rlox.configs.code import paths, require_trusted
+from rlox.configs.code import code_paths, require_trusted
 from rlox.errors import ConfigError, GenerationError, UnknownNameError
 from rlox.llm import Llama, LlamaSize, Sampling, TextModel, save_llama
 from rlox.llm.serving import DIALECTS, GenerationServer, channel
@@ -38,7 +38,7 @@ def letters(ids: list[int]) -> str:
 
 def asked(server: FakeServer, kind: str, **options: Any) -> GenerationServer:
     made = GenerationServer(kind, server.url, **{"decode": letters, "timeout": PATIENCE, **options})
-    made.channel.wait = 0.01
+    made.channel.retry_delay = 0.01
     return made
 
 
@@ -46,25 +46,23 @@ def asked(server: FakeServer, kind: str, **options: Any) -> GenerationServer:
 def test_completions_and_their_log_probabilities_are_those_of_the_servers_model(kind: str) -> None:
     model = llama()
     with fake_generation(kind, model) as fake, asked(fake, kind) as server:
-        written = server.write(PROMPTS, 4, HOW, [1, 2, 3])
-        again = server.write(PROMPTS, 4, HOW, [1, 2, 3])
+        written = server.generate(PROMPTS, 4, HOW, [1, 2, 3])
+        again = server.generate(PROMPTS, 4, HOW, [1, 2, 3])
     assert written.tokens.shape[0] == 12
-    assert all(map(torch.equal, written.rows(), again.rows())), "a prompt's seed says what is drawn"
-    assert len({tuple(row.tolist()) for row in written.rows()[:4]}) > 1, (
-        "of a prompt's each is drawn"
+    assert all(map(torch.equal, written.token_rows(), again.token_rows())), (
+        "a prompt's seed says what is drawn"
     )
+    assert len({tuple(row.tolist()) for row in written.token_rows()[:4]}) > 1, "of a prompt's each is drawn"
     rows = [prompt for prompt in PROMPTS for _ in range(4)]
     said = TextModel(model).completion_log_probs(rows, written.tokens, written.mask, 0.8)
     torch.testing.assert_close(written.log_probs, said.detach(), rtol=0.0, atol=1e-5)
-    ends = [row[-1] == 1 for row in written.rows()]
-    assert written.ended.tolist() == ends
-    assert all(end or len(row) == 6 for end, row in zip(ends, written.rows(), strict=True))
+    ends = [row[-1] == 1 for row in written.token_rows()]
+    assert written.has_ended.tolist() == ends
+    assert all(end or len(row) == 6 for end, row in zip(ends, written.token_rows(), strict=True))
 
 
 @pytest.mark.parametrize("kind", ["vllm", "sglang"])
-def test_weights_that_arrived_are_seen_and_have_the_version_of_the_update(
-    kind: str, tmp_path: Path
-) -> None:
+def test_weights_that_arrived_are_seen_and_have_the_version_of_the_update(kind: str, tmp_path: Path) -> None:
     other = llama(1)
     save_llama(other, tmp_path)
     with fake_generation(kind, llama()) as fake, asked(fake, kind) as server:
@@ -108,11 +106,11 @@ def test_an_adapter_takes_the_place_of_the_last_one_and_is_asked_for_by_its_name
     save_llama(other, tmp_path)
     (tmp_path / "adapter_config.json").write_text("{}")
     with fake_generation("vllm", llama()) as fake, asked(fake, "vllm", model="tiny") as server:
-        server.write(PROMPTS[:1], 1, HOW, [0])
+        server.generate(PROMPTS[:1], 1, HOW, [0])
         server.load(tmp_path, 1, TextModel(other), PROMPTS[0], HOW)
-        told = dict(fake.asked)["/v1/load_lora_adapter"]
+        told = dict(fake.requests)["/v1/load_lora_adapter"]
     assert told["load_inplace"] is True
-    names = [given["model"] for path, given in fake.asked if path == "/v1/completions"]
+    names = [given["model"] for path, given in fake.requests if path == "/v1/completions"]
     assert names == ["tiny", told["lora_name"]]
     assert told["lora_name"].startswith("rlox-")
 
@@ -132,11 +130,11 @@ def test_a_model_learns_from_what_a_server_writes_with_its_weights(kind: str) ->
         first = grpo.train_step(PROMPTS)
         for _ in range(14):
             last = grpo.train_step(PROMPTS)
-        loads = [path for path, _ in fake.asked if path in ("/collective_rpc", UPDATE)]
+        loads = [path for path, _ in fake.requests if path in ("/collective_rpc", UPDATE)]
         assert len(loads) == 15, "weights go before every batch"
         if kind == "vllm":
-            resets = [i for i, (path, _) in enumerate(fake.asked) if path == "/reset_prefix_cache"]
-            assert [fake.asked[i - 1][0] for i in resets] == loads
+            resets = [i for i, (path, _) in enumerate(fake.requests) if path == "/reset_prefix_cache"]
+            assert [fake.requests[i - 1][0] for i in resets] == loads
         assert last["mean_reward"] > first["mean_reward"]
         assert grpo.evaluate(PROMPTS) >= before
         assert grpo.source.resume_grade == "episode_start"
@@ -213,7 +211,7 @@ def test_a_run_folder_that_names_a_server_is_not_trusted_on_this_machine_either(
         config = {"rewards": ["close"], "server": "vllm", "server_url": url}
         made = make_run({"algo": {"name": "grpo", **config}, "env": {"id": "text/copy", "n_envs": 1},
                          "task": "copy"})  # fmt: skip
-        assert list(paths(made)) == [("algo.server_url", url)]
+        assert list(code_paths(made)) == [("algo.server_url", url)]
         with pytest.raises(ConfigError, match=rf"names an address: algo\.server_url={url}"):
             require_trusted(made, [], "runs/x", lambda _: "")
         require_trusted(made, [f"algo.server_url={url}"], "runs/x", lambda _: "")
@@ -221,7 +219,7 @@ def test_a_run_folder_that_names_a_server_is_not_trusted_on_this_machine_either(
         "algo": {"name": "grpo", "rewards": ["close"]},
         "env": {"id": "text/copy", "n_envs": 1},
     }
-    assert list(paths(make_run(alone | {"task": "copy"}))) == [], "nobody is asked"
+    assert list(code_paths(make_run(alone | {"task": "copy"}))) == [], "nobody is asked"
 
 
 FAILS = {
@@ -244,18 +242,18 @@ AGAIN = ("hangs", "500", "no JSON", "truncates")  # which another try may do bet
 
 @pytest.mark.parametrize("mode", FAILS)
 def test_an_error_says_the_fault_of_a_server(mode: str) -> None:
-    options = {"most": 1 << 20, "timeout": IN_VAIN if mode == "hangs" else PATIENCE}
+    options = {"max_bytes": 1 << 20, "timeout": IN_VAIN if mode == "hangs" else PATIENCE}
     with (
         fake_generation("vllm", llama(), mode) as fake,
         asked(fake, "vllm", **options) as server,
     ):
         with pytest.raises(GenerationError) as raised:
-            server.write(PROMPTS[:1], 4, HOW, [1])
+            server.generate(PROMPTS[:1], 4, HOW, [1])
         assert FAILS[mode] in str(raised.value)
         assert fake.url in str(raised.value)
         tries = 3 if mode in AGAIN else 1
-        until(lambda: len(fake.asked) >= tries, "request that came after its sender gave it up")
-    assert len(fake.asked) == tries
+        until(lambda: len(fake.requests) >= tries, "request that came after its sender gave it up")
+    assert len(fake.requests) == tries
 
 
 def hangs_twice(server: GenerationServer, fake: FakeServer, patch: pytest.MonkeyPatch) -> None:
@@ -265,7 +263,7 @@ def hangs_twice(server: GenerationServer, fake: FakeServer, patch: pytest.Monkey
     def pause(seconds: float) -> None:
         nonlocal tries
         tries += 1
-        until(lambda: len(fake.asked) == tries, "request that hangs")
+        until(lambda: len(fake.requests) == tries, "request that hangs")
         server.channel.timeout = IN_VAIN if tries < 2 else PATIENCE
 
     server.channel.timeout = IN_VAIN
@@ -278,7 +276,7 @@ def test_a_request_that_failed_is_made_again_and_nothing_is_lost_or_there_twice(
 ) -> None:
     model = llama()
     with fake_generation("vllm", model) as fake, asked(fake, "vllm") as server:
-        whole = server.write(PROMPTS, 4, HOW, [1, 2, 3])
+        whole = server.generate(PROMPTS, 4, HOW, [1, 2, 3])
     options = {"concurrency": 1} if mode == "hangs" else {}
     with (
         fake_generation("vllm", model, mode, times=2) as fake,
@@ -286,7 +284,7 @@ def test_a_request_that_failed_is_made_again_and_nothing_is_lost_or_there_twice(
     ):
         if mode == "hangs":
             hangs_twice(server, fake, monkeypatch)
-        written = server.write(PROMPTS, 4, HOW, [1, 2, 3])
+        written = server.generate(PROMPTS, 4, HOW, [1, 2, 3])
         assert server.channel.failures == 2
     assert torch.equal(written.tokens, whole.tokens)
     assert torch.equal(written.log_probs, whole.log_probs)
@@ -297,11 +295,9 @@ def test_a_server_that_is_not_there_is_named() -> None:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     with GenerationServer("vllm", f"http://127.0.0.1:{port}", retries=1) as server:
-        server.channel.wait = 0.01
-        with pytest.raises(
-            GenerationError, match=rf"127\.0\.0\.1:{port}/v1/completions cannot be asked"
-        ):
-            server.write(PROMPTS, 1, HOW, [0, 0, 0])
+        server.channel.retry_delay = 0.01
+        with pytest.raises(GenerationError, match=rf"127\.0\.0\.1:{port}/v1/completions cannot be asked"):
+            server.generate(PROMPTS, 1, HOW, [0, 0, 0])
 
 
 def test_a_text_that_is_read_as_other_tokens_is_refused() -> None:
@@ -310,7 +306,7 @@ def test_a_text_that_is_read_as_other_tokens_is_refused() -> None:
         asked(fake, "tgi") as server,
         pytest.raises(GenerationError, match=r"reads 'def' as tokens \[3, 4, 6\], the prompt is"),
     ):
-        server.write(PROMPTS[:1], 1, HOW, [0])
+        server.generate(PROMPTS[:1], 1, HOW, [0])
 
 
 def test_a_server_that_does_not_load_says_why(tmp_path: Path) -> None:
@@ -330,13 +326,11 @@ def test_a_server_that_does_not_load_says_why(tmp_path: Path) -> None:
 
 
 def test_a_generation_server_refuses_invalid_requests_before_sending() -> None:
-    with pytest.raises(
-        UnknownNameError, match="server 'vlm': expected one of vllm, sglang, tgi; did you"
-    ):
+    with pytest.raises(UnknownNameError, match="server 'vlm': expected one of vllm, sglang, tgi; did you"):
         GenerationServer("vlm")
     with pytest.raises(ConfigError, match="expected http:// or https://"):
         GenerationServer("vllm", "localhost:8000")
     with pytest.raises(ConfigError, match="top_k, top_p and min_p with a server"):
-        GenerationServer("vllm").write(PROMPTS, 1, Sampling(top_k=3), [0, 0, 0])
+        GenerationServer("vllm").generate(PROMPTS, 1, Sampling(top_k=3), [0, 0, 0])
     with pytest.raises(ConfigError, match="give decode"):
-        GenerationServer("tgi").write(PROMPTS[:1], 1, HOW, [0])
+        GenerationServer("tgi").generate(PROMPTS[:1], 1, HOW, [0])

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.utils import parametrizations
 
 from rlox.llm import Llama, LlamaSize
-from rlox.llm.stepping import steps_of
+from rlox.llm.llama_stepper import make_stepper
 
 IDS = torch.tensor([[3, 1, 4, 1, 5, 9], [2, 6, 5, 3, 5, 8], [9, 7, 9, 3, 2, 3]])
 PADDED = torch.tensor([0, 2, 1])
@@ -37,7 +37,7 @@ def test_decoding_token_by_token_gives_the_logits_of_the_forward_pass(
     expected = model(IDS, mask, positions).logits
     cache = model.cache(3, 6)
     model(IDS[:, :3], mask[:, :3], positions[:, :3], cache)
-    step = steps_of(model, cache, padded)
+    step = make_stepper(model, cache, padded)
     assert step is not None
     for at in range(3, 6):
         torch.testing.assert_close(step(IDS[:, at]), expected[:, at], rtol=1e-4, atol=1e-5)
@@ -45,7 +45,7 @@ def test_decoding_token_by_token_gives_the_logits_of_the_forward_pass(
 
 def test_a_model_that_is_more_than_ours_goes_by_its_forward() -> None:
     def stepped(model: Llama) -> bool:
-        return steps_of(model, model.cache(1, 4), torch.zeros(1)) is not None
+        return make_stepper(model, model.cache(1, 4), torch.zeros(1)) is not None
 
     class Louder(nn.Linear):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -59,6 +59,4 @@ def test_a_model_that_is_more_than_ours_goes_by_its_forward() -> None:
     hooked.lm_head.register_forward_hook(lambda *given: None)
     exchanged.lm_head = Louder(16, 10, bias=False)
     assert stepped(llama(4))
-    assert not any(
-        map(stepped, (hooked, exchanged, normed, llama(4).bfloat16(), Mine(llama(4).size)))
-    )
+    assert not any(map(stepped, (hooked, exchanged, normed, llama(4).bfloat16(), Mine(llama(4).size))))

@@ -10,7 +10,7 @@ import pytest
 from rlox import Stream
 from rlox.configs.text import TASKS as NAMED
 from rlox.errors import ConfigError, UnknownNameError
-from rlox.llm.codecs import Characters
+from rlox.llm.codecs import CharacterCodec
 from rlox.llm.tasks import TASKS, Example, is_held_out, task_of
 
 
@@ -30,22 +30,22 @@ def test_a_configuration_names_the_tasks_that_there_are() -> None:
 @pytest.mark.parametrize("name", TASKS)
 def test_answers_are_right_and_those_that_are_rejected_are_wrong_by_a_character(name: str) -> None:
     task = task_of(name)
-    characters = task.characters
+    characters = task.codec
     numbers = np.random.default_rng(0)
     for example in task.examples(300, Stream(0, "text")):
         assert example.answer == right(name, example.prompt)
-        assert len(example.answer) <= task.longest
+        assert len(example.answer) <= task.max_answer_length
         text = example.prompt + example.answer
-        assert characters.decode(characters.encode(text, end=True)) == text
-        wrong = task.rejected(example, numbers.random(2))
+        assert characters.decode(characters.encode(text, with_eos=True)) == text
+        wrong = task.wrong_answer(example, numbers.random(2))
         assert sum(a != b for a, b in zip(wrong, example.answer, strict=True)) == 1
-        tokens = characters.encode(example.answer, end=True)
-        assert task.reward(tokens, example) == task.reward([*tokens, 3, 0, 0], example) == 1.0
-        assert task.reward(tokens[:-1], example) == 0.0  # cut off before its end
-        padded = np.insert(tokens, 1, Characters.PAD)
+        tokens = characters.encode(example.answer, with_eos=True)
+        assert task.exact_match(tokens, example) == task.exact_match([*tokens, 3, 0, 0], example) == 1.0
+        assert task.exact_match(tokens[:-1], example) == 0.0  # cut off before its end
+        padded = np.insert(tokens, 1, CharacterCodec.PAD)
         assert characters.decode(padded) == example.answer
-        assert task.reward(padded, example) == 0.0
-        assert task.reward(characters.encode(wrong, end=True), example) == 0.0
+        assert task.exact_match(padded, example) == 0.0
+        assert task.exact_match(characters.encode(wrong, with_eos=True), example) == 0.0
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -68,19 +68,17 @@ def test_examples_are_a_function_of_the_stream() -> None:
 
 
 def test_a_text_ends_at_its_end_and_padding_is_nothing() -> None:
-    characters = Characters("ab")
-    assert characters.encode("ba", end=True).tolist() == [3, 2, 1]
+    characters = CharacterCodec("ab")
+    assert characters.encode("ba", with_eos=True).tolist() == [3, 2, 1]
     assert characters.decode([0, 0, 3, 2, 1, 2, 0]) == "ba"
     assert len(characters) == 4
     with pytest.raises(ConfigError, match="'c' in 'abc' is no character of 'ab'"):
         characters.encode("abc")
     with pytest.raises(ConfigError, match="alphabet 'aa': expected characters, each once"):
-        Characters("aa")
+        CharacterCodec("aa")
 
 
 def test_an_unknown_text_task_is_refused_with_the_known_names() -> None:
-    with pytest.raises(
-        UnknownNameError, match="unknown task 'sums', expected one of arithmetic, copy"
-    ):
+    with pytest.raises(UnknownNameError, match="unknown task 'sums', expected one of arithmetic, copy"):
         task_of("sums")
     assert task_of("format").example(np.zeros(8)) == Example("1a:", "[a]")

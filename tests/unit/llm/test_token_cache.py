@@ -15,7 +15,7 @@ from helpers.pretrained import CHAT, tokenizer, with_begin
 
 from rlox.errors import StorageError
 from rlox.llm import codecs, datasets, token_cache
-from rlox.llm.codecs import Bytes, Codec, Tokenizer
+from rlox.llm.codecs import ByteCodec, Codec, Tokenizer
 from rlox.llm.datasets import Row, TextDataset
 
 USER = {"role": "user", "content": "what colour is the sky?"}
@@ -56,7 +56,7 @@ def same(one: list[Row], other: list[Row]) -> bool:
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of the entries, of files of any size."""
     monkeypatch.setenv("RLOX_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(token_cache, "FEWEST", 1)
+    monkeypatch.setattr(token_cache, "MIN_ROWS", 1)
     return tmp_path / "cache" / "tokens"
 
 
@@ -67,9 +67,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def counting(codec: Codec, asks: Any) -> Any:
         counted.append(len(asks))
-        return codecs.tokens_of(codec, asks)
+        return codecs.tokenize(codec, asks)
 
-    monkeypatch.setattr(datasets, "tokens_of", counting)
+    monkeypatch.setattr(datasets, "tokenize", counting)
     return counted
 
 
@@ -92,7 +92,7 @@ def test_a_file_becomes_tokens_once_and_its_rows_are_the_same_each_time(
 def test_a_part_of_the_rows_takes_its_own_tokens(
     kept: Path, asked: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(datasets, "AT_ONCE", 4)
+    monkeypatch.setattr(datasets, "ROWS_AT_ONCE", 4)
     rows = [{"prompt": "the sky is", "completion": f" {n}"} for n in range(11)]
     path = tmp_path / "d.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
@@ -156,9 +156,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_entry_is_made_again(
-    damage: str, kept: Path, asked: list[int], tmp_path: Path
-) -> None:
+def test_a_damaged_entry_is_made_again(damage: str, kept: Path, asked: list[int], tmp_path: Path) -> None:
     path, codec = written(tmp_path / "d.jsonl", KINDS["pair"]), made(tmp_path / "t")
     first = TextDataset(path, codec).rows
     (entry,) = kept.iterdir()
@@ -190,19 +188,19 @@ def test_two_that_make_the_same_tokens_leave_one_whole_entry(kept: Path, tmp_pat
     codec, ids = made(tmp_path / "t"), [np.array([4, 5, 6]), np.array([7])]
     both = [token_cache.TokenCache("digest", 2, codec, {}) for _ in range(2)]
     for one in both:
-        assert one.take(2) is None
+        assert one.get(2) is None
         one.add(ids)
     for one in both:
-        one.keep()
+        one.save()
     assert len(list(kept.iterdir())) == 1
-    found = token_cache.TokenCache("digest", 2, codec, {}).take(2)
+    found = token_cache.TokenCache("digest", 2, codec, {}).get(2)
     assert found is not None and [of.tolist() for of in found] == [[4, 5, 6], [7]]
 
 
 def test_entries_that_were_used_longest_ago_go_first(
     kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(token_cache, "MOST", 10_000)
+    monkeypatch.setattr(token_cache, "MAX_CACHE_BYTES", 10_000)
     kept.mkdir(parents=True)
     # the middle one is what a process left that was killed
     others = [kept / "a.safetensors", kept / ".b.safetensors.7.new", kept / "c.safetensors"]
@@ -221,7 +219,7 @@ def test_entries_that_were_used_longest_ago_go_first(
 def test_an_entry_that_would_take_the_place_of_most_others_is_not_kept(
     kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(token_cache, "MOST", 400)
+    monkeypatch.setattr(token_cache, "MAX_CACHE_BYTES", 400)
     TextDataset(written(tmp_path / "d.jsonl", KINDS["text"]), made(tmp_path / "t"))
     assert not kept.exists()
 
@@ -238,12 +236,10 @@ def test_a_template_that_says_something_else_each_day_is_asked_each_time(
     assert not kept.exists()
 
 
-def test_few_rows_and_bytes_are_not_kept(
-    kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_few_rows_and_bytes_are_not_kept(kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path / "d.jsonl", KINDS["text"])
-    TextDataset(path, Bytes())
-    monkeypatch.setattr(token_cache, "FEWEST", 6)
+    TextDataset(path, ByteCodec())
+    monkeypatch.setattr(token_cache, "MIN_ROWS", 6)
     TextDataset(path, made(tmp_path / "t"))
     assert not kept.exists()
 

@@ -16,7 +16,7 @@ from rlox.algorithms import GRPO, SFT
 from rlox.errors import ConfigError
 from rlox.llm.codecs import Tokenizer
 from rlox.llm.datasets import TextDataset
-from rlox.llm.prompts import learned_after
+from rlox.llm.prompts import answer_context
 
 # As CHAT, the assistant's turns marked.
 MARKED = (
@@ -85,9 +85,7 @@ def test_a_template_that_ends_turns_by_no_known_end_is_warned_of(tmp_path: Path)
         SFT(made(tmp_path / "texts", CHAT, "<|pad|>"), **both(rows(tmp_path / "t", {"text": "ab"})))
 
 
-@pytest.mark.parametrize(
-    ("template", "named"), [(OPEN, r"by '.*' \(token \d+\)"), (NOTHING, "by nothing")]
-)
+@pytest.mark.parametrize(("template", "named"), [(OPEN, r"by '.*' \(token \d+\)"), (NOTHING, "by nothing")])
 def test_a_template_whose_turns_have_no_special_end_is_warned_of(
     template: str, named: str, tmp_path: Path
 ) -> None:
@@ -115,9 +113,9 @@ def none(completions: list[torch.Tensor], prompts: Any) -> list[float]:
 
 def learned(codec: Tokenizer, prompt: Any) -> str:
     """The text of the tokens that are learned."""
-    assert prompt.right is not None
-    kept = prompt.right if prompt.learned is None else prompt.right[prompt.learned]
-    return codec._of.decode(kept)
+    assert prompt.answer_ids is not None
+    kept = prompt.answer_ids if prompt.loss_mask is None else prompt.answer_ids[prompt.loss_mask]
+    return codec._tokenizer.decode(kept)
 
 
 @pytest.mark.parametrize(("template", "end"), [(CHAT, "<|im_end|>\n"), (MARKED, "<|im_end|>")])
@@ -137,8 +135,8 @@ def test_only_what_the_assistant_says_is_learned(template: str, end: str, tmp_pa
         ((_, prompt),) = TextDataset(path, codec, assistant_only=True).rows
         assert learned(codec, prompt) == expected, name
         ((_, whole),) = TextDataset(path, codec).rows
-        assert torch.equal(whole.right, prompt.right)
-        assert whole.learned is None
+        assert torch.equal(whole.answer_ids, prompt.answer_ids)
+        assert whole.loss_mask is None
 
 
 def test_marked_tokens_are_those_that_transformers_counts(tmp_path: Path) -> None:
@@ -148,8 +146,8 @@ def test_marked_tokens_are_those_that_transformers_counts(tmp_path: Path) -> Non
     )
     data = rows(tmp_path / "d", {"messages": TALK}, times=1)
     ((_, prompt),) = TextDataset(data, Tokenizer(path), assistant_only=True).rows
-    assert prompt.learned is not None
-    assert [False, *prompt.learned.tolist()] == [bool(m) for m in there["assistant_masks"]]
+    assert prompt.loss_mask is not None
+    assert [False, *prompt.loss_mask.tolist()] == [bool(m) for m in there["assistant_masks"]]
 
 
 REFUSED: dict[str, tuple[str, Any, str]] = {
@@ -183,16 +181,16 @@ def test_the_loss_of_the_assistants_tokens_is_their_mean(tmp_path: Path) -> None
     sft = SFT(model, assistant_only_loss=True, **given)
     (batch, _) = sft.source.next(sft.clock)
     total, count = 0.0, 0
-    for prompt in sft._text.prompts.learned(0, 2):
-        ids = torch.cat([prompt.ids, prompt.right])[None]
+    for prompt in sft._text.prompts.training_prompts(0, 2):
+        ids = torch.cat([prompt.ids, prompt.answer_ids])[None]
         with torch.no_grad():
             said = sft.policy(input_ids=ids).logits[0, :-1].log_softmax(-1)
         each = said[torch.arange(len(ids[0]) - 1), ids[0, 1:]]
-        total += float(each[prompt.learned].sum())
-        count += int(prompt.learned.sum())
-        assert not prompt.learned.all()
+        total += float(each[prompt.loss_mask].sum())
+        count += int(prompt.loss_mask.sum())
+        assert not prompt.loss_mask.all()
     assert float(sft.learner.loss(batch).detach()) == pytest.approx(-total / count, rel=1e-5)
-    scores, tokens = sft.learner.score(sft._text.prompts.learned(0, 2))
+    scores, tokens = sft.learner.score(sft._text.prompts.training_prompts(0, 2))
     assert sum(tokens) == count
     assert float((scores * tokens).sum()) == pytest.approx(total, rel=1e-5)
     assert sft.train(2)["loss"] == pytest.approx(-total / count, rel=1e-5)
@@ -202,9 +200,7 @@ def test_the_loss_of_the_assistants_tokens_is_their_mean(tmp_path: Path) -> None
 
 
 def test_a_run_without_a_file_of_conversations_learns_no_assistant_alone() -> None:
-    with pytest.raises(
-        ConfigError, match=r"assistant_only_loss=true is of conversations in a file"
-    ):
+    with pytest.raises(ConfigError, match=r"assistant_only_loss=true is of conversations in a file"):
         SFT(task="copy", assistant_only_loss=True)
 
 
@@ -228,7 +224,7 @@ def test_a_file_asks_its_tokenizer_for_many_rows_at_once(
 ) -> None:
     codec = Tokenizer(made(tmp_path / "m", CHAT))
     asked: list[int] = []
-    for name in ("encode_all", "chat_all"):
+    for name in ("encode_all", "encode_chats"):
         real = getattr(Tokenizer, name)
 
         def counted(self: Any, several: Any, *given: Any, real: Any = real) -> Any:
@@ -240,18 +236,18 @@ def test_a_file_asks_its_tokenizer_for_many_rows_at_once(
     found = TextDataset(rows(tmp_path / "t", *texts, times=1), codec).rows
     assert asked == [1024, 1024, 476, 476]
     for row, of in zip(found, texts, strict=True):
-        alone = codec.encode(of["prompt"] + of["completion"], end=True)
-        assert row.prompt.right is not None
-        whole = torch.cat([learned_after(row.prompt), row.prompt.right])
+        alone = codec.encode(of["prompt"] + of["completion"], with_eos=True)
+        assert row.prompt.answer_ids is not None
+        whole = torch.cat([answer_context(row.prompt), row.prompt.answer_ids])
         assert whole.tolist() == alone.tolist()
     asked.clear()
     talks = [{"messages": [*TALK[:2], turn("assistant", f"{i}")]} for i in range(1100)]
     found = TextDataset(rows(tmp_path / "c", *talks, times=1), codec).rows
     assert asked == [1024, 76]
     for row, of in zip(found, talks, strict=True):
-        assert row.prompt.right is not None
-        whole = torch.cat([row.prompt.ids, row.prompt.right])
-        assert whole.tolist() == codec.chat(of["messages"], "", {}).tolist()
+        assert row.prompt.answer_ids is not None
+        whole = torch.cat([row.prompt.ids, row.prompt.answer_ids])
+        assert whole.tolist() == codec.encode_chat(of["messages"], "", {}).tolist()
 
 
 def test_a_line_that_the_template_refuses_is_named_among_many(tmp_path: Path) -> None:

@@ -10,25 +10,25 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers.words import Words
+from helpers.tiny_lm import TinyLM
 from torch import nn
 
 from rlox.errors import ConfigError, RloxError, ShapeError
 from rlox.llm import (
-    Characters,
-    Completed,
+    CharacterCodec,
+    GeneratedTokens,
     Llama,
     LlamaSize,
     Sampling,
     TextModel,
-    completions,
+    generate_completions,
     group_advantages,
     leave_one_out_advantages,
     save_llama,
     task_of,
 )
 from rlox.losses import (
-    Completions,
+    CompletionLogProbs,
     DPOLoss,
     clipped_surrogate,
     importance_weights,
@@ -42,31 +42,31 @@ B, T, V = 3, 4, 9
 IDS = torch.arange(B * T).reshape(B, T) % V
 ONES, ROWS, COLUMN = torch.ones(B, T), torch.ones(B), torch.ones(B, 1)
 MASK = torch.ones(B, T, dtype=torch.bool)
-HOLES = torch.tensor([[1, 0, 1, 0]] * B).bool()
+MASK_WITH_HOLES = torch.tensor([[1, 0, 1, 0]] * B).bool()
 LOGITS = torch.zeros(B, T, V)
-SIZE = LlamaSize(V, hidden_size=8, intermediate_size=8, num_hidden_layers=1,
+LLAMA_SIZE = LlamaSize(V, hidden_size=8, intermediate_size=8, num_hidden_layers=1,
                  num_attention_heads=2, num_key_value_heads=2)  # fmt: skip
-BEST = Sampling(max_new_tokens=2, temperature=0.0)
-TEXT = Characters("abc")
+GREEDY = Sampling(max_new_tokens=2, temperature=0.0)
+CODEC = CharacterCodec("abc")
 
 
-def llama(**given: Any) -> Any:
-    return Llama(SIZE)(IDS, **given)
+def run_llama(**kwargs: Any) -> Any:
+    return Llama(LLAMA_SIZE)(IDS, **kwargs)
 
 
-def with_cache(batch: int, length: int) -> Any:
-    made = Llama(SIZE)
-    return made(IDS, past_key_values=made.cache(batch, length))
+def run_with_cache(batch: int, length: int) -> Any:
+    model = Llama(LLAMA_SIZE)
+    return model(IDS, past_key_values=model.cache(batch, length))
 
 
-def pairs(*changed: int) -> Any:
+def compute_dpo_loss(*change: int) -> Any:
     """DPO's loss; one of the six is `[B, 1]`, or of fewer pairs."""
-    given = [COLUMN if i == changed[0] else ROWS[: changed[1]] if i == changed[0] - 10 else ROWS
+    columns = [COLUMN if i == change[0] else ROWS[: change[1]] if i == change[0] - 10 else ROWS
              for i in range(6)]  # fmt: skip
-    return DPOLoss()(Completions(*given[:3]), Completions(*given[3:]))
+    return DPOLoss()(CompletionLogProbs(*columns[:3]), CompletionLogProbs(*columns[3:]))
 
 
-same_of_all, ids_of = r"expected \[B, T\], the same of all", "expected token ids"
+SAME_SHAPE_ERROR, TOKEN_IDS_ERROR = r"expected \[B, T\], the same of all", "expected token ids"
 CASES: dict[str, tuple[Callable[[], Any], str]] = {
     "old log-probabilities of completions": (
         lambda: rloo_loss(ONES, COLUMN, ROWS, MASK, 0.2),
@@ -77,23 +77,23 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: rloo_loss(ROWS, ROWS, torch.tensor(1.0), MASK[:, 0], 0.2), r"expected \[B, T\]",
     ),
     "sampled ones of completions": (
-        lambda: importance_weights(ONES, COLUMN, MASK, "token_mask"), same_of_all,
+        lambda: importance_weights(ONES, COLUMN, MASK, "token_mask"), SAME_SHAPE_ERROR,
     ),
     "a mask of another length": (
-        lambda: importance_weights(ONES, ONES, MASK[:, :1], "token_mask"), same_of_all,
+        lambda: importance_weights(ONES, ONES, MASK[:, :1], "token_mask"), SAME_SHAPE_ERROR,
     ),
     **{
-        f"part {i} of pairs is a column": (partial(pairs, i), r"\[3, 1\].*expected \[B\] of all")
+        f"part {i} of pairs is a column": (partial(compute_dpo_loss, i), r"\[3, 1\].*expected \[B\] of all")
         for i in range(6)
     },
-    "fewer chosen": (partial(pairs, 10, 1), r"\[\[1\], \[3\].*expected \[B\] of all"),
+    "fewer chosen": (partial(compute_dpo_loss, 10, 1), r"\[\[1\], \[3\].*expected \[B\] of all"),
     "advantages in a column": (
         lambda: clipped_surrogate(ROWS, COLUMN, 0.2), r"\[3\] and advantages \[3, 1\]",
     ),
     "log-probabilities in a column": (
         lambda: policy_gradient(COLUMN, ROWS), r"\[3, 1\] and advantages \[3\]",
     ),
-    "tokens with a point": (lambda: token_log_probs(LOGITS, ONES), ids_of),
+    "tokens with a point": (lambda: token_log_probs(LOGITS, ONES), TOKEN_IDS_ERROR),
     "tokens of another vocabulary": (
         lambda: token_log_probs(LOGITS, IDS + 5), "token ids from 5 to 13: expected some of the 9",
     ),
@@ -126,62 +126,69 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: group_advantages(np.ones((4, 2)), 2, ["1", "2"]), "weights .*expected numbers",  # type: ignore[list-item]
     ),
     "a mask of other tokens": (
-        lambda: Completed(IDS, MASK[:, :2], ONES, ROWS.bool()), r"expected \[B, T\] of three",
+        lambda: GeneratedTokens(IDS, MASK[:, :2], ONES, ROWS.bool()), r"expected \[B, T\] of three",
     ),
-    "ends in a column": (lambda: Completed(IDS, MASK, ONES, COLUMN.bool()), "ended"),
+    "ends in a column": (lambda: GeneratedTokens(IDS, MASK, ONES, COLUMN.bool()), "ended"),
     "half a token": (lambda: Sampling(max_new_tokens=2.5), "max_new_tokens=2.5, expected a whole"),  # type: ignore[arg-type]
     "a number as a text": (lambda: Sampling(temperature="1"), "temperature='1', expected a number"),  # type: ignore[arg-type]
     "a truth for a number": (lambda: Sampling(top_k=True), "top_k=True, expected a whole number"),
     "a truth for an end": (lambda: Sampling(eos=(True,)), "expected a tuple of token ids"),
-    "a module": (lambda: completions(Words(), IDS, BEST, None), "expected a TextModel"),  # type: ignore[arg-type]
+    "a module": (lambda: generate_completions(TinyLM(), IDS, GREEDY, None), "expected a TextModel"),  # type: ignore[arg-type]
     "a number for a sampling": (
-        lambda: completions(TextModel(Words()), IDS, 5, None), "how is a int, expected a Sampling",  # type: ignore[arg-type]
+        lambda: generate_completions(TextModel(TinyLM()), IDS, 5, None), "how is a int, expected a Sampling",  # type: ignore[arg-type]
     ),
     "texts for prompts": (
-        lambda: completions(TextModel(Words()), ["ab"], BEST, None), ids_of,  # type: ignore[list-item]
+        lambda: generate_completions(TextModel(TinyLM()), ["ab"], GREEDY, None), TOKEN_IDS_ERROR,  # type: ignore[list-item]
     ),
-    "truths for prompts": (lambda: completions(TextModel(Words()), MASK, BEST, None), "torch.bool: exp"),
-    "one prompt": (lambda: completions(TextModel(Words()), IDS[0], BEST, None), "each of token ids"),
+    "truths for prompts": (
+        lambda: generate_completions(TextModel(TinyLM()), MASK, GREEDY, None), "torch.bool: exp",
+    ),
+    "one prompt": (
+        lambda: generate_completions(TextModel(TinyLM()), IDS[0], GREEDY, None), "each of token ids",
+    ),
     "what is added to attention": (
-        lambda: completions(TextModel(Words()), IDS, BEST, None, (1.0 - ONES) - 1e9),
+        lambda: generate_completions(TextModel(TinyLM()), IDS, GREEDY, None, (1.0 - ONES) - 1e9),
         "expected 1 for tokens and 0 for padding, not what is added",
     ),
     "a list for uniforms": (
-        lambda: completions(TextModel(Words()), IDS, Sampling(), [0.5]),  # type: ignore[arg-type]
+        lambda: generate_completions(TextModel(TinyLM()), IDS, Sampling(), [0.5]),  # type: ignore[arg-type]
         r"uniforms \[0.5\], expected \[3, 16\]",
     ),
-    "a mask of one column": (lambda: llama(attention_mask=MASK[:, :1]), r"expected \[3, 4\]"),
-    "a mask of one row": (lambda: llama(attention_mask=MASK[:1]), r"expected \[3, 4\]"),
+    "a mask of one column": (lambda: run_llama(attention_mask=MASK[:, :1]), r"expected \[3, 4\]"),
+    "a mask of one row": (lambda: run_llama(attention_mask=MASK[:1]), r"expected \[3, 4\]"),
     "a mask of numbers between all": (
-        lambda: llama(attention_mask=torch.zeros(B, T, T)), r"bool \[3, 4, 4\]",
+        lambda: run_llama(attention_mask=torch.zeros(B, T, T)), r"bool \[3, 4, 4\]",
     ),
-    "a mask of heads": (lambda: llama(attention_mask=torch.ones(B, 1, T, T).bool()), "expected"),
-    "places in a column": (lambda: llama(position_ids=IDS[:, :1]), r"position_ids \[3, 1\]"),
-    "fewer than no logits": (lambda: llama(logits_to_keep=-1), "logits_to_keep=-1, expected"),
-    "a cache of one": (lambda: with_cache(1, 8), "for 1 sequences of 8 tokens, expected 3"),
-    "a cache that is too short": (lambda: with_cache(3, 2), "for 3 sequences of 2 tokens"),
+    "a mask of heads": (lambda: run_llama(attention_mask=torch.ones(B, 1, T, T).bool()), "expected"),
+    "places in a column": (lambda: run_llama(position_ids=IDS[:, :1]), r"position_ids \[3, 1\]"),
+    "fewer than no logits": (lambda: run_llama(logits_to_keep=-1), "logits_to_keep=-1, expected"),
+    "a cache of one": (lambda: run_with_cache(1, 8), "for 1 sequences of 8 tokens, expected 3"),
+    "a cache that is too short": (lambda: run_with_cache(3, 2), "for 3 sequences of 2 tokens"),
     "lengths in a column": (
-        lambda: TextModel(Words()).log_probs(IDS, lengths=COLUMN.long()), r"lengths \[3, 1\]",
+        lambda: TextModel(TinyLM()).log_probs(IDS, lengths=COLUMN.long()), r"lengths \[3, 1\]",
     ),
-    "a sequence": (lambda: TextModel(Words()).log_probs(IDS[0]), r"ids \[4\] .*expected \[B, L\]"),
+    "a sequence": (lambda: TextModel(TinyLM()).log_probs(IDS[0]), r"ids \[4\] .*expected \[B, L\]"),
     "a mask with holes": (
-        lambda: TextModel(Words()).completion_log_probs(list(IDS), IDS, HOLES),
+        lambda: TextModel(TinyLM()).completion_log_probs(list(IDS), IDS, MASK_WITH_HOLES),
         "a token behind one that does not count",
     ),
     "one completion": (
-        lambda: TextModel(Words()).completion_log_probs(list(IDS), ROWS.long(), MASK[:, 0]),
+        lambda: TextModel(TinyLM()).completion_log_probs(list(IDS), ROWS.long(), MASK[:, 0]),
         r"expected B, \[B, T\] and \[B, T\]",
     ),
-    "a list for an alphabet": (lambda: Characters(["a", "b"]), "each once, in one text"),  # type: ignore[arg-type]
-    "bytes for a text": (lambda: TEXT.encode(b"ab"), "is a bytes, expected a text"),  # type: ignore[arg-type]
-    "tokens with a part": (lambda: TEXT.decode([2.7]), r"\[2.7\]: expected token ids \[T\]"),  # type: ignore[list-item]
-    "a batch of tokens": (lambda: TEXT.right((), np.array([[2, 1]]), "a"), r"expected token ids \[T\]"),
+    "a list for an alphabet": (lambda: CharacterCodec(["a", "b"]), "each once, in one text"),  # type: ignore[arg-type]
+    "bytes for a text": (lambda: CODEC.encode(b"ab"), "is a bytes, expected a text"),  # type: ignore[arg-type]
+    "tokens with a part": (lambda: CODEC.decode([2.7]), r"\[2.7\]: expected token ids \[T\]"),  # type: ignore[list-item]
+    "a batch of tokens": (
+        lambda: CODEC.exact_match((), np.array([[2, 1]]), "a"), r"expected token ids \[T\]",
+    ),
     "a batch for a task": (
-        lambda: task_of("copy").closeness(IDS.numpy(), task_of("copy").example(np.zeros(8))), ids_of,
+        lambda: task_of("copy").partial_match(IDS.numpy(), task_of("copy").example(np.zeros(8))),
+        TOKEN_IDS_ERROR,
     ),
     "another model to save": (lambda: save_llama(nn.Linear(1, 1), Path("x")), "expected a rlox.llm.Ll"),  # type: ignore[arg-type]
     "a text for an end": (
-        lambda: save_llama(Llama(SIZE), Path("x"), "2"), r"eos=\['2'\], expected token ids",  # type: ignore[arg-type]
+        lambda: save_llama(Llama(LLAMA_SIZE), Path("x"), "2"), r"eos=\['2'\], expected token ids",  # type: ignore[arg-type]
     ),
 }  # fmt: skip
 
@@ -199,11 +206,11 @@ def test_arguments_of_another_form_that_fit_are_taken() -> None:
     expected = group_advantages(np.array([1.0, 0.0, np.nan, 1.0]), 2)
     for rewards in ([1.0, 0.0, None, 1.0], np.array([[1.0], [0.0], [np.nan], [1.0]])):
         assert np.array_equal(group_advantages(rewards, np.int64(2)), expected)  # type: ignore[arg-type]
-    kept, at = llama(attention_mask=ONES.long()).logits, torch.arange(T)
-    assert kept.shape == llama(attention_mask=MASK[:, None] & MASK[:, :, None]).logits.shape
-    assert llama(position_ids=at).logits.shape == llama(position_ids=at[None]).logits.shape
-    padded = completions(TextModel(Words()), IDS, BEST, None, [[0, 1, 1, 1]] * B)  # type: ignore[arg-type]
+    kept, at = run_llama(attention_mask=ONES.long()).logits, torch.arange(T)
+    assert kept.shape == run_llama(attention_mask=MASK[:, None] & MASK[:, :, None]).logits.shape
+    assert run_llama(position_ids=at).logits.shape == run_llama(position_ids=at[None]).logits.shape
+    padded = generate_completions(TextModel(TinyLM()), IDS, GREEDY, None, [[0, 1, 1, 1]] * B)  # type: ignore[arg-type]
     assert torch.equal(
-        padded.tokens, completions(TextModel(Words()), IDS[:, 1:], BEST, None).tokens
+        padded.tokens, generate_completions(TextModel(TinyLM()), IDS[:, 1:], GREEDY, None).tokens
     )
-    assert TEXT.decode(torch.tensor([2, 3, 1])) == "ab"  # type: ignore[arg-type]
+    assert CODEC.decode(torch.tensor([2, 3, 1])) == "ab"  # type: ignore[arg-type]

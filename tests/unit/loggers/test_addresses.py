@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from rlox.configs import RunConfig, make_run, plain
+from rlox.configs import RunConfig, make_run, to_plain
 from rlox.configs.loggers import MlflowConfig, WandbConfig
 from rlox.errors import ConfigError, MissingExtraError, StorageError
 from rlox.loggers import check_loggers, hyperparameters
 from rlox.loggers.follow import Position, _read_position
-from rlox.loggers.mlflow_errors import explained
-from rlox.loggers.remote import Record, result_of, told
+from rlox.loggers.mlflow_errors import as_storage_errors
+from rlox.loggers.remote import SyncRecord, read_result, run_info
 from rlox_cli import plain_yaml, syncing, validate
 from rlox_cli.commands.sync import SyncConfig, WandbTarget
 
@@ -31,11 +31,11 @@ def test_an_address_is_used_and_what_is_written_asks_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     config = run_with(URL)
-    text = plain_yaml.dump(plain(config))
+    text = plain_yaml.dump(to_plain(config))
     assert URL not in text and URL not in repr(config) and ASKS in text
     assert config.logger["mlflow"].address == URL
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://of.the.process")
-    assert make_run(plain(config)).logger["mlflow"].address == "http://of.the.process"
+    assert make_run(to_plain(config)).logger["mlflow"].address == "http://of.the.process"
     assert replace(config.logger["mlflow"], checkpoints=True).address == URL
 
 
@@ -63,7 +63,7 @@ def test_a_password_in_an_address_is_refused_unless_the_process_has_it(
 
 
 def test_an_address_in_a_run_folder_is_refused_and_so_is_another_variable() -> None:
-    data = plain(run_with(None))
+    data = to_plain(run_with(None))
     data["logger"]["mlflow"]["tracking_uri"] = "http://evil.example"
     with pytest.raises(ConfigError, match=r"none is taken from there"):
         validate.saved_config(data)
@@ -90,9 +90,7 @@ REFUSED = (
         ),
         (RuntimeError("Read timed out."), "https://h", "https://h does not answer in time"),
         (
-            RuntimeError(
-                "API request to endpoint /x failed with error code 401 != 200. Body: 'no'"
-            ),
+            RuntimeError("API request to endpoint /x failed with error code 401 != 200. Body: 'no'"),
             "http://h",
             "http://h refuses the login (HTTP 401): export MLFLOW_TRACKING_USERNAME=",
         ),
@@ -122,7 +120,7 @@ def test_an_mlflow_error_becomes_one_line_naming_the_store_and_the_remedy(
     class Sink:
         _address = address
 
-        @explained
+        @as_storage_errors
         def write(self) -> None:
             raise error
 
@@ -144,7 +142,7 @@ def test_a_folder_called_wandb_is_not_the_package(monkeypatch: pytest.MonkeyPatc
 def test_values_named_like_secrets_are_not_sent(tmp_path: Path) -> None:
     kwargs: dict[str, Any] = {"api_token": "hunter2", "more": [{"password": "hunter2"}], "g": 1}
     run = make_run({"env": {"kwargs": kwargs}})
-    sent = told({}, tmp_path, run)
+    sent = run_info({}, tmp_path, run)
     assert "hunter2" not in repr(sent)
     assert sent.hyperparameters["env.kwargs.g"] == 1
     assert "hunter2" not in str(hyperparameters(run))  # which TensorBoard gets
@@ -160,14 +158,14 @@ def test_files_are_sent_once_and_links_never(tmp_path: Path) -> None:
     (checkpoint / "manifest.json").write_text("{}")
     (tmp_path / "checkpoints" / "last").symlink_to("step-1")
     (tmp_path / "checkpoints" / "best").symlink_to(tmp_path)
-    record = Record(tmp_path, "wandb", "run")
+    record = SyncRecord(tmp_path, "wandb", "run")
     assert set(record.unsent(checkpoints=False)) == {"plots/a.png"}
     assert set(record.unsent(checkpoints=True)) == {"plots/a.png", "checkpoints/last"}
     record.note_sent(record.unsent(checkpoints=True))
-    assert Record(tmp_path, "wandb", "run").unsent(checkpoints=True) == {}
-    assert set(Record(tmp_path, "wandb", "another").unsent(checkpoints=True)) != set()
+    assert SyncRecord(tmp_path, "wandb", "run").unsent(checkpoints=True) == {}
+    assert set(SyncRecord(tmp_path, "wandb", "another").unsent(checkpoints=True)) != set()
     (tmp_path / "plots" / "a.png").write_bytes(b"2")
-    assert set(Record(tmp_path, "wandb", "run").unsent(checkpoints=True)) == {"plots/a.png"}
+    assert set(SyncRecord(tmp_path, "wandb", "run").unsent(checkpoints=True)) == {"plots/a.png"}
 
 
 @pytest.mark.parametrize("uri", ["mlruns", "./mlruns", "file:///tmp/mlruns", "databricks"])
@@ -185,7 +183,7 @@ def test_a_run_that_shall_go_online_without_a_key_is_told_so_at_once(
     monkeypatch.setenv("NETRC", str(tmp_path / "none"))
     config = SyncConfig(run=str(tmp_path), wandb=WandbTarget("online"))
     with pytest.raises(ConfigError, match="export WANDB_API_KEY="):
-        syncing._target(WandbConfig(), config)
+        syncing._with_target(WandbConfig(), config)
 
 
 def test_links_in_a_circle_and_files_nested_too_deeply_count_as_none(tmp_path: Path) -> None:
@@ -195,6 +193,6 @@ def test_links_in_a_circle_and_files_nested_too_deeply_count_as_none(tmp_path: P
     (tmp_path / "loggers").mkdir()
     for name in ("loggers/wandb.runs.json", "loggers/wandb.json", "result.json"):
         (tmp_path / name).write_text("[" * 200_000)
-    assert set(Record(tmp_path, "wandb", "run").unsent(checkpoints=True)) == {"result.json"}
-    assert result_of(tmp_path) == {}
+    assert set(SyncRecord(tmp_path, "wandb", "run").unsent(checkpoints=True)) == {"result.json"}
+    assert read_result(tmp_path) == {}
     assert _read_position(tmp_path / "loggers" / "wandb.json") == Position()

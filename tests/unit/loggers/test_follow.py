@@ -22,9 +22,7 @@ from rlox.loggers.follow import Delivery
 class Memory:
     """A sink in memory, which outlives its followers; `refuse` may raise before a write."""
 
-    def __init__(
-        self, refuse: Callable[[], object] = lambda: None, takes_back: bool = True
-    ) -> None:
+    def __init__(self, refuse: Callable[[], object] = lambda: None, takes_back: bool = True) -> None:
         self.steps: list[int] = []
         self.opened: list[int] = []
         self.closed = self.finished = self.abandoned = 0
@@ -155,9 +153,7 @@ def test_a_transient_error_is_told_once_and_caught_up(
     ]
 
 
-def test_pauses_between_attempts_grow_up_to_a_limit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pauses_between_attempts_grow_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[float] = []
 
     class Watched(threading.Event):
@@ -172,10 +168,10 @@ def test_pauses_between_attempts_grow_up_to_a_limit(
         if len(waited) < 6:
             raise ConnectionError
 
-    monkeypatch.setattr(follow, "LONGEST_RETRY", 0.008)
+    monkeypatch.setattr(follow, "MAX_RETRY_SECONDS", 0.008)
     add(tmp_path, [1])
     follower = Follower("memory", Memory(refuse), tmp_path)
-    follower._ended = Watched()
+    follower._end_event = Watched()
     follower.start()
     until(lambda: not follower._thread.is_alive(), "end of the follower")
     assert waited[:6] == [0.001, 0.002, 0.004, 0.008, 0.008, 0.008]
@@ -184,7 +180,7 @@ def test_pauses_between_attempts_grow_up_to_a_limit(
 def test_a_backlog_is_handed_on_in_batches_and_a_look_that_finds_few_rows_is_followed_by_a_pause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follow, "BATCH", 3)
+    monkeypatch.setattr(follow, "MAX_BATCH", 3)
     monkeypatch.setattr(follow, "PAUSE_SECONDS", 10 * PATIENCE)
     waited: list[tuple[int, float | None]] = []
 
@@ -196,7 +192,7 @@ def test_a_backlog_is_handed_on_in_batches_and_a_look_that_finds_few_rows_is_fol
     sink = Memory()
     add(tmp_path, range(10))
     follower = Follower("memory", sink, tmp_path)
-    follower._ended = Watched()
+    follower._end_event = Watched()
     follower.start()
     until(lambda: len(waited) == 4, "pause")
     assert [rows for rows, _ in waited] == [3, 6, 9, 10]
@@ -216,7 +212,7 @@ def test_a_sink_that_stays_broken_costs_the_end_of_a_run_its_timeout_and_is_repo
     message = "memory lacks 3 rows: no such server; metrics.jsonl has every row, .*catch_up"
     with pytest.warns(UserWarning, match=message):
         found = followed(tmp_path, sink, in_vain=True)
-    assert (found.sent, found.left) == (0, 3)
+    assert (found.n_sent, found.n_missing) == (0, 3)
     assert isinstance(found.error, ConnectionError)
     until(lambda: sink.closed == 1, "closed sink")
     assert not (tmp_path / "loggers").exists()
@@ -244,7 +240,7 @@ def test_the_end_of_a_run_waits_once_for_all_of_its_loggers(
     with pytest.warns(UserWarning, match="lacks 1 rows: it did not take them in time"):
         found = finish(followers, 16.0)
     assert waited == [16.0, 0.0, 0.0, 0.0, 0.0]
-    assert {d.left for d in found.values()} == {1}
+    assert {d.n_missing for d in found.values()} == {1}
     gate.set()
     until(lambda: all(sink.closed for sink in sinks), "five closed sinks")
 
@@ -312,7 +308,7 @@ def test_a_sink_that_fails_only_in_closing_is_reported(tmp_path: Path) -> None:
     add(tmp_path, [1])
     with pytest.warns(UserWarning, match="logger memory is not known to have every row: gone"):
         found = followed(tmp_path, Fails())
-    assert (found.sent, found.left) == (1, 0)
+    assert (found.n_sent, found.n_missing) == (1, 0)
 
 
 def test_a_kill_before_the_position_is_stored_repeats_rows_only_where_none_can_be_taken_back(
@@ -349,7 +345,7 @@ def test_a_position_that_is_not_behind_a_row_moves_back_to_one(offset: int, tmp_
     followed(tmp_path, sink)
     (tmp_path / "loggers" / "memory.json").write_text(json.dumps({"offset": offset, "rows": 9}))
     sink.steps = [1] if offset == 20 else [1, 2]
-    assert followed(tmp_path, sink).sent == (1 if offset == 20 else 0)
+    assert followed(tmp_path, sink).n_sent == (1 if offset == 20 else 0)
     assert sink.steps == [1, 2]
 
 
@@ -357,10 +353,8 @@ def test_a_position_that_cannot_be_stored_is_an_error_and_no_row_is_lost(tmp_pat
     sink = Memory(takes_back=False)
     add(tmp_path, [1, 2])
     (tmp_path / "loggers").write_text("in the way")
-    with pytest.warns(
-        UserWarning, match=r"is not known to have every row: cannot write .*memory\.json"
-    ):
-        assert followed(tmp_path, sink, in_vain=True).left == 0
+    with pytest.warns(UserWarning, match=r"is not known to have every row: cannot write .*memory\.json"):
+        assert followed(tmp_path, sink, in_vain=True).n_missing == 0
     assert sink.steps == [1, 2]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from rlox.errors import StorageError
 from rlox.loggers import JsonLines, read_rows
-from rlox.loggers.jsonl import rows_from
+from rlox.loggers.jsonl import iter_rows
 
 
 def test_json_lines_are_flushed_row_by_row_with_null_for_what_is_not_finite(tmp_path: Path) -> None:
@@ -36,18 +36,18 @@ def test_whole_rows_are_read_from_an_offset_on_each_with_the_offset_behind_it(
 ) -> None:
     file = tmp_path / "m.jsonl"
     file.write_bytes(b'{"a": 1}\n{"a": 2}\n{"a": 3}')
-    assert list(rows_from(file)) == [({"a": 1}, 9), ({"a": 2}, 18)]
-    assert list(rows_from(file, 9)) == [({"a": 2}, 18)]
-    assert list(rows_from(file, 18)) == []
+    assert list(iter_rows(file)) == [({"a": 1}, 9), ({"a": 2}, 18)]
+    assert list(iter_rows(file, 9)) == [({"a": 2}, 18)]
+    assert list(iter_rows(file, 18)) == []
     file.write_bytes(file.read_bytes() + b"\n")
-    assert list(rows_from(file, 18)) == [({"a": 3}, 27)]
+    assert list(iter_rows(file, 18)) == [({"a": 3}, 27)]
     assert read_rows(file) == [{"a": 1}, {"a": 2}, {"a": 3}]
 
 
 def test_a_damaged_line_is_passed_over_and_a_missing_file_has_no_rows(tmp_path: Path) -> None:
     file = tmp_path / "m.jsonl"
     file.write_bytes(b'{"a": 1}\n\x00\x00\x00\n{"a": 2}\n')
-    assert list(rows_from(file)) == [({"a": 1}, 9), ({"a": 2}, 22)]
+    assert list(iter_rows(file)) == [({"a": 1}, 9), ({"a": 2}, 22)]
     assert read_rows(tmp_path / "none.jsonl") == []
 
 

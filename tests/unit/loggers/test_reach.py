@@ -10,9 +10,9 @@ from faults.wandb_server import WandbServer
 from helpers.waiting import PATIENCE
 
 from rlox.errors import StorageError
-from rlox.loggers import child
-from rlox.loggers.child import ChildSink
-from rlox.loggers.reach import require_answer
+from rlox.loggers import child_sink
+from rlox.loggers.child_sink import ChildSink
+from rlox.loggers.server_check import require_answer
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,7 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_server_that_is_no_help_is_told_from_one_that_is(mode: str, told: str) -> None:
     with dead_server(mode, slow=0.05) as url, pytest.raises(StorageError, match=told) as raised:
-        require_answer("mlflow", url, patience=0.3 if mode == "hangs" else PATIENCE)
+        require_answer("mlflow", url, timeout=0.3 if mode == "hangs" else PATIENCE)
     assert url not in str(raised.value)
 
 
@@ -77,7 +77,7 @@ def test_no_process_is_started_for_a_server_that_does_not_answer(
     def started(*args: object, **named: object) -> None:
         raise AssertionError("a process")
 
-    monkeypatch.setattr(child.subprocess, "Popen", started)
+    monkeypatch.setattr(child_sink.subprocess, "Popen", started)
     with dead_server("refuses") as url:
         sink = ChildSink("mlflow", tmp_path, {}, server=url)
         with pytest.raises(StorageError, match="refused"):

@@ -93,9 +93,7 @@ def test_files_that_another_writer_left_in_the_folder_are_hidden_and_kept(
     assert theirs.exists()
 
 
-def test_events_are_as_far_apart_as_their_rows_whenever_they_are_written(
-    tmp_path: Path, events: Any
-) -> None:
+def test_events_are_as_far_apart_as_their_rows_whenever_they_are_written(tmp_path: Path, events: Any) -> None:
     for last in (1, 2):
         sink = TensorboardSink(tmp_path, "updates")
         sink.open(last - 1)
@@ -160,14 +158,12 @@ def test_tensorboard_has_the_hyperparameters_of_the_run(tmp_path: Path, events: 
     assert [step for step, _ in steps(events.EventAccumulator(str(tmp_path / "tb")))] == [1, 1, 2]
 
 
-def test_a_file_of_before_there_were_hyperparameters_is_gone_on_with(
-    tmp_path: Path, events: Any
-) -> None:
+def test_a_file_of_before_there_were_hyperparameters_is_gone_on_with(tmp_path: Path, events: Any) -> None:
     sink = TensorboardSink(tmp_path, "env_steps")
     sink.open(0)
     sink.write([{"env_steps": 1, "a": 1.0}, {"env_steps": 2, "a": 2.0}])
     (path,) = tmp_path.iterdir()
-    ends, data = sink._ends(path), path.read_bytes()
+    ends, data = sink._record_ends(path), path.read_bytes()
     path.write_bytes(data[: ends[1]] + data[ends[2] :])
     again = TensorboardSink(tmp_path, "env_steps")
     assert again.open(9) == 2

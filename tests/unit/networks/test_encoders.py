@@ -10,20 +10,27 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from helpers.envs import Spaces
+from helpers.envs import RandomSpacesEnv
 from torch import Tensor
 from torch.nn import Conv2d, Linear, functional
 
 from rlox.algorithms import DQN, PPO, SAC
-from rlox.algorithms.encoding import encoding_of
+from rlox.algorithms.encoding import make_encoder_spec
 from rlox.configs import DQNConfig, PPOConfig
 from rlox.envs.spaces import ObservationCodec
 from rlox.errors import ConfigError, ShapeError
-from rlox.networks import ActionValues, EncodedEnsemble, Encoder, EnsembleMLP, Picture, cost_of
+from rlox.networks import (
+    ActionValues,
+    EncodedEnsemble,
+    Encoder,
+    EnsembleMLP,
+    ImageSpec,
+    encoder_cost,
+)
 
-ATARI = Picture((4, 84, 84), channels_first=True, high=255.0)
-PROCGEN = Picture((64, 64, 3), channels_first=False, high=255.0)
-GRID = Picture((7, 7, 3), channels_first=False, high=255.0)
+ATARI = ImageSpec((4, 84, 84), channels_first=True, max_value=255.0)
+PROCGEN = ImageSpec((64, 64, 3), channels_first=False, max_value=255.0)
+GRID = ImageSpec((7, 7, 3), channels_first=False, max_value=255.0)
 
 
 def count(module: torch.nn.Module) -> int:
@@ -50,7 +57,7 @@ def bytes_of(encoder: Encoder, rows: int = 5) -> Tensor:
     ],
 )
 def test_a_network_has_the_parameters_of_its_paper(
-    kind: str, picture: Picture, parameters: int, features: int
+    kind: str, picture: ImageSpec, parameters: int, features: int
 ) -> None:
     encoder = Encoder(0, [picture], [kind])
     assert (count(encoder), encoder.features) == (parameters, features)
@@ -103,11 +110,11 @@ def test_the_impala_network_has_its_residual_blocks_where_the_figure_has_them() 
 def test_an_image_is_read_in_its_own_order(
     shape: tuple[int, ...], first: bool, planes: tuple[int, int, int], order: str
 ) -> None:
-    picture = Picture(shape, first, 255.0)
+    picture = ImageSpec(shape, first, 255.0)
     given = torch.arange(2 * int(np.prod(shape))).reshape(2, -1)
     expected = np.einsum(f"n{order}->n{'kchw' if 'k' in order else 'chw' if 'c' in order else 'hw'}", given.reshape(2, *shape).numpy())  # fmt: skip # noqa: E501
     assert picture.planes == planes
-    assert np.array_equal(picture.of(given).numpy(), expected.reshape(2, *planes))
+    assert np.array_equal(picture.to_images(given).numpy(), expected.reshape(2, *planes))
 
 
 def test_numbers_beside_an_image_come_through_as_they_are_wherever_a_row_lies() -> None:
@@ -118,7 +125,7 @@ def test_numbers_beside_an_image_come_through_as_they_are_wherever_a_row_lies() 
     }
     space = spaces.Dict(parts)
     codec = ObservationCodec.of(space)
-    encoder = Encoder(codec.numbers, [Picture((5, 5, 3), False, 255.0)], ["mlp"])
+    encoder = Encoder(codec.numeric_dim, [ImageSpec((5, 5, 3), False, 255.0)], ["mlp"])
     space.seed(1)
     ones = [space.sample() for _ in range(3)]
     rows = torch.from_numpy(codec.encode_batch(ones))
@@ -144,7 +151,7 @@ def test_numbers_beside_an_image_come_through_as_they_are_wherever_a_row_lies() 
 
 def chosen(shape: tuple[int, ...], **options: Any) -> tuple[str, ...]:
     codec = ObservationCodec.of(image(shape))
-    return encoding_of(PPOConfig(**options), codec, "world").said
+    return make_encoder_spec(PPOConfig(**options), codec, "world").descriptions
 
 
 @pytest.mark.parametrize(
@@ -160,18 +167,14 @@ def chosen(shape: tuple[int, ...], **options: Any) -> tuple[str, ...]:
         ((3, 84, 84, 3), "84x84, 9 channels .*channels last.*encoder nature"),
     ],
 )
-def test_the_network_follows_from_the_size_and_the_run_says_which(
-    shape: tuple[int, ...], said: str
-) -> None:
+def test_the_network_follows_from_the_size_and_the_run_says_which(shape: tuple[int, ...], said: str) -> None:
     (line,) = chosen(shape)
     assert re.search(said, line), line
 
 
 @pytest.mark.parametrize("shape", [(8, 8, 12), (3, 64, 3), (64, 3, 64), (84, 84, 84)])
 def test_channels_that_could_be_either_dimension_are_asked_for(shape: tuple[int, ...]) -> None:
-    with pytest.raises(
-        ConfigError, match=r"world has images of shape .*algo.image_channels=first or last"
-    ):
+    with pytest.raises(ConfigError, match=r"world has images of shape .*algo.image_channels=first or last"):
         chosen(shape)
     last, first = (chosen(shape, image_channels=order)[0] for order in ("last", "first"))
     assert f"{shape[2]} channels" in last
@@ -180,10 +183,10 @@ def test_channels_that_could_be_either_dimension_are_asked_for(shape: tuple[int,
 
 @pytest.mark.parametrize("shape", [(8, 8, 12), (8, 12, 3)])
 def test_the_channels_of_a_stack_of_gray_frames_are_its_frames(shape: tuple[int, ...]) -> None:
-    codec = replace(ObservationCodec.of(image(shape)), frames=8)
-    (line,) = encoding_of(PPOConfig(), codec, "world").said
+    codec = replace(ObservationCodec.of(image(shape)), n_frames=8)
+    (line,) = make_encoder_spec(PPOConfig(), codec, "world").descriptions
     assert f"{shape[1]}x{shape[2]}, 8 channels" in line
-    (line,) = encoding_of(PPOConfig(image_channels="last"), codec, "world").said
+    (line,) = make_encoder_spec(PPOConfig(image_channels="last"), codec, "world").descriptions
     assert f"{shape[0]}x{shape[1]}, {shape[2]} channels" in line
 
 
@@ -200,41 +203,39 @@ def test_an_image_too_small_for_a_network_is_refused_with_those_that_take_it() -
 def test_keys_of_images_are_refused_where_there_is_none(options: dict[str, Any]) -> None:
     codec = ObservationCodec.of(spaces.Box(-1, 1, (3,)))
     with pytest.raises(ConfigError, match=rf"algo.{next(iter(options))}=.*world has no image"):
-        encoding_of(DQNConfig(**options), codec, "world")
+        make_encoder_spec(DQNConfig(**options), codec, "world")
     with pytest.raises(ConfigError, match=r"algo.share_encoder=false: CartPole-v1 has no image"):
         PPO("CartPole-v1", share_encoder=False)
 
 
 def test_features_that_no_network_makes_are_refused() -> None:
     for options, shape in (({"encoder": "mlp"}, (8, 8, 3)), ({}, (3, 3, 1))):
-        with pytest.raises(
-            ConfigError, match=r"algo.encoder_features=8: of the images of world the pixels"
-        ):
+        with pytest.raises(ConfigError, match=r"algo.encoder_features=8: of the images of world the pixels"):
             chosen(shape, encoder_features=8, **options)
     parts = spaces.Dict({"small": image((3, 3, 1)), "large": image((8, 8, 3))})
-    encoding_of(PPOConfig(encoder_features=8), ObservationCodec.of(parts))
+    make_encoder_spec(PPOConfig(encoder_features=8), ObservationCodec.of(parts))
 
 
 def test_pixels_are_divided_by_what_their_space_allows() -> None:
     codec = ObservationCodec.of(image((4, 4, 2), high=5))
-    encoding = encoding_of(PPOConfig(encoder="mlp"), codec)
-    assert encoding.make is not None
+    encoding = make_encoder_spec(PPOConfig(encoder="mlp"), codec)
+    assert encoding.make_encoder is not None
     row = torch.full((1, 32), 5, dtype=torch.uint8)
-    assert torch.equal(encoding.make()(row), torch.ones(1, 32))
+    assert torch.equal(encoding.make_encoder()(row), torch.ones(1, 32))
 
 
 def test_the_cost_of_an_encoder_is_what_its_layers_give() -> None:
-    cost = cost_of(0, [ATARI], ["nature"])
+    cost = encoder_cost(0, [ATARI], ["nature"])
     convolutions = [32 * 20 * 20, 64 * 9 * 9, 64 * 7 * 7]
     pixels = 4 * 84 * 84
     assert cost.parameters == count(Encoder(0, [ATARI], ["nature"]))
     # what each layer and each rectifier gives, the flattening, the linear layer, the pixels
-    assert cost.kept == 2 * sum(convolutions) + 64 * 7 * 7 + 2 * 512 + pixels
-    assert cost.widest == pixels + convolutions[0]
+    assert cost.saved_activations == 2 * sum(convolutions) + 64 * 7 * 7 + 2 * 512 + pixels
+    assert cost.peak_activations == pixels + convolutions[0]
 
 
 def seeing(space: Any, actions: Any) -> Any:
-    return lambda: Spaces(space, actions)
+    return lambda: RandomSpacesEnv(space, actions)
 
 
 def test_a_shared_encoder_learns_from_actor_and_critic_and_others_from_their_own_alone() -> None:
@@ -262,9 +263,7 @@ def test_a_shared_encoder_learns_from_actor_and_critic_and_others_from_their_own
 
 
 def test_on_policy_encoders_are_orthogonal_as_ppo_has_them() -> None:
-    policy: Any = PPO(
-        seeing(image((7, 7, 3)), spaces.Discrete(3)), n_envs=1, n_steps=8, batch_size=8
-    ).policy
+    policy: Any = PPO(seeing(image((7, 7, 3)), spaces.Discrete(3)), n_envs=1, n_steps=8, batch_size=8).policy
     layers = [layer for layer in policy.encoder.nets[0] if isinstance(layer, Conv2d | Linear)]
     assert [type(layer) for layer in layers] == [Conv2d, Conv2d, Conv2d, Linear]
     for layer in layers:

@@ -8,8 +8,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlox.networks import Recurrence
-from rlox.networks.recurrent import cut
+from rlox.networks import RecurrentLayers
+from rlox.networks.recurrent import split_sequences
 
 T, N, INPUTS, HIDDEN = 9, 4, 3, 5
 KINDS = [("lstm", 1), ("lstm", 2), ("gru", 1), ("gru", 3)]
@@ -27,9 +27,9 @@ def drawing(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def made(kind: str, layers: int, seed: int = 0) -> tuple[Recurrence, Tensor, Tensor]:
+def made(kind: str, layers: int, seed: int = 0) -> tuple[RecurrentLayers, Tensor, Tensor]:
     """Layers in float64, inputs `[T*N, INPUTS]` and states."""
-    rnn, generator = Recurrence(kind, INPUTS, HIDDEN, layers).double(), drawing(seed)
+    rnn, generator = RecurrentLayers(kind, INPUTS, HIDDEN, layers).double(), drawing(seed)
     with torch.no_grad():
         for parameter in rnn.parameters():
             parameter.uniform_(-(HIDDEN**-0.5), HIDDEN**-0.5, generator=generator)  # as torch does
@@ -41,7 +41,7 @@ def made(kind: str, layers: int, seed: int = 0) -> tuple[Recurrence, Tensor, Ten
 
 
 def stepped(
-    rnn: Recurrence, x: Tensor, state: Tensor, is_first: NDArray[np.bool_]
+    rnn: RecurrentLayers, x: Tensor, state: Tensor, is_first: NDArray[np.bool_]
 ) -> tuple[Tensor, list[Tensor]]:
     """One row at a time: the outputs `[T*N, HIDDEN]`, and the states after each of the T steps."""
     outputs, states = [], []
@@ -57,12 +57,12 @@ def stepped(
 def test_a_pass_over_sequences_equals_single_steps(kind: str, layers: int) -> None:
     rnn, x, state = made(kind, layers)
     is_first = starts()
-    pieces = cut(is_first)
+    pieces = split_sequences(is_first)
     outputs, ends = rnn(x, state, pieces)
     expected, states = stepped(rnn, x, state, is_first)
     torch.testing.assert_close(outputs, expected, rtol=1e-12, atol=1e-12)
-    assert len(ends) == len(pieces.last) == int(is_first[1:].sum()) + N
-    for row, end in zip(pieces.last.tolist(), ends, strict=True):
+    assert len(ends) == len(pieces.last_rows) == int(is_first[1:].sum()) + N
+    for row, end in zip(pieces.last_rows.tolist(), ends, strict=True):
         torch.testing.assert_close(end, states[row // N][row % N], rtol=1e-12, atol=1e-12)
 
 
@@ -72,7 +72,10 @@ def test_gradients_flow_as_through_single_steps(kind: str, layers: int) -> None:
     weights = torch.randn(T * N, HIDDEN, generator=drawing(1)).double()
     gradients = [
         torch.autograd.grad((outputs * weights).sum(), list(rnn.parameters()))
-        for outputs in (rnn(x, state, cut(starts()))[0], stepped(rnn, x, state, starts())[0])
+        for outputs in (
+            rnn(x, state, split_sequences(starts()))[0],
+            stepped(rnn, x, state, starts())[0],
+        )
     ]
     for ours, theirs in zip(*gradients, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
@@ -87,7 +90,7 @@ def test_nothing_before_the_first_row_of_an_episode_reaches_it(kind: str) -> Non
     changed.view(T, N, INPUTS)[:5, 1] += 10
     for cuts, isolated in ((is_first, True), (np.zeros_like(is_first), False)):
         outputs = [
-            rnn(seen, state, cut(cuts))[0].view(T, N, HIDDEN)[5:, 1] for seen in (x, changed)
+            rnn(seen, state, split_sequences(cuts))[0].view(T, N, HIDDEN)[5:, 1] for seen in (x, changed)
         ]
         assert torch.equal(*outputs) == isolated
 
@@ -97,7 +100,7 @@ def test_the_state_of_one_sequence_reaches_no_other(kind: str) -> None:
     rnn, x, state = made(kind, 1)
     changed = state.clone()
     changed[2] += 1
-    outputs = [rnn(x, s, cut(starts()))[0].view(T, N, HIDDEN) for s in (state, changed)]
+    outputs = [rnn(x, s, split_sequences(starts()))[0].view(T, N, HIDDEN) for s in (state, changed)]
     same = [bool(torch.equal(outputs[0][:, n], outputs[1][:, n])) for n in range(N)]
     assert same == [True, True, False, True]
 
@@ -106,24 +109,24 @@ def test_a_state_is_forgotten_where_an_episode_begins_in_the_first_row() -> None
     rnn, x, state = made("lstm", 1)
     begins = np.zeros((T, N), np.bool_)
     begins[0] = True
-    outputs = [rnn(x, s, cut(begins))[0] for s in (state, torch.zeros_like(state))]
+    outputs = [rnn(x, s, split_sequences(begins))[0] for s in (state, torch.zeros_like(state))]
     assert torch.equal(*outputs)
 
 
 def test_cutting_two_short_sequences_gives_the_pieces_computed_by_hand() -> None:
     """Sequence 0: rows 0, 2, 4 and 6 in one piece; sequence 1: row 1, then 3 and 5, then 7."""
     is_first = np.array([[0, 1], [0, 1], [0, 0], [0, 1]], np.bool_)
-    pieces = cut(is_first)
-    assert pieces.sizes.tolist() == [4, 2, 1, 1]
-    assert pieces.rows.tolist() == [0, 3, 1, 7, 2, 5, 4, 6]
-    assert pieces.rows[pieces.places].tolist() == list(range(8))
+    pieces = split_sequences(is_first)
+    assert pieces.batch_sizes.tolist() == [4, 2, 1, 1]
+    assert pieces.source_rows.tolist() == [0, 3, 1, 7, 2, 5, 4, 6]
+    assert pieces.source_rows[pieces.packed_rows].tolist() == list(range(8))
     assert pieces.envs.tolist() == [0, 1, 1, 1]
-    assert pieces.goes_on.flatten().tolist() == [True, False, False, False]
-    assert pieces.last.tolist() == [6, 5, 1, 7]
+    assert pieces.is_continued.flatten().tolist() == [True, False, False, False]
+    assert pieces.last_rows.tolist() == [6, 5, 1, 7]
 
 
 def test_weights_begin_orthogonal_with_gain_one_and_biases_at_zero() -> None:
-    rnn = Recurrence("lstm", 3, 8, 2)
+    rnn = RecurrentLayers("lstm", 3, 8, 2)
     with torch.no_grad():
         for parameter in rnn.parameters():
             parameter.fill_(0.5)

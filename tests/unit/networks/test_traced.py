@@ -32,8 +32,8 @@ from rlox.networks.layers import Layers
 from rlox.networks.traced import Graph
 from rlox.policies import ActorCritic, ContinuousPolicy, DiscretePolicy, SDEPolicy
 from rlox.policies.deterministic import DeterministicPolicy
-from rlox.policies.returns import Atoms, Expectation, Quantiles
-from rlox.policies.soft import CategoricalSoftPolicy, SquashedPolicy
+from rlox.policies.soft import CategoricalSACPolicy, SquashedSACPolicy
+from rlox.policies.value_distribution import CategoricalValue, QuantileValue, ScalarValue
 
 B, OBS, ACT = 50, 4, 3
 close = torch.testing.assert_close
@@ -210,7 +210,7 @@ def test_a_deterministic_action_goes_back_to_the_actor() -> None:
 
 def test_the_lowest_critics_gradient_goes_back_to_the_vector() -> None:
     critic = large(EnsembleMLP(3, (OBS + ACT, 8, 1), "relu"))
-    policy = SquashedPolicy(SquashedGaussianPolicy(OBS, ACT, net_arch=(4,)).double(), critic)
+    policy = SquashedSACPolicy(SquashedGaussianPolicy(OBS, ACT, net_arch=(4,)).double(), critic)
     obs, drawn, slope = draws(B, OBS), draws(B, ACT, seed=1).requires_grad_(), draws(B, seed=2)
     expected = q_values(critic, obs, drawn).amin(0)
     (found,) = torch.autograd.grad(expected, drawn, slope)
@@ -220,7 +220,7 @@ def test_the_lowest_critics_gradient_goes_back_to_the_vector() -> None:
 
 
 def test_sums_over_choices_go_back_to_probabilities_logits_and_critics() -> None:
-    policy = large(CategoricalSoftPolicy(OBS, 5, 2, (8,), (6,), "relu"))
+    policy = large(CategoricalSACPolicy(OBS, 5, 2, (8,), (6,), "relu"))
     obs, actions, slope = draws(B, OBS), torch.arange(B) % 5, draws(2, B, seed=1)
     log_p = policy.actor.net(obs).log_softmax(-1)
     lowest = policy.critic(obs).amin(0).detach()
@@ -235,7 +235,7 @@ def test_sums_over_choices_go_back_to_probabilities_logits_and_critics() -> None
         p, mean, learn = policy.draw(obs, torch.empty(0))
         value, back = policy.value(policy.critic, obs, p)
         learn(back(slope[0]), slope[1])
-        taken, learn_critics = policy.taken(policy.critic, obs, actions)
+        taken, learn_critics = policy.action_values(policy.critic, obs, actions)
         learn_critics(slope)
     same([mean, taken, value], [entropy.detach(), q.detach(), (p * lowest).sum(-1)])
     same(gradients(policy.actor), actor)
@@ -265,12 +265,12 @@ def test_slopes_of_distributional_losses_are_autograds(name: str) -> None:
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(
-    "returns", [Expectation(), Expectation("mse"), Atoms(7, -2, 3), Quantiles(7)]
+    "returns", [ScalarValue(), ScalarValue("mse"), CategoricalValue(7, -2, 3), QuantileValue(7)]
 )
 def test_slopes_of_what_is_said_are_those_of_the_loss(returns: Any, weighted: bool) -> None:
-    shape = (B,) if returns.numbers is None else (B, 7)
+    shape = (B,) if returns.n_outputs is None else (B, 7)
     said, after = 2.0 * draws(*shape), draws(*shape, seed=1)
-    goal = returns.goal(draws(B, seed=2), torch.full((B,), 0.9).double(), after)
+    goal = returns.td_target(draws(B, seed=2), torch.full((B,), 0.9).double(), after)
     weights = draws(B, seed=3).abs() if weighted else None
     kept = said.clone()
     slope = returns.gradient(said, goal, weights)

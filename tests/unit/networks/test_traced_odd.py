@@ -93,9 +93,7 @@ def test_a_hook_on_the_deviation_of_vectors_is_heeded() -> None:
     assert not policy.log_std.grad.any()
 
 
-def test_choices_with_masks_are_scored_as_they_are_evaluated_and_barred_ones_have_no_gradient() -> (
-    None
-):
+def test_choices_with_masks_are_scored_as_they_are_evaluated_and_barred_ones_have_no_gradient() -> None:
     policy = MaskedDiscretePolicy(OBS, N, net_arch=(8,)).double()
     masks = torch.tensor([1.0, 0.0, 1.0], dtype=torch.float64).expand(B, N)
     check_scored(policy, torch.cat([draws(B, OBS), masks], -1), 2 * (torch.arange(B) % 2))
@@ -184,9 +182,7 @@ def test_an_actor_that_ends_in_an_activation_goes_back_through_it() -> None:
 
 @pytest.mark.parametrize("activation", ["relu", "silu"])
 @pytest.mark.parametrize("algorithm", [PPO, DQN, SAC, TD3])
-def test_a_layer_that_is_frozen_while_learning_is_refused_by_name(
-    algorithm: Any, activation: str
-) -> None:
+def test_a_layer_that_is_frozen_while_learning_is_refused_by_name(algorithm: Any, activation: str) -> None:
     run = algorithm(
         "Pendulum-v1" if algorithm in (SAC, TD3) else "CartPole-v1", n_envs=1,
         net_arch=[8], activation=activation, backend="torch",
@@ -242,9 +238,7 @@ def test_a_parameter_that_nothing_depends_on_has_a_gradient_of_zero_whatever_was
 @pytest.mark.parametrize("k", [1, 7, 70])
 @pytest.mark.parametrize("n", [1, 60])
 @pytest.mark.parametrize("several", [(), (2,)])
-def test_products_are_the_same_whichever_way_round(
-    several: tuple[int, ...], n: int, k: int, m: int
-) -> None:
+def test_products_are_the_same_whichever_way_round(several: tuple[int, ...], n: int, k: int, m: int) -> None:
     a, b = draws(*several, n, k), draws(*several, k, m, seed=1)
     out = torch.full((*several, n, m), torch.nan, dtype=torch.float64)
     expected = (a.unsqueeze(-1) * b.unsqueeze(-3)).sum(-2)

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlox.offline.checked import findings
-from rlox.offline.description import Returns, described
+from rlox.offline.checks import find_problems
+from rlox.offline.description import ReturnStatistics, describe_dataset
 from rlox.sources import file_columns
-from rlox.sources.prepared import complete_returns
+from rlox.sources.preparation import complete_returns
 
 
 def columns(lengths: tuple[int, ...] = (10, 12, 7, 20), terminated: bool = True) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def columns(lengths: tuple[int, ...] = (10, 12, 7, 20), terminated: bool = True)
 
 
 def codes(given: dict[str, Any], **about: Any) -> list[tuple[str, str]]:
-    return [(found.code, found.severity) for found in findings(given, about)]
+    return [(found.code, found.severity) for found in find_problems(given, about)]
 
 
 def limited(steps: int) -> str:
@@ -55,14 +55,14 @@ def test_time_limits_that_are_marked_as_terminations_are_found() -> None:
     assert codes(one, spec=limited(20)) == [("time_limit", "error")]
     most = columns((20, 20, 20, 7))
     assert codes(most) == [("time_limit", "warning")]
-    (found,) = findings(most, {})
+    (found,) = find_problems(most, {})
     assert "3 of 4 terminations are at 20 steps, the longest episode's length" in found.message
 
 
 def test_next_observations_that_are_not_the_next_rows_are_found_by_row() -> None:
     given = columns()
     given["next_obs"][3] += 1.0
-    (found,) = findings(given, {})
+    (found,) = find_problems(given, {})
     assert (found.code, found.severity) == ("next_obs", "error")
     assert "next_obs of 1 of 45 rows inside episodes" in found.message
     assert "the first is row 3" in found.message
@@ -78,7 +78,7 @@ def test_next_observations_that_are_not_the_next_rows_are_found_by_row() -> None
 def test_numbers_that_are_none_are_found_by_column_and_row(name: str, bad: float) -> None:
     given = columns()
     given[name][9] = bad
-    found = next(iter(findings(given, {})))
+    found = next(iter(find_problems(given, {})))
     assert (found.code, found.severity) == ("not_finite", "error")
     assert found.message.startswith(f"{name} is NaN or infinite in 1 rows, the first is row 9")
 
@@ -93,11 +93,11 @@ def test_one_transition_and_rows_larger_than_a_block_are_checked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert codes(columns((1,))) == []
-    monkeypatch.setattr(file_columns, "AT_ONCE", 1)
+    monkeypatch.setattr(file_columns, "BYTES_PER_READ", 1)
     assert codes(columns()) == []
     given = columns()
     given["next_obs"][3] += 1.0
-    (found,) = findings(given, {})
+    (found,) = find_problems(given, {})
     assert "the first is row 3" in found.message
 
 
@@ -126,7 +126,7 @@ def test_returns_are_sums_over_complete_episodes() -> None:
     given["rewards"][:] = np.arange(9)
     given["terminated"][8] = False
     assert complete_returns(given).tolist() == [3.0, 7.0]
-    found = described(given)
+    found = describe_dataset(given)
     assert (found["episodes"], found["incomplete"], found["terminations"]) == (2, 4, 2)
     assert found["lengths"] == [2, 3]
     assert found["returns"]["mean"] == 5.0
@@ -134,16 +134,16 @@ def test_returns_are_sums_over_complete_episodes() -> None:
     given["rewards"][1] = np.nan
     np.testing.assert_equal(complete_returns(given), [np.nan, 7.0])
     given["terminated"][:] = False
-    assert described(given)["returns"] is None
+    assert describe_dataset(given)["returns"] is None
 
 
 def test_an_interval_of_returns_is_a_bootstraps() -> None:
     returns = np.random.default_rng(0).normal(10.0, 2.0, 400)
-    found = Returns.of(returns)
+    found = ReturnStatistics.from_returns(returns)
     half = 1.96 * returns.std() / 20
     assert found.ci95 == pytest.approx((returns.mean() - half, returns.mean() + half), abs=0.05)
 
 
 def test_one_episode_has_a_return_and_no_interval() -> None:
-    found = Returns.of([3.0])
+    found = ReturnStatistics.from_returns([3.0])
     assert (found.mean, found.ci95) == (3.0, None)

@@ -15,15 +15,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from helpers.foreign import SUFFIX, columns, dataset
+from helpers.foreign_datasets import SUFFIX, columns, dataset
 
 from rlox.errors import CheckpointError, ConfigError, MissingExtraError, ShapeError
-from rlox.extras import install
-from rlox.offline import Conversion, converted, exported
-from rlox.offline.foreign import bounds, readers, receiving
-from rlox.offline.foreign.kinds import format_of
+from rlox.extras import install_command
+from rlox.offline import ConversionOptions, convert_dataset, export_dataset
+from rlox.offline.foreign import limits, reader_client, readers
+from rlox.offline.foreign.formats import detect_format
 from rlox.sources import file_columns
-from rlox.sources.dataset_file import DATA, Dataset
+from rlox.sources.dataset_file import DATA_FILE, Dataset
 
 KINDS: dict[str, dict[str, Any]] = {
     "vectors": {},
@@ -42,16 +42,16 @@ def arrays(found: Dataset) -> dict[str, Any]:
 def test_an_exported_dataset_converts_back_with_equal_rows_and_metadata(
     form: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_columns, "AT_ONCE", 4_000)  # several blocks
+    monkeypatch.setattr(file_columns, "BYTES_PER_READ", 4_000)  # several blocks
     given = dataset(tmp_path / "given", {"env": "Some-v0", "quality": "medium"}, **KINDS[kind])
     path = tmp_path / f"written{SUFFIX[form]}"
-    exported(given, path, form)
-    assert format_of(path) == form
-    found = converted(path, tmp_path / "found")
+    export_dataset(given, path, form)
+    assert detect_format(path) == form
+    found = convert_dataset(path, tmp_path / "found")
     assert found.digest == given.digest
     assert {"env": "Some-v0", "quality": "medium"}.items() <= found.about.items()
     assert found.about["converted_from"] == {"format": form, "file": path.name}
-    assert (tmp_path / "found" / DATA).read_bytes() == (tmp_path / "given" / DATA).read_bytes()
+    assert (tmp_path / "found" / DATA_FILE).read_bytes() == (tmp_path / "given" / DATA_FILE).read_bytes()
     assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
 
 
@@ -67,7 +67,7 @@ def test_rows_of_parquet_that_are_read_at_a_time_are_as_large_as_they_are_decode
     pq.write_table(pa.table(table), tmp_path / "x.parquet")
     sizes = [len(b["rewards"]) for b in readers.read_parquet(tmp_path / "x.parquet").blocks]
     assert sum(sizes) == n
-    assert 100 < max(sizes) <= bounds.AT_ONCE // (2 * width)
+    assert 100 < max(sizes) <= limits.BYTES_PER_READ // (2 * width)
 
 
 def d4rl(path: Path, **given: Any) -> Path:
@@ -92,7 +92,7 @@ def raw(n: int = 10) -> dict[str, Any]:
 def test_without_next_observations_a_step_leads_to_the_next_row_and_those_cut_off_are_left_out(
     tmp_path: Path,
 ) -> None:
-    found = arrays(converted(d4rl(tmp_path / "x.hdf5", **raw()), tmp_path / "a"))
+    found = arrays(convert_dataset(d4rl(tmp_path / "x.hdf5", **raw()), tmp_path / "a"))
     # row 7 led nowhere that is known, and so did row 9, the last
     assert found["obs"][:, 0].tolist() == [0, 1, 2, 3, 4, 5, 6, 8]
     assert found["next_obs"][:, 0].tolist() == [1, 2, 3, 3, 5, 6, 7, 9]
@@ -104,14 +104,14 @@ def test_without_next_observations_a_step_leads_to_the_next_row_and_those_cut_of
 def test_the_block_size_does_not_change_the_converted_transitions(
     at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rlox.offline.foreign.transitions import transitions
+    from rlox.offline.foreign.transitions import to_transitions
 
     rows = columns(200)
     names = ("obs", "actions", "rewards", "terminated", "truncated")
 
     def joined(size: int, limit: int | None) -> dict[str, Any]:
         parts = ({n: rows[n][i : i + size] for n in names} for i in range(0, 200, size))
-        blocks = list(transitions(parts, "x", limit))
+        blocks = list(to_transitions(parts, "x", limit))
         return {name: np.concatenate([b[name] for b in blocks]) for name in blocks[0]}
 
     for limit in (None, 7, 25, 40):
@@ -122,7 +122,7 @@ def test_the_block_size_does_not_change_the_converted_transitions(
 
 def test_a_step_cut_off_behind_a_termination_marks_nothing_else(tmp_path: Path) -> None:
     given = raw(4) | {"terminals": np.array([0, 1, 0, 0]), "timeouts": np.array([0, 0, 1, 0])}
-    found = arrays(converted(d4rl(tmp_path / "x.hdf5", **given), tmp_path / "a"))
+    found = arrays(convert_dataset(d4rl(tmp_path / "x.hdf5", **given), tmp_path / "a"))
     assert found["obs"][:, 0].tolist() == [0, 1]
     assert found["truncated"].tolist() == [False, False]
 
@@ -131,7 +131,7 @@ def test_ends_at_the_time_limit_are_truncations_whatever_the_file_says(tmp_path:
     given = raw(10) | {"next_observations": np.arange(1.0, 11)[:, None]}
     given["terminals"], given["timeouts"] = np.isin(np.arange(10), (1, 4, 7)), np.zeros(10, bool)
     path = d4rl(tmp_path / "x.hdf5", **given)
-    found = converted(path, tmp_path / "a", Conversion(env="Mine-v0", time_limit=3))
+    found = convert_dataset(path, tmp_path / "a", ConversionOptions(env="Mine-v0", time_limit=3))
     rows = arrays(found)
     assert np.flatnonzero(rows["terminated"]).tolist() == [1]
     assert np.flatnonzero(rows["truncated"]).tolist() == [4, 7]
@@ -156,15 +156,15 @@ def test_a_time_limit_given_later_makes_the_dataset_that_it_would_have_made_at_o
 ) -> None:
     path = d4rl(tmp_path / "x.hdf5", **given)
     much = None if "timeouts" in given else 10_000
-    monkeypatch.setattr(file_columns, "AT_ONCE", 2_000)  # several blocks
-    first = converted(path, tmp_path / "first", Conversion(time_limit=much))
+    monkeypatch.setattr(file_columns, "BYTES_PER_READ", 2_000)  # several blocks
+    first = convert_dataset(path, tmp_path / "first", ConversionOptions(time_limit=much))
     assert first.about["next_obs_derived"] is True
     between = tmp_path / "first"
     if form != "rlox":
         between = tmp_path / f"between{SUFFIX[form]}"
-        exported(first, between, form)
-    then = converted(between, tmp_path / "then", Conversion(time_limit=200))
-    once = converted(path, tmp_path / "once", Conversion(time_limit=200))
+        export_dataset(first, between, form)
+    then = convert_dataset(between, tmp_path / "then", ConversionOptions(time_limit=200))
+    once = convert_dataset(path, tmp_path / "once", ConversionOptions(time_limit=200))
     found, expected = arrays(then), arrays(once)
     for name, column in expected.items():
         np.testing.assert_array_equal(found[name], column, err_msg=name)
@@ -176,11 +176,11 @@ def test_where_nothing_says_which_steps_were_cut_off_it_is_asked_for(tmp_path: P
     del given["timeouts"]
     path = d4rl(tmp_path / "x.hdf5", **given)
     with pytest.raises(ConfigError, match="give time_limit=N"):
-        converted(path, tmp_path / "a")
+        convert_dataset(path, tmp_path / "a")
     more = {**given, "next_observations": np.arange(1.0, 11)[:, None]}
     with pytest.raises(ConfigError, match=r"y\.hdf5 has no timeouts"):
-        converted(d4rl(tmp_path / "y.hdf5", **more), tmp_path / "c")
-    assert len(converted(path, tmp_path / "b", Conversion(time_limit=1000)).columns["obs"]) == 9
+        convert_dataset(d4rl(tmp_path / "y.hdf5", **more), tmp_path / "c")
+    assert len(convert_dataset(path, tmp_path / "b", ConversionOptions(time_limit=1000)).columns["obs"]) == 9
 
 
 def npz(path: Path, **given: Any) -> Path:
@@ -204,7 +204,7 @@ def test_files_of_others_are_read_by_the_names_that_they_use(write: Any, tmp_pat
     }
     suffix = {d4rl: ".h5", npz: ".npz", parquet: ".parquet"}[write]
     path = write(tmp_path / f"x{suffix}", **{names.get(n, n): c for n, c in given.items()})
-    found = arrays(converted(path, tmp_path / "a"))
+    found = arrays(convert_dataset(path, tmp_path / "a"))
     assert found["obs"].dtype == found["rewards"].dtype == np.float32
     assert found["obs"][:, 0].tolist() == list(range(10))
     assert np.flatnonzero(found["truncated"]).tolist() == [7]
@@ -231,22 +231,20 @@ WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_converting_a_malformed_hdf5_dataset_is_refused_with_the_reason(
-    wrong: str, tmp_path: Path
-) -> None:
+def test_converting_a_malformed_hdf5_dataset_is_refused_with_the_reason(wrong: str, tmp_path: Path) -> None:
     changes, kind, said = WRONG[wrong]
     given = {n: c for n, c in (raw() | changes).items() if c is not None}
     with pytest.raises(kind, match=said):
-        converted(d4rl(tmp_path / "x.hdf5", **given), tmp_path / "a")
+        convert_dataset(d4rl(tmp_path / "x.hdf5", **given), tmp_path / "a")
     assert not (tmp_path / "a" / "dataset.json").exists()
 
 
 def test_a_file_that_was_changed_since_it_was_written_is_refused(tmp_path: Path) -> None:
-    exported(dataset(tmp_path / "a"), tmp_path / "x.hdf5", "d4rl")
+    export_dataset(dataset(tmp_path / "a"), tmp_path / "x.hdf5", "d4rl")
     with h5py.File(tmp_path / "x.hdf5", "a") as file:
         file["rewards"][3] = 7.0
     with pytest.raises(CheckpointError, match="damaged or changed since rlox wrote it"):
-        converted(tmp_path / "x.hdf5", tmp_path / "b")
+        convert_dataset(tmp_path / "x.hdf5", tmp_path / "b")
 
 
 def test_a_reader_that_dies_or_hangs_is_an_error_that_names_the_file(
@@ -254,9 +252,9 @@ def test_a_reader_that_dies_or_hangs_is_an_error_that_names_the_file(
 ) -> None:
     path = npz(tmp_path / "x.npz", **raw())
     die = f"import os; os.kill(os.getpid(), {int(signal.SIGSEGV)})"
-    monkeypatch.setattr(receiving, "READER", (sys.executable, "-c", die))
+    monkeypatch.setattr(reader_client, "READER_COMMAND", (sys.executable, "-c", die))
     with pytest.raises(CheckpointError, match=r"x\.npz ended the process that read it \(signal 11"):
-        converted(path, tmp_path / "a")
+        convert_dataset(path, tmp_path / "a")
     lies = {
         "no arrays": {"columns": [["obs", "O", [3]]]},
         "no list": {"columns": 7},
@@ -265,21 +263,21 @@ def test_a_reader_that_dies_or_hangs_is_an_error_that_names_the_file(
     for said in lies.values():
         text = json.dumps(said).encode()
         lie = f"import os; os.write(1, {len(text).to_bytes(8, 'little') + text!r})"
-        monkeypatch.setattr(receiving, "READER", (sys.executable, "-c", lie))
+        monkeypatch.setattr(reader_client, "READER_COMMAND", (sys.executable, "-c", lie))
         with pytest.raises(CheckpointError, match="its reader says"):
-            converted(path, tmp_path / "c")
+            convert_dataset(path, tmp_path / "c")
     # with the limits of a real reader, which may write no file
-    limits = "from rlox.offline.foreign.reader import limited; limited(); "
-    much = (
-        limits + "import os; os.write(2, b'x' * 1_000_000); os.write(2, b'\\nthe end'); os._exit(3)"
-    )
-    monkeypatch.setattr(receiving, "READER", (sys.executable, "-c", much))
+    limits = "from rlox.offline.foreign.reader_process import apply_limits; apply_limits(); "
+    much = limits + "import os; os.write(2, b'x' * 1_000_000); os.write(2, b'\\nthe end'); os._exit(3)"
+    monkeypatch.setattr(reader_client, "READER_COMMAND", (sys.executable, "-c", much))
     with pytest.raises(CheckpointError, match=r"exit code 3: the end"):
-        converted(path, tmp_path / "d")
-    monkeypatch.setattr(receiving, "READER", (sys.executable, "-c", "import time; time.sleep(60)"))
-    monkeypatch.setattr(receiving, "PATIENCE", 0.6)
+        convert_dataset(path, tmp_path / "d")
+    monkeypatch.setattr(
+        reader_client, "READER_COMMAND", (sys.executable, "-c", "import time; time.sleep(60)")
+    )
+    monkeypatch.setattr(reader_client, "READ_TIMEOUT", 0.6)
     with pytest.raises(CheckpointError, match="has made nothing of it"):
-        converted(path, tmp_path / "b")
+        convert_dataset(path, tmp_path / "b")
 
 
 def test_a_reader_that_ends_what_it_sends_and_not_itself_is_not_waited_for(
@@ -287,10 +285,10 @@ def test_a_reader_that_ends_what_it_sends_and_not_itself_is_not_waited_for(
 ) -> None:
     path = npz(tmp_path / "x.npz", **raw())
     silent = "import os, time; os.close(1); time.sleep(60)"
-    monkeypatch.setattr(receiving, "READER", (sys.executable, "-c", silent))
-    monkeypatch.setattr(receiving, "PATIENCE", 0.6)
+    monkeypatch.setattr(reader_client, "READER_COMMAND", (sys.executable, "-c", silent))
+    monkeypatch.setattr(reader_client, "READ_TIMEOUT", 0.6)
     with pytest.raises(CheckpointError, match="has made nothing of it"):
-        converted(path, tmp_path / "a")
+        convert_dataset(path, tmp_path / "a")
 
 
 def test_a_reader_ends_with_the_conversion_whoever_keeps_its_error(
@@ -298,13 +296,14 @@ def test_a_reader_ends_with_the_conversion_whoever_keeps_its_error(
 ) -> None:
     path = npz(tmp_path / "x.npz", **(raw(1_000_000) | {"rewards": np.full(1_000_000, 1e300)}))
     program = (
-        "import os, sys; from pathlib import Path; from rlox.offline.foreign.reader import send\n"
+        "import os, sys; from pathlib import Path\n"
+        "from rlox.offline.foreign.reader_process import write_frames\n"
         f"Path({str(tmp_path / 'pid')!r}).write_text(str(os.getpid()))\n"
-        "send(sys.stdout.buffer, sys.argv[1], Path(sys.argv[2]))\n"
+        "write_frames(sys.stdout.buffer, sys.argv[1], Path(sys.argv[2]))\n"
     )
-    monkeypatch.setattr(receiving, "READER", (sys.executable, "-c", program))
+    monkeypatch.setattr(reader_client, "READER_COMMAND", (sys.executable, "-c", program))
     with pytest.raises(CheckpointError, match="beyond float32") as caught:
-        converted(path, tmp_path / "a")
+        convert_dataset(path, tmp_path / "a")
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
     assert caught.value.__traceback__ is not None
@@ -318,9 +317,9 @@ def test_a_missing_package_is_named_with_the_extra(tmp_path: Path) -> None:
         (hidden / f"{name}.py").write_text("raise ImportError('not here')")
     program = (
         "import sys; from pathlib import Path; from rlox.offline import *\n"
-        "given = converted(Path(sys.argv[1]), Path(sys.argv[2]))\n"
+        "given = convert_dataset(Path(sys.argv[1]), Path(sys.argv[2]))\n"
         "for form in ('d4rl', 'minari', 'parquet'):\n"
-        "    try: exported(given, Path(sys.argv[2]) / form, form)\n"
+        "    try: export_dataset(given, Path(sys.argv[2]) / form, form)\n"
         "    except ImportError as error: print(error)\n"
     )
     env = {
@@ -329,22 +328,22 @@ def test_a_missing_package_is_named_with_the_extra(tmp_path: Path) -> None:
     }
     command = [sys.executable, "-c", program, path, tmp_path / "a"]
     done = subprocess.run(command, capture_output=True, text=True, env=env, check=True)
-    assert done.stdout.count(install("datasets")) == 3
+    assert done.stdout.count(install_command("datasets")) == 3
     d4rl(tmp_path / "x.hdf5", **raw())
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", env["PYTHONPATH"])
         with pytest.raises(MissingExtraError, match=r"h5py reads: pip install 'h5py"):
-            converted(tmp_path / "x.hdf5", tmp_path / "c")
+            convert_dataset(tmp_path / "x.hdf5", tmp_path / "c")
 
 
 def test_paths_may_be_texts_and_other_things_are_refused(tmp_path: Path) -> None:
-    found = converted(str(npz(tmp_path / "x.npz", **raw())), str(tmp_path / "a"))
-    exported(found, str(tmp_path / "y.parquet"), "parquet")
-    assert format_of(tmp_path / "y.parquet") == "parquet"
+    found = convert_dataset(str(npz(tmp_path / "x.npz", **raw())), str(tmp_path / "a"))
+    export_dataset(found, str(tmp_path / "y.parquet"), "parquet")
+    assert detect_format(tmp_path / "y.parquet") == "parquet"
     with pytest.raises(ConfigError, match="format 'csv' is not written, expected one of d4rl"):
-        exported(found, tmp_path / "y.csv", "csv")
+        export_dataset(found, tmp_path / "y.csv", "csv")
     with pytest.raises(ConfigError, match="dataset is a str, expected"):
-        exported("a", tmp_path / "y.npz", "npz")  # type: ignore[arg-type]
+        export_dataset("a", tmp_path / "y.npz", "npz")  # type: ignore[arg-type]
 
 
 def test_an_npz_whose_sum_is_wrong_is_refused(tmp_path: Path) -> None:
@@ -353,4 +352,4 @@ def test_an_npz_whose_sum_is_wrong_is_refused(tmp_path: Path) -> None:
     data[data.rindex(b"rewards.npy") - 46 + 16] ^= 1  # of the sum in the list of members
     path.write_bytes(data)
     with pytest.raises(CheckpointError, match=r"rewards\.npy is damaged: Bad CRC"):
-        converted(path, tmp_path / "a")
+        convert_dataset(path, tmp_path / "a")

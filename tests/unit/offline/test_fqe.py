@@ -18,18 +18,18 @@ from rlox.envs.actions import ActionCodec
 from rlox.envs.spaces import ObservationCodec
 from rlox.errors import ConfigError, ShapeError
 from rlox.networks import EnsembleMLP
-from rlox.offline.fqe import Estimate, Fitting, _bounds, fitted_q
-from rlox.offline.normed import NormedEnsemble
-from rlox.training.actor import Forgetful
+from rlox.offline.fqe import FQEEstimate, FQESettings, _value_bounds, fitted_q_evaluation
+from rlox.offline.layer_norm import LayerNormEnsemble
+from rlox.training.actor import StatelessActor
 
 STATES, GAMMA = 5, 0.9
 
 
-class Fixed(Forgetful[Any]):
+class Fixed(StatelessActor[Any]):
     """An action for each observation, by `policy`."""
 
     @contextmanager
-    def ready(self) -> Iterator[None]:
+    def inference_mode(self) -> Iterator[None]:
         yield
 
     def act(self, rows: NDArray[Any], generator: Any = None) -> Any:
@@ -39,7 +39,7 @@ class Fixed(Forgetful[Any]):
 def actor(policy: Any, space: Any, dim: int = STATES) -> Fixed:
     seen = ObservationCodec.of(spaces.Box(-np.inf, np.inf, (dim,)))
     codec = ActionCodec.of(space)
-    codec = codec.unit("a test", "fqe") if isinstance(space, spaces.Box) else codec
+    codec = codec.unit_codec("a test", "fqe") if isinstance(space, spaces.Box) else codec
     return Fixed(policy, seen, codec, None, "cpu")
 
 
@@ -92,8 +92,8 @@ def test_a_table_is_fitted_to_the_solution_of_its_equations(policy: list[int]) -
     player = actor(lambda rows: chosen[rows.argmax(1)], spaces.Discrete(2))
     ends = columns["terminated"] | columns["truncated"]
     starts = columns["obs"][np.concatenate([[True], ends[:-1]])].argmax(1)
-    how = Fitting(GAMMA, 3_000, learning_rate=0.02, tau=0.05, net_arch=(), members=20)
-    found = fitted_q(player, columns, how)
+    how = FQESettings(GAMMA, 3_000, learning_rate=0.02, tau=0.05, net_arch=(), members=20)
+    found = fitted_q_evaluation(player, columns, how)
     truth = solved(policy, starts)
     assert found.value == pytest.approx(truth, abs=0.05)
     # where every episode is worth the same the bootstraps do not differ, up to how far they are fitted
@@ -117,10 +117,10 @@ def one_step(n: int = 600) -> dict[str, Any]:
 def test_vectors_are_valued_in_units_of_their_bounds_and_better_policies_are_worth_more() -> None:
     columns = one_step()
     box = spaces.Box(-2.0, 2.0, (1,))
-    how = Fitting(updates=1_500, learning_rate=3e-3, members=5, net_arch=(32, 32))
+    how = FQESettings(updates=1_500, learning_rate=3e-3, members=5, net_arch=(32, 32))
 
-    def value(policy: Any) -> Estimate:
-        return fitted_q(actor(policy, box, 1), columns, how)
+    def value(policy: Any) -> FQEEstimate:
+        return fitted_q_evaluation(actor(policy, box, 1), columns, how)
 
     good, bad = value(lambda rows: rows), value(lambda rows: rows - 1.0)
     assert good.value == pytest.approx(0.0, abs=0.1)
@@ -132,7 +132,7 @@ def test_the_same_seed_gives_the_same_estimate_and_another_one_another() -> None
     columns = one_step(100)
     player = actor(lambda rows: rows, spaces.Box(-2.0, 2.0, (1,)), 1)
     one, same, other = (
-        fitted_q(player, columns, Fitting(updates=20, members=2, seed=s)) for s in (1, 1, 2)
+        fitted_q_evaluation(player, columns, FQESettings(updates=20, members=2, seed=s)) for s in (1, 1, 2)
     )
     assert one == same
     assert one.members != other.members
@@ -140,18 +140,18 @@ def test_the_same_seed_gives_the_same_estimate_and_another_one_another() -> None
 
 def test_fewer_episodes_give_a_wider_interval() -> None:
     player = actor(lambda rows: np.ones(len(rows), np.int64), spaces.Discrete(2))
-    how = Fitting(GAMMA, 800, learning_rate=0.02, tau=0.05, net_arch=(), members=12)
-    few, many = (fitted_q(player, chain(n), how).ci90 for n in (10, 1_000))
+    how = FQESettings(GAMMA, 800, learning_rate=0.02, tau=0.05, net_arch=(), members=12)
+    few, many = (fitted_q_evaluation(player, chain(n), how).ci90 for n in (10, 1_000))
     assert few[1] - few[0] > 2.0 * (many[1] - many[0])
 
 
 def test_fitted_q_refuses_policies_that_do_not_fit_the_dataset() -> None:
     algorithm = PPO("CartPole-v1", n_envs=1, net_arch=(8,))
     with pytest.raises(ShapeError, match="observations of 5 numbers, the policy 4"):
-        fitted_q(algorithm.parts.actor, chain(3), Fitting(updates=1))
+        fitted_q_evaluation(algorithm.components.actor, chain(3), FQESettings(updates=1))
     factored = actor(None, spaces.MultiDiscrete([2, 3]))
     with pytest.raises(ConfigError, match="actions of several parts"):
-        fitted_q(factored, chain(3), Fitting(updates=1))
+        fitted_q_evaluation(factored, chain(3), FQESettings(updates=1))
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_fitted_q_refuses_policies_that_do_not_fit_the_dataset() -> None:
 )
 def test_a_fitting_refuses_settings_out_of_range(given: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
-        Fitting(**given)
+        FQESettings(**given)
 
 
 def test_fitted_q_refuses_columns_that_are_no_dataset() -> None:
@@ -197,7 +197,7 @@ def test_fitted_q_refuses_columns_that_are_no_dataset() -> None:
     ):
         columns = {k: v for k, v in ({**whole, **changed}).items() if v is not None}
         with pytest.raises(error, match=told):
-            fitted_q(player, columns, Fitting(updates=1))
+            fitted_q_evaluation(player, columns, FQESettings(updates=1))
 
 
 def test_nine_in_ten_intervals_have_the_value_in_them() -> None:
@@ -205,15 +205,15 @@ def test_nine_in_ten_intervals_have_the_value_in_them() -> None:
     policy = np.array([1, 1, 0, 1, 0])
     player = actor(lambda rows: policy[rows.argmax(1)], spaces.Discrete(2))
     truth = solved(policy.tolist(), np.arange(STATES - 1))
-    how = Fitting(GAMMA, 400, learning_rate=0.1, tau=0.2, net_arch=(), members=19)
-    found = [fitted_q(player, chain(30, seed=seed, noise=1.0), how) for seed in range(24)]
+    how = FQESettings(GAMMA, 400, learning_rate=0.1, tau=0.2, net_arch=(), members=19)
+    found = [fitted_q_evaluation(player, chain(30, seed=seed, noise=1.0), how) for seed in range(24)]
     inside = sum(low < truth < high for low, high in (of.ci90 for of in found))
     assert 18 <= inside <= 23, inside  # half as wide have 14, twice as wide all
 
 
 def test_values_of_what_is_far_from_all_rows_are_bounded() -> None:
     torch.manual_seed(0)
-    q, x = NormedEnsemble(3, (4, 16, 16, 1)), torch.randn(50, 4)
+    q, x = LayerNormEnsemble(3, (4, 16, 16, 1)), torch.randn(50, 4)
     far, farther = (q(scale * x).detach() for scale in (1e4, 1e8))
     torch.testing.assert_close(far, farther, rtol=1e-2, atol=1e-2)
     plain = EnsembleMLP(3, (4, 16, 16, 1))
@@ -222,7 +222,7 @@ def test_values_of_what_is_far_from_all_rows_are_bounded() -> None:
 
 def test_the_written_gradients_of_normalised_layers_are_those_of_autograd() -> None:
     torch.manual_seed(0)
-    q = NormedEnsemble(3, (4, 16, 8, 2)).double()
+    q = LayerNormEnsemble(3, (4, 16, 8, 2)).double()
     x, slope = torch.randn(20, 4, dtype=torch.float64), torch.randn(3, 20, 2, dtype=torch.float64)
     given = x.clone().requires_grad_()
     out = q(given)
@@ -240,16 +240,16 @@ def test_goals_are_within_what_any_policy_can_be_worth() -> None:
         ([0.0, 1.0], (0.0, 10.0)),
         ([-1.0, 3.0], (-10.0, 30.0)),
     ):
-        assert _bounds(torch.tensor(rewards), 0.9) == pytest.approx(ends)
-    assert _bounds(torch.tensor([1.0, 2.0]), 1.0) == (1.0, np.inf)
+        assert _value_bounds(torch.tensor(rewards), 0.9) == pytest.approx(ends)
+    assert _value_bounds(torch.tensor([1.0, 2.0]), 1.0) == (1.0, np.inf)
 
 
 def test_fitted_q_reports_if_its_value_has_not_settled() -> None:
     columns, policy = chain(), np.ones(STATES, np.int64)
     player = actor(lambda rows: policy[rows.argmax(1)], spaces.Discrete(2))
-    how = Fitting(GAMMA, 60, learning_rate=0.1, tau=0.02, net_arch=(), members=19)
-    begun = fitted_q(player, columns, how)
-    assert not begun.settled
-    settled = fitted_q(player, columns, replace(how, updates=600, learning_rate=0.05, tau=0.2))
-    assert settled.settled
-    assert abs(settled.value - settled.earlier) < abs(begun.value - begun.earlier)
+    how = FQESettings(GAMMA, 60, learning_rate=0.1, tau=0.02, net_arch=(), members=19)
+    begun = fitted_q_evaluation(player, columns, how)
+    assert not begun.is_converged
+    settled = fitted_q_evaluation(player, columns, replace(how, updates=600, learning_rate=0.05, tau=0.2))
+    assert settled.is_converged
+    assert abs(settled.value - settled.earlier_value) < abs(begun.value - begun.earlier_value)

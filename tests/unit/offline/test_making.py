@@ -17,21 +17,21 @@ from helpers.envs import Countdown
 
 from rlox.algorithms import DQN, PPO, SAC
 from rlox.configs import EnvConfig
-from rlox.envs.make import single_factory
+from rlox.envs.make import wrapped_factory
 from rlox.errors import ConfigError, NonFiniteError
-from rlox.offline import making, of_random_actions, of_run
-from rlox.offline.checked import findings
-from rlox.offline.making import Play
-from rlox.offline.replayed import replayed_columns, require_replay
+from rlox.offline import collect, make_random_dataset, make_run_dataset
+from rlox.offline.checks import find_problems
+from rlox.offline.collect import PlaySettings
+from rlox.offline.replay_columns import read_replay_columns, require_replay_sampler
 from rlox.runs.checkpoint import read_manifest
-from rlox.runs.record import BLOCK, Rows, record
-from rlox.sources.chunk import Stretch
+from rlox.runs.record import BLOCK_ROWS, GrowingColumns, record
 from rlox.sources.dataset_file import Dataset
-from rlox.sources.prepared import complete_returns
+from rlox.sources.preparation import complete_returns
+from rlox.sources.transition_chunks import TransitionChunk
 from rlox.training.evaluate import Evaluation
 
 SMALL: dict[str, Any] = {"learning_starts": 40, "batch_size": 16, "net_arch": (8,), "seed": 1}
-FEW = Play(steps=100, scored=2)
+SHORT_PLAY = PlaySettings(steps=100, n_score_episodes=2)
 
 
 @pytest.fixture(scope="module")
@@ -49,16 +49,16 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def scores(monkeypatch: pytest.MonkeyPatch) -> None:
     """A policy scores as many points as it has taken steps, random actions none."""
-    monkeypatch.setattr(making, "_random_score", lambda config, how: 0.0)
-    monkeypatch.setattr(making, "_score", lambda algorithm, how: float(algorithm.clock.env_steps))
+    monkeypatch.setattr(collect, "_random_score", lambda config, how: 0.0)
+    monkeypatch.setattr(collect, "_score", lambda algorithm, how: float(algorithm.clock.env_steps))
 
 
-def sound(dataset: Dataset) -> None:
-    assert list(findings(dataset.columns, dataset.about)) == []
+def assert_sound(dataset: Dataset) -> None:
+    assert list(find_problems(dataset.columns, dataset.about)) == []
 
 
 def test_random_actions_fill_the_bounds_and_come_with_what_they_paid() -> None:
-    made = of_random_actions(EnvConfig(id="Pendulum-v1", n_envs=1), Play(steps=450, seed=7))
+    made = make_random_dataset(EnvConfig(id="Pendulum-v1", n_envs=1), PlaySettings(steps=450, seed=7))
     about, columns = made.about, made.columns
     assert len(columns["rewards"]) == 600  # whole episodes
     assert columns["truncated"].sum() == 3 == about["time_limits"]
@@ -71,14 +71,14 @@ def test_random_actions_fill_the_bounds_and_come_with_what_they_paid() -> None:
     assert [told["min"], told["max"]] == pytest.approx([returns.min(), returns.max()])
     assert told["ci95"][0] <= told["mean"] <= told["ci95"][1]
     assert '"max_episode_steps": 200' in about["spec"]
-    sound(made)
-    again = of_random_actions(EnvConfig(id="Pendulum-v1", n_envs=1), Play(steps=450, seed=7))
-    other = of_random_actions(EnvConfig(id="Pendulum-v1", n_envs=1), Play(steps=450, seed=8))
+    assert_sound(made)
+    again = make_random_dataset(EnvConfig(id="Pendulum-v1", n_envs=1), PlaySettings(steps=450, seed=7))
+    other = make_random_dataset(EnvConfig(id="Pendulum-v1", n_envs=1), PlaySettings(steps=450, seed=8))
     assert again.digest == made.digest != other.digest
 
 
 def test_random_choices_are_the_environments_and_a_row_is_what_it_did() -> None:
-    made = of_random_actions(EnvConfig(id="CartPole-v1", n_envs=1), Play(steps=60, seed=3))
+    made = make_random_dataset(EnvConfig(id="CartPole-v1", n_envs=1), PlaySettings(steps=60, seed=3))
     columns = made.columns
     assert columns["actions"].dtype == np.int64
     env = gym.make("CartPole-v1")
@@ -98,102 +98,105 @@ def test_random_choices_are_the_environments_and_a_row_is_what_it_did() -> None:
 
 @pytest.mark.usefixtures("scores")
 def test_medium_is_the_first_checkpoint_past_a_third_of_the_way(run: Path) -> None:
-    made = of_run(run, "medium", FEW)
+    made = make_run_dataset(run, "medium", SHORT_PLAY)
     assert made.about["checkpoint"] == "step-000000000200"  # 133 is a third of 400
     assert made.about["scores"] == {"random": 0.0, "expert": 400.0, "medium": 200.0}
     assert made.about["trained"]["env_steps"] == 200
     assert len(made.columns["rewards"]) == 100
-    sound(made)
+    assert_sound(made)
 
 
 @pytest.mark.usefixtures("scores")
 def test_medium_replay_is_what_the_buffer_had_then(run: Path) -> None:
-    made = of_run(run, "medium-replay", FEW)
+    made = make_run_dataset(run, "medium-replay", SHORT_PLAY)
     assert made.about["checkpoint"] == "step-000000000200"
     columns = made.columns
     assert len(columns["rewards"]) == 200
     assert np.flatnonzero(columns["truncated"]).tolist() == [49, 99, 149, 199]
     assert columns["actions"].shape == (200, 1)
     assert 1.0 < np.abs(columns["actions"]).max() <= 2.0  # torques, not the policy's numbers
-    env = single_factory(EnvConfig(id="Pendulum-v1", max_episode_steps=50), None)()
+    env = wrapped_factory(EnvConfig(id="Pendulum-v1", max_episode_steps=50), None)()
     env.reset(seed=1)
     theta = np.arctan2(columns["obs"][:, 1], columns["obs"][:, 0])
     speed, torque = columns["obs"][:, 2], columns["actions"][:, 0]
     cost = theta**2 + 0.1 * speed**2 + 0.001 * torque**2
     np.testing.assert_allclose(columns["rewards"], -cost, rtol=1e-4, atol=1e-4)
-    sound(made)
+    assert_sound(made)
 
 
 @pytest.mark.usefixtures("scores")
 def test_expert_is_the_best_checkpoint_sampled_or_not(run: Path) -> None:
-    sampled, best = (of_run(run, "expert", Play(50, sampled=s, scored=2)) for s in (True, False))
+    sampled, best = (
+        make_run_dataset(run, "expert", PlaySettings(50, is_sampled=s, n_score_episodes=2))
+        for s in (True, False)
+    )
     for made in (sampled, best):
         assert made.about["checkpoint"] == "step-000000000400"
         assert made.about["scores"] == {"random": 0.0, "expert": 400.0}
-        sound(made)
+        assert_sound(made)
     assert sampled.digest != best.digest
-    assert of_run(run, "random", FEW).about["algo"] == "random"
+    assert make_run_dataset(run, "random", SHORT_PLAY).about["algo"] == "random"
 
 
 def test_a_run_without_a_medium_checkpoint_says_which_it_has(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scores = {100: 1.0, 200: 2.0, 300: 90.0, 400: 80.0}
-    monkeypatch.setattr(making, "_random_score", lambda config, how: 0.0)
-    monkeypatch.setattr(making, "_score", lambda algorithm, how: scores[algorithm.clock.env_steps])
+    monkeypatch.setattr(collect, "_random_score", lambda config, how: 0.0)
+    monkeypatch.setattr(collect, "_score", lambda algorithm, how: scores[algorithm.clock.env_steps])
     told = r"random actions score 0\.0, the best checkpoint 90\.0, .* from 30\.0 .*1\.0, 2\.0, 90\.0, 80\.0"
     with pytest.raises(ConfigError, match=told):
-        of_run(run, "medium", FEW)
-    assert of_run(run, "expert", FEW).about["checkpoint"] == "step-000000000300"
+        make_run_dataset(run, "medium", SHORT_PLAY)
+    assert make_run_dataset(run, "expert", SHORT_PLAY).about["checkpoint"] == "step-000000000300"
     scores[200] = 31.0
-    assert of_run(run, "medium", FEW).about["checkpoint"] == "step-000000000200"
-    monkeypatch.setattr(making, "_random_score", lambda config, how: 100.0)
+    assert make_run_dataset(run, "medium", SHORT_PLAY).about["checkpoint"] == "step-000000000200"
+    monkeypatch.setattr(collect, "_random_score", lambda config, how: 100.0)
     with pytest.raises(ConfigError, match=r"scores 90\.0, random actions 100\.0: nothing was lear"):
-        of_run(run, "medium", FEW)
+        make_run_dataset(run, "medium", SHORT_PLAY)
 
 
 def test_a_score_is_the_mean_of_so_many_episodes(run: Path) -> None:
     config = EnvConfig(id="Pendulum-v1", n_envs=1, max_episode_steps=50)
-    found = making._random_score(config, Play(scored=3))
-    made = of_random_actions(config, Play(steps=150, seed=making.SCORING_SEED))
+    found = collect._random_score(config, PlaySettings(n_score_episodes=3))
+    made = make_random_dataset(config, PlaySettings(steps=150, seed=collect.SCORING_SEED))
     assert found == pytest.approx(np.mean(made.about["returns"]))
     algorithm = SAC.from_checkpoint(run / "checkpoints" / "step-000000000100", replay=False)
-    played = algorithm.evaluate(3, making.SCORING_SEED).mean
-    assert making._score(algorithm, Play(scored=3)) == played
+    played = algorithm.evaluate(3, collect.SCORING_SEED).mean
+    assert collect._score(algorithm, PlaySettings(n_score_episodes=3)) == played
 
 
 def test_rows_of_several_environments_come_one_environment_after_the_other() -> None:
     algorithm = DQN("CartPole-v1", n_envs=3, buffer_size=90, **SMALL)
     algorithm.train(300)
-    columns = replayed_columns(algorithm)
+    columns = read_replay_columns(algorithm)
     n = len(columns["rewards"])
     assert 30 < n < 90  # whole episodes of rings of 30, which have wrapped
     assert columns["actions"].shape == (n,)
     ends = columns["terminated"] | columns["truncated"]
     assert ends[-1]
-    sound(Dataset(columns, {}, ""))
+    assert_sound(Dataset(columns, {}, ""))
     starts = columns["obs"][np.concatenate([[True], ends[:-1]])]
     assert np.abs(starts).max() < 0.05  # as CartPole begins
     rows = {row.tobytes() for row in columns["obs"]}
-    drawn = algorithm.source.memory.buffer.sample(3_000, 0)
+    drawn = algorithm.source.replay_sampler.buffer.sample(3_000, 0)
     assert rows < {row.tobytes() for row in drawn["obs"]}
 
 
 def test_an_episode_whose_begin_was_overwritten_and_one_that_goes_on_are_left_out() -> None:
     algorithm = SAC("Pendulum-v1", buffer_size=170, max_episode_steps=50, **SMALL)
     algorithm.train(220)  # of the ring's 170 rows the first begins an episode
-    assert np.flatnonzero(replayed_columns(algorithm)["truncated"]).tolist() == [49, 99, 149]
+    assert np.flatnonzero(read_replay_columns(algorithm)["truncated"]).tolist() == [49, 99, 149]
     algorithm.train(230)
-    columns = replayed_columns(algorithm)
+    columns = read_replay_columns(algorithm)
     assert np.flatnonzero(columns["truncated"]).tolist() == [49, 99]
     assert len(columns["rewards"]) == 100
     few = SAC("Pendulum-v1", buffer_size=170, **SMALL)
     few.train(60)
     with pytest.raises(ConfigError, match="has no whole episode"):
-        replayed_columns(few)
+        read_replay_columns(few)
 
 
-class Unsaved(Countdown):
+class UnsavableEnv(Countdown):
     """Episodes of 50 steps; a lock cannot be saved, so a run that is resumed begins another one."""
 
     def __init__(self) -> None:
@@ -202,13 +205,13 @@ class Unsaved(Countdown):
 
 
 def test_an_episode_that_was_broken_off_is_not_joined_to_the_one_behind_it(tmp_path: Path) -> None:
-    first = DQN(Unsaved, buffer_size=1_000, **SMALL)
+    first = DQN(UnsavableEnv, buffer_size=1_000, **SMALL)
     first.train(120)
     first.save(tmp_path / "saved")
-    resumed = DQN.from_checkpoint(tmp_path / "saved", env=Unsaved)
+    resumed = DQN.from_checkpoint(tmp_path / "saved", env=UnsavableEnv)
     with pytest.warns(UserWarning, match="start new episodes: they cannot be saved"):
         resumed.train(220)
-    columns = replayed_columns(resumed)
+    columns = read_replay_columns(resumed)
     # steps 101 to 120 were broken off, 121 to 220 are two whole episodes
     assert np.flatnonzero(columns["terminated"] | columns["truncated"]).tolist() == [
         49,
@@ -226,12 +229,12 @@ def test_an_episode_in_whose_midst_a_buffer_was_filled_anew_is_left_out(tmp_path
     first.save(tmp_path / "saved")
     resumed = SAC.from_checkpoint(tmp_path / "saved", replay=False)
     resumed.train(220)  # rows of steps 121 to 220; the first episode began at 101
-    assert np.flatnonzero(replayed_columns(resumed)["truncated"]).tolist() == [49]
+    assert np.flatnonzero(read_replay_columns(resumed)["truncated"]).tolist() == [49]
 
 
 def test_steps_of_a_worker_that_failed_are_left_out_with_the_rest_of_their_episode() -> None:
     algorithm = DQN("CartPole-v1", n_envs=2, buffer_size=90, **SMALL)
-    memory = require_replay(algorithm)
+    memory = require_replay_sampler(algorithm)
     t = np.arange(16) // 2  # env 0 and env 1 in turns
     flags = {"terminated": t == 5, "truncated": np.zeros(16, bool)}
     obs = np.tile(t[:, None], 4).astype(np.float32)
@@ -239,32 +242,32 @@ def test_steps_of_a_worker_that_failed_are_left_out_with_the_rest_of_their_episo
     for part, lost in ((slice(0, 6), [1]), (slice(6, 16), [])):
         stretch = {name: column[part] for name, column in (rows | flags).items()}
         env_ids = np.arange(16)[part] % 2
-        memory.push(Stretch(stretch, env_ids, np.array(lost, np.int64)))
-    columns = replayed_columns(algorithm)
+        memory.push(TransitionChunk(stretch, env_ids, np.array(lost, np.int64)))
+    columns = read_replay_columns(algorithm)
     assert columns["obs"][:, 0].tolist() == [0, 1, 2, 3, 4, 5, 3, 4, 5]
 
 
 def test_an_algorithm_without_a_buffer_and_changed_rewards_are_refused() -> None:
     with pytest.raises(ConfigError, match="ppo keeps no replay buffer, expected a run of dqn"):
-        replayed_columns(PPO("CartPole-v1", n_envs=1))
+        read_replay_columns(PPO("CartPole-v1", n_envs=1))
     algorithm = DQN("CartPole-v1", buffer_size=90, reward_scale=0.1, **SMALL)
     algorithm.train(60)
     with pytest.raises(ConfigError, match=r"rewards that .*env\.reward_scale.* changed"):
-        replayed_columns(algorithm)
+        read_replay_columns(algorithm)
     with pytest.raises(ConfigError, match="has no whole episode"):
-        replayed_columns(DQN("CartPole-v1", buffer_size=90, **SMALL))
+        read_replay_columns(DQN("CartPole-v1", buffer_size=90, **SMALL))
 
 
 def test_rows_grow_over_blocks_and_keep_their_types() -> None:
-    rows = Rows()
-    for k in range(BLOCK + 3):
+    rows = GrowingColumns()
+    for k in range(BLOCK_ROWS + 3):
         rows.add({"a": np.float32(k), "b": k % 2 == 0, "c": np.array([k, -k])})
     columns = rows.columns()
-    assert len(rows) == BLOCK + 3 == len(columns["a"])
-    np.testing.assert_array_equal(columns["a"], np.arange(BLOCK + 3, dtype=np.float32))
+    assert len(rows) == BLOCK_ROWS + 3 == len(columns["a"])
+    np.testing.assert_array_equal(columns["a"], np.arange(BLOCK_ROWS + 3, dtype=np.float32))
     assert columns["a"].dtype == np.float32
     assert columns["b"].dtype == bool
-    assert columns["c"].shape == (BLOCK + 3, 2)
+    assert columns["c"].shape == (BLOCK_ROWS + 3, 2)
 
 
 def test_recording_a_dataset_needs_either_episodes_or_steps() -> None:
@@ -279,14 +282,14 @@ def test_recording_a_dataset_needs_either_episodes_or_steps() -> None:
         record(algorithm, steps=0)
 
 
-def scored_as(scores: dict[int, float], monkeypatch: pytest.MonkeyPatch) -> None:
+def patch_scores(scores: dict[int, float], monkeypatch: pytest.MonkeyPatch) -> None:
     """The policy after so many steps plays to that return, random actions to 0."""
 
     def evaluate(self: SAC, episodes: int, seed: int) -> Evaluation:
         returns = (scores[self.clock.env_steps],) * episodes
         return Evaluation(returns, (1,) * episodes, seed)
 
-    monkeypatch.setattr(making, "_random_score", lambda config, how: 0.0)
+    monkeypatch.setattr(collect, "_random_score", lambda config, how: 0.0)
     monkeypatch.setattr(SAC, "evaluate", evaluate)
 
 
@@ -294,33 +297,31 @@ def scored_as(scores: dict[int, float], monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_checkpoint_without_a_finite_score_is_passed_over_with_a_warning(
     flaw: float, run: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    scored_as({100: flaw, 200: 40.0, 300: 90.0, 400: flaw}, monkeypatch)
+    patch_scores({100: flaw, 200: 40.0, 300: 90.0, 400: flaw}, monkeypatch)
     told: list[tuple[str, float]] = []
-    how = Play(50, scored=2, score_told=lambda name, score: told.append((name, score)))
-    made = of_run(run, "expert", how)
+    how = PlaySettings(50, n_score_episodes=2, on_score=lambda name, score: told.append((name, score)))
+    made = make_run_dataset(run, "expert", how)
     assert made.about["checkpoint"] == "step-000000000300"
     assert made.about["scores"] == {"random": 0.0, "expert": 90.0}
     assert told == [("step-000000000200", 40.0), ("step-000000000300", 90.0)]
     assert caplog.text.count("passing over step-") == 2
     assert "passing over step-000000000400: a checkpoint of sac has no score: 2 of 2" in caplog.text
-    assert of_run(run, "medium", how).about["checkpoint"] == "step-000000000200"
+    assert make_run_dataset(run, "medium", how).about["checkpoint"] == "step-000000000200"
 
 
 def test_a_run_none_of_whose_checkpoints_has_a_finite_score_is_refused(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scored_as(dict.fromkeys((100, 200, 300, 400), math.nan), monkeypatch)
-    with pytest.raises(
-        NonFiniteError, match="has no checkpoint with a score: each was passed over"
-    ):
-        of_run(run, "expert", FEW)
+    patch_scores(dict.fromkeys((100, 200, 300, 400), math.nan), monkeypatch)
+    with pytest.raises(NonFiniteError, match="has no checkpoint with a score: each was passed over"):
+        make_run_dataset(run, "expert", SHORT_PLAY)
 
 
 def test_random_actions_without_a_finite_score_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    played: Any = (Rows(), [1.0, math.nan], {})
-    monkeypatch.setattr(making, "_randomly", lambda *told, **more: played)
+    played: Any = (GrowingColumns(), [1.0, math.nan], {})
+    monkeypatch.setattr(collect, "_play_randomly", lambda *told, **more: played)
     with pytest.raises(NonFiniteError, match="random actions in Pendulum-v1 have no score: nan"):
-        making._random_score(EnvConfig(id="Pendulum-v1"), FEW)
+        collect._random_score(EnvConfig(id="Pendulum-v1"), SHORT_PLAY)
 
 
 @pytest.mark.usefixtures("scores")
@@ -334,7 +335,7 @@ def test_expert_is_the_best_by_the_log_with_and_without_the_link(
     (copied / "metrics.jsonl").write_text(json.dumps(row) + "\n")
     if link:
         (copied / "checkpoints" / "best").symlink_to("step-000000000200")
-    assert of_run(copied, "expert", FEW).about["checkpoint"] == "step-000000000200"
+    assert make_run_dataset(copied, "expert", SHORT_PLAY).about["checkpoint"] == "step-000000000200"
     (copied / "checkpoints" / "best").unlink(missing_ok=True)
     (copied / "metrics.jsonl").unlink()
-    assert of_run(copied, "expert", FEW).about["checkpoint"] == "step-000000000400"
+    assert make_run_dataset(copied, "expert", SHORT_PLAY).about["checkpoint"] == "step-000000000400"

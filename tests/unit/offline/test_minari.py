@@ -10,14 +10,14 @@ import h5py
 import numpy as np
 import pytest
 from gymnasium import spaces
-from helpers.foreign import columns, dataset, spaces_said
+from helpers.foreign_datasets import columns, dataset, spaces_metadata
 from minari import MinariDataset
 
 from rlox.envs.spaces import ObservationCodec
 from rlox.errors import CheckpointError, ConfigError, RloxError
-from rlox.offline import converted, exported
-from rlox.offline.foreign import bounds, minari
-from rlox.runs.record import dataset_of
+from rlox.offline import convert_dataset, export_dataset
+from rlox.offline.foreign import limits, minari
+from rlox.runs.record import make_dataset
 from rlox.sources.dataset_file import Dataset
 
 
@@ -27,8 +27,8 @@ def arrays(found: Dataset) -> dict[str, Any]:
 
 def test_minari_reads_what_is_written_for_it(tmp_path: Path) -> None:
     observation, action = spaces.Box(-9, 9, (3,)), spaces.Box(-1, 1, (2,))
-    given = dataset(tmp_path / "a", spaces_said(observation, action))
-    exported(given, tmp_path / "mine", "minari")
+    given = dataset(tmp_path / "a", spaces_metadata(observation, action))
+    export_dataset(given, tmp_path / "mine", "minari")
     read = MinariDataset(tmp_path / "mine" / "data")
     assert (read.observation_space, read.action_space) == (observation, action)
     assert (read.total_episodes, read.total_steps) == (5, 120)
@@ -40,12 +40,12 @@ def test_minari_reads_what_is_written_for_it(tmp_path: Path) -> None:
 
 
 def test_actions_of_minari_are_choices_from_0_wherever_the_space_begins(tmp_path: Path) -> None:
-    about = spaces_said(spaces.Box(-9, 9, (3,)), spaces.Discrete(4, start=3))
+    about = spaces_metadata(spaces.Box(-9, 9, (3,)), spaces.Discrete(4, start=3))
     given = dataset(tmp_path / "a", about, action=4)
-    exported(given, tmp_path / "m", "minari")
+    export_dataset(given, tmp_path / "m", "minari")
     with h5py.File(tmp_path / "m/data/main_data.hdf5") as file:
         assert file["episode_0/actions"][()].min() >= 3
-    assert converted(tmp_path / "m", tmp_path / "b").digest == given.digest
+    assert convert_dataset(tmp_path / "m", tmp_path / "b").digest == given.digest
 
 
 @pytest.mark.parametrize(
@@ -58,26 +58,26 @@ def test_choices_that_are_observed_are_numbers_in_minari_and_one_hot_in_rows(
     seen = np.stack([space.sample() for _ in range(121)])
     rows = ObservationCodec.of(space).encode_batch(seen)
     made = columns() | {"obs": rows[:-1], "next_obs": rows[1:]}
-    about = spaces_said(space, spaces.Box(-1, 1, (2,)))
-    given = dataset_of(made, about)
-    exported(given, tmp_path / "m", "minari")
-    assert converted(tmp_path / "m", tmp_path / "a").digest == given.digest
+    about = spaces_metadata(space, spaces.Box(-1, 1, (2,)))
+    given = make_dataset(made, about)
+    export_dataset(given, tmp_path / "m", "minari")
+    assert convert_dataset(tmp_path / "m", tmp_path / "a").digest == given.digest
     read = MinariDataset(tmp_path / "m" / "data")
     assert read.observation_space == space
     first = next(iter(read.iterate_episodes()))
     np.testing.assert_array_equal(first.observations, seen[:26])
-    odd = dataset_of(made | {"obs": rows[:-1] + 1, "next_obs": rows[1:] + 1}, about)
+    odd = make_dataset(made | {"obs": rows[:-1] + 1, "next_obs": rows[1:] + 1}, about)
     with pytest.raises(ConfigError, match="the observations are not one-hot as rows of"):
-        exported(odd, tmp_path / "n", "minari")
+        export_dataset(odd, tmp_path / "n", "minari")
 
 
 def test_parts_of_minaris_observations_are_joined_as_policies_see_them(tmp_path: Path) -> None:
-    about = spaces_said(spaces.Box(-9, 9, (3,)), spaces.Box(-1, 1, (2,)))
-    exported(dataset(tmp_path / "a", about), tmp_path / "m", "minari")
+    about = spaces_metadata(spaces.Box(-9, 9, (3,)), spaces.Box(-1, 1, (2,)))
+    export_dataset(dataset(tmp_path / "a", about), tmp_path / "m", "minari")
     meta = tmp_path / "m/data/metadata.json"
     said = json.loads(meta.read_text())
     parts = spaces.Dict({"b": spaces.Box(-9, 9, (2,)), "a": spaces.Discrete(3)})
-    said |= spaces_said(parts, spaces.Box(-1, 1, (2,)))
+    said |= spaces_metadata(parts, spaces.Box(-1, 1, (2,)))
     del said["rlox"]
     meta.write_text(json.dumps(said))
     rows = columns()
@@ -88,13 +88,13 @@ def test_parts_of_minaris_observations_are_joined_as_policies_see_them(tmp_path:
             del episode["observations"]
             episode["observations/b"] = seen[:, :2]
             episode["observations/a"] = np.full(len(seen), number % 3)
-    found = arrays(converted(tmp_path / "m", tmp_path / "b"))
+    found = arrays(convert_dataset(tmp_path / "m", tmp_path / "b"))
     assert found["obs"].shape == (120, 5)
     np.testing.assert_array_equal(found["obs"][30], [0, 1, 0, *rows["obs"][30, :2]])
 
 
 def test_an_episode_of_minari_without_an_end_does_not_go_on_in_the_next_one(tmp_path: Path) -> None:
-    exported(dataset(tmp_path / "a"), tmp_path / "m", "minari")
+    export_dataset(dataset(tmp_path / "a"), tmp_path / "m", "minari")
     meta = tmp_path / "m/data/metadata.json"
     said = json.loads(meta.read_text())
     del said["rlox"]
@@ -102,7 +102,7 @@ def test_an_episode_of_minari_without_an_end_does_not_go_on_in_the_next_one(tmp_
     with h5py.File(tmp_path / "m/data/main_data.hdf5", "a") as file:
         for number, flag in ((0, "terminations"), (1, "truncations")):
             file[f"episode_{number}/{flag}"][24] = False
-    found = arrays(converted(tmp_path / "m", tmp_path / "b"))
+    found = arrays(convert_dataset(tmp_path / "m", tmp_path / "b"))
     assert np.flatnonzero(found["truncated"]).tolist() == [24, 49, 99]
     assert np.flatnonzero(found["terminated"]).tolist() == [74]  # and the last episode goes on
 
@@ -110,10 +110,10 @@ def test_an_episode_of_minari_without_an_end_does_not_go_on_in_the_next_one(tmp_
 def test_a_long_episode_of_minari_is_read_part_by_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    exported(dataset(tmp_path / "a", n=100), tmp_path / "m", "minari")
+    export_dataset(dataset(tmp_path / "a", n=100), tmp_path / "m", "minari")
     _, whole = minari.read_minari(tmp_path / "m")
     expected = list(whole)
-    monkeypatch.setattr(bounds, "AT_ONCE", 7 * (2 * 12 + 8))
+    monkeypatch.setattr(limits, "BYTES_PER_READ", 7 * (2 * 12 + 8))
     _, blocks = minari.read_minari(tmp_path / "m")
     parts = list(blocks)
     assert [len(part["rewards"]) for part in parts[:4]] == [7, 7, 7, 4]
@@ -123,22 +123,22 @@ def test_a_long_episode_of_minari_is_read_part_by_part(
 
 
 def test_a_half_written_minari_dataset_is_refused(tmp_path: Path) -> None:
-    exported(dataset(tmp_path / "a"), tmp_path / "m", "minari")
+    export_dataset(dataset(tmp_path / "a"), tmp_path / "m", "minari")
     meta = tmp_path / "m/data/metadata.json"
     meta.write_text(json.dumps(json.loads(meta.read_text()) | {"total_episodes": 9}))
     with pytest.raises(CheckpointError, match=r"has 5 episodes, metadata\.json says 9"):
-        converted(tmp_path / "m", tmp_path / "b")
+        convert_dataset(tmp_path / "m", tmp_path / "b")
 
 
 @pytest.mark.parametrize("pictures", [True, False])
 def test_observations_of_another_shape_are_called_jpeg_files_only_where_they_may_be(
     pictures: bool, tmp_path: Path
 ) -> None:
-    exported(dataset(tmp_path / "a"), tmp_path / "m", "minari")
+    export_dataset(dataset(tmp_path / "a"), tmp_path / "m", "minari")
     meta = tmp_path / "m/data/metadata.json"
     said = json.loads(meta.read_text())
     space = spaces.Box(0, 255, (4, 4, 3), np.uint8) if pictures else spaces.Box(-9, 9, (3,))
-    said |= spaces_said(space, spaces.Box(-1, 1, (2,)))
+    said |= spaces_metadata(space, spaces.Box(-1, 1, (2,)))
     del said["rlox"]
     meta.write_text(json.dumps(said))
     with h5py.File(tmp_path / "m/data/main_data.hdf5", "a") as file:
@@ -147,5 +147,5 @@ def test_observations_of_another_shape_are_called_jpeg_files_only_where_they_may
             del file[f"episode_{number}/observations"]
             file[f"episode_{number}/observations"] = np.zeros((rows, 100), np.uint8)
     with pytest.raises(RloxError, match=r"has shape .*100.*, expected") as told:
-        converted(tmp_path / "m", tmp_path / "b")
+        convert_dataset(tmp_path / "m", tmp_path / "b")
     assert ("JPEG" in str(told.value)) == pictures

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from faults.disk import FaultyDisk
-from helpers.foreign import columns
+from helpers.foreign_datasets import columns
 
 from rlox.errors import StorageError
-from rlox.offline import converted
-from rlox.runs.record import dataset_of, write_dataset
-from rlox.sources.dataset_file import DATA, DOCUMENT, read_dataset
+from rlox.offline import convert_dataset
+from rlox.runs.record import make_dataset, write_dataset
+from rlox.sources.dataset_file import DATA_FILE, DOCUMENT_FILE, read_dataset
 
 
 def recorded(folder: Path) -> None:
@@ -22,10 +22,10 @@ def recorded(folder: Path) -> None:
 
 
 def from_a_folder(folder: Path) -> None:
-    converted(folder.parent / "given", folder)
+    convert_dataset(folder.parent / "given", folder)
 
 
-OLD, NEW = (dataset_of(columns(n), {"env": "Some-v0"}) for n in (120, 50))
+OLD, NEW = (make_dataset(columns(n), {"env": "Some-v0"}) for n in (120, 50))
 WAYS: dict[str, Callable[[Path], None]] = {"recorded": recorded, "converted": from_a_folder}
 
 
@@ -49,12 +49,12 @@ def test_a_write_that_fails_anywhere_leaves_the_old_dataset_or_the_new_one(
             WAYS[way](folder)
         if not disk.failed:
             break
-        if (folder / DOCUMENT).exists():
+        if (folder / DOCUMENT_FILE).exists():
             found.append({OLD.digest: "old", NEW.digest: "new"}[read_dataset(folder).digest])
         else:  # it failed between taking the old document away and putting the new one there
             found.append("none")
         WAYS[way](folder)
-        assert {path.name for path in folder.iterdir()} == {DATA, DOCUMENT}
+        assert {path.name for path in folder.iterdir()} == {DATA_FILE, DOCUMENT_FILE}
         assert read_dataset(folder).digest == NEW.digest
         write_dataset(OLD, folder)
         failing += 1
@@ -66,5 +66,5 @@ def test_a_full_disk_is_told_and_leaves_nothing_of_the_new_dataset(folder: Path)
     full = FaultyDisk(1, until=10**6, error=errno.ENOSPC, only="write", under=folder)
     with full, pytest.raises(StorageError, match=r"cannot write .*No space left"):
         write_dataset(NEW, folder)
-    assert {path.name for path in folder.iterdir()} == {DATA, DOCUMENT}
+    assert {path.name for path in folder.iterdir()} == {DATA_FILE, DOCUMENT_FILE}
     assert read_dataset(folder).digest == OLD.digest

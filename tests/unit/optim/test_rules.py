@@ -88,10 +88,7 @@ def test_loading_weights_into_the_module_reaches_the_optimizer() -> None:
     net.load_state_dict(other.state_dict())
     adam.backward(losses(net), 1.0)
     adam.step()
-    moved = [
-        (a - b).detach().abs().max()
-        for a, b in zip(net.parameters(), other.parameters(), strict=True)
-    ]
+    moved = [(a - b).detach().abs().max() for a, b in zip(net.parameters(), other.parameters(), strict=True)]
     assert all(0 < float(m) < 0.02 for m in moved)
 
 
@@ -193,9 +190,7 @@ def test_gradients_that_others_leave_are_taken_over_and_parts_without_one_stay()
 
 @pytest.mark.parametrize("backend", ["native", "torch"])
 @pytest.mark.parametrize("saved", ["RMSprop", "Adam"])
-def test_the_state_of_another_optimizer_is_refused_with_the_names_of_both(
-    backend: str, saved: str
-) -> None:
+def test_the_state_of_another_optimizer_is_refused_with_the_names_of_both(backend: str, saved: str) -> None:
     there, here = (
         A2C("CartPole-v1", n_envs=1, net_arch=(4,), backend=backend, use_rms_prop=rms)
         for rms in (saved == "RMSprop", saved != "RMSprop")

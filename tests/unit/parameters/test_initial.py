@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from rlox.algorithms import ALGORITHMS
-from rlox.networks import EnsembleMLP, NoisyMLP, begun, mlp
-from rlox.parameters.initial import initial
+from rlox.networks import EnsembleMLP, NoisyMLP, init_weights, mlp
+from rlox.parameters.initial_weights import initial_weights
 
 ACTOR_CRITIC = [
     ("log_std", (2,)),
@@ -31,7 +31,7 @@ ACTOR_CRITIC = [
     [("actor.0", math.sqrt(2)), ("actor.2", 0.01), ("critic.0", math.sqrt(2)), ("critic.2", 1.0)],
 )
 def test_orthogonal_weights_have_their_gains_and_biases_are_zero(name, gain):
-    values = dict(initial(ACTOR_CRITIC, 4, orthogonal=True))
+    values = dict(initial_weights(ACTOR_CRITIC, 4, orthogonal=True))
     weight = values[f"{name}.weight"].astype(np.float64)
     few = weight if weight.shape[0] <= weight.shape[1] else weight.T
     np.testing.assert_allclose(few @ few.T, gain**2 * np.eye(len(few)), atol=gain**2 * 1e-6)
@@ -40,7 +40,7 @@ def test_orthogonal_weights_have_their_gains_and_biases_are_zero(name, gain):
 
 
 def test_other_weights_and_biases_are_uniform_as_torch_begins_linear_layers():
-    values = dict(initial(ACTOR_CRITIC, 4))
+    values = dict(initial_weights(ACTOR_CRITIC, 4))
     for name, inputs in (("actor.0", 3), ("critic.0", 3), ("actor.2", 64)):
         bound = 1 / math.sqrt(inputs)
         numbers = np.concatenate([values[f"{name}.{of}"].ravel() for of in ("weight", "bias")])
@@ -52,7 +52,7 @@ def test_other_weights_and_biases_are_uniform_as_torch_begins_linear_layers():
 
 
 def test_members_of_an_ensemble_begin_apart_and_each_as_a_network_would():
-    critics = begun(EnsembleMLP(2, (5, 32, 1)), 3)
+    critics = init_weights(EnsembleMLP(2, (5, 32, 1)), 3)
     assert not torch.equal(*critics.weights[0])
     assert critics.weights[0].abs().max() <= 1 / math.sqrt(5)
     assert critics.biases[1].abs().max() <= 1 / math.sqrt(32)
@@ -60,16 +60,16 @@ def test_members_of_an_ensemble_begin_apart_and_each_as_a_network_would():
 
 
 def test_deviations_of_noisy_layers_stay_as_they_were_made():
-    net = begun(NoisyMLP((4, 16, 2), "relu", 0.5), 0)
+    net = init_weights(NoisyMLP((4, 16, 2), "relu", 0.5), 0)
     assert (net.layers[1].weight_sigma == 0.5 / math.sqrt(16)).all()
     assert net.layers[1].weight.abs().max() <= 1 / math.sqrt(16)
 
 
 def test_weights_are_a_function_of_the_seed_and_of_nothing_drawn_before():
     torch.manual_seed(1)
-    first = begun(mlp((4, 8, 2)), 7)
+    first = init_weights(mlp((4, 8, 2)), 7)
     torch.manual_seed(2)
-    again, other = begun(mlp((4, 8, 2)), 7), begun(mlp((4, 8, 2)), 8)
+    again, other = init_weights(mlp((4, 8, 2)), 7), init_weights(mlp((4, 8, 2)), 8)
     for a, b, c in zip(first.parameters(), again.parameters(), other.parameters(), strict=True):
         assert torch.equal(a, b)
         assert not torch.equal(a, c)

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from rlox.algorithms import PPO
 from rlox.errors import NonFiniteError
-from rlox.networks import inference, mlp
-from rlox.policies.base import acting
+from rlox.networks import inference_function, mlp
+from rlox.policies.base import evaluation_mode
 
 OBS = np.random.default_rng(0).normal(size=(300, 4)).astype(np.float32)
 
@@ -43,7 +43,7 @@ def test_dropout_put_into_a_policy_is_off_in_every_prediction_and_on_between_the
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
 def test_a_part_in_torchscript_sleeps_and_wakes_with_the_others() -> None:
     net, rows = nn.Sequential(torch.jit.script(dropping())), torch.from_numpy(OBS)
-    with acting(net):
+    with evaluation_mode(net):
         assert torch.equal(net(rows), net(rows))
     assert all(m.training for m in net.modules())
     assert not torch.equal(net(rows), net(rows))
@@ -51,7 +51,7 @@ def test_a_part_in_torchscript_sleeps_and_wakes_with_the_others() -> None:
 
 def test_an_error_while_acting_wakes_the_policy_too() -> None:
     net = dropping()
-    with pytest.raises(KeyError), acting(net):
+    with pytest.raises(KeyError), evaluation_mode(net):
         raise KeyError
     assert all(m.training for m in net.modules())
 
@@ -121,8 +121,8 @@ def test_the_plain_function_of_a_net_gives_its_numbers(
     net, rows = mlp((4, 8, 8, 2), activation), torch.from_numpy(OBS)
     change(net)
     expected = net(rows)
-    assert torch.equal(inference(net)(rows), expected)
-    assert torch.equal(inference(net)(rows), expected)  # the rows are as they were
+    assert torch.equal(inference_function(net)(rows), expected)
+    assert torch.equal(inference_function(net)(rows), expected)  # the rows are as they were
 
 
 class Reversed(nn.Sequential):
@@ -132,4 +132,4 @@ class Reversed(nn.Sequential):
 
 def test_the_plain_function_of_a_net_with_its_own_forward_is_the_net() -> None:
     net, rows = Reversed(*mlp((4, 8, 2))), torch.from_numpy(OBS)
-    assert torch.equal(inference(net)(rows), net(rows))
+    assert torch.equal(inference_function(net)(rows), net(rows))

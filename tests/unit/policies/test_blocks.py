@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from rlox.policies.blocks import BLOCK_NUMBERS, BLOCK_STEPS, StepBlocks
+from rlox.policies.step_blocks import BLOCK_STEPS, MAX_BLOCK_NUMBERS, StepBlocks
 
 
 @pytest.mark.parametrize(
     ("numbers", "rows"),
-    [(1, BLOCK_STEPS), (BLOCK_NUMBERS // 16, 16), (BLOCK_NUMBERS, 1), (3 * BLOCK_NUMBERS, 1)],
+    [
+        (1, BLOCK_STEPS),
+        (MAX_BLOCK_NUMBERS // 16, 16),
+        (MAX_BLOCK_NUMBERS, 1),
+        (3 * MAX_BLOCK_NUMBERS, 1),
+    ],
 )
 def test_a_block_has_as_many_steps_as_it_may_and_one_at_least(numbers: int, rows: int) -> None:
     asked: list[tuple[int, int]] = []

@@ -15,43 +15,41 @@ from rlox.errors import ConfigError
 from rlox.policies import DiscretePolicy
 
 SMALL: dict[str, Any] = {"n_envs": 2, "n_steps": 8}
-NOT_LEARNED = "unfrozen, added, replaced or taken out since the optimizer was made"
+NOT_TRAINED_ERROR = "unfrozen, added, replaced or taken out since the optimizer was made"
 
 
-def unfreezes(policy: Any) -> str:
+def unfreeze_layer(policy: Any) -> str:
     policy.actor[0].requires_grad_(True)
     return r"actor\.0\.weight, (module\.)?actor\.0\.bias"
 
 
-def replaces(policy: Any) -> str:
-    last = policy.actor[-1]
-    policy.actor[-1] = nn.Linear(last.in_features, last.out_features)
+def replace_layer(policy: Any) -> str:
+    layer = policy.actor[-1]
+    policy.actor[-1] = nn.Linear(layer.in_features, layer.out_features)
     return r"actor\.\d\.weight, (module\.)?actor\.\d\.bias"
 
 
-def adds(policy: Any) -> str:
+def add_parameter(policy: Any) -> str:
     policy.scale = nn.Parameter(torch.ones(()))
     return "scale"
 
 
-def takes_out(policy: Any) -> str:
+def remove_parameter(policy: Any) -> str:
     policy.critic[-1].bias = None
     return r"critic\.\d\.bias"
 
 
 @pytest.mark.parametrize("facade", [PPO, A2C])
-@pytest.mark.parametrize("change", [unfreezes, replaces, adds, takes_out])
+@pytest.mark.parametrize("change", [unfreeze_layer, replace_layer, add_parameter, remove_parameter])
 @pytest.mark.parametrize("kind", [UserMlp, DiscretePolicy])
-def test_an_update_refuses_layers_that_it_would_not_learn(
-    kind: Any, change: Any, facade: Any
-) -> None:
+def test_an_update_refuses_layers_that_it_would_not_learn(kind: Any, change: Any, facade: Any) -> None:
     policy = kind(4, 2)
     policy.actor[0].requires_grad_(False)  # so that torch learns
     algorithm = facade("CartPole-v1", policy=policy, **SMALL)
     algorithm.train(16)
     name = change(policy)
     before = [p.clone() for p in policy.parameters()]
-    with pytest.raises(ConfigError, match=f"{name}: {NOT_LEARNED}"):
+    with pytest.raises(ConfigError, match=f"{name}: {NOT_TRAINED_ERROR}"):
         algorithm.train(32)
     assert all(map(torch.equal, before, policy.parameters()))
 
@@ -62,7 +60,7 @@ def test_a_run_with_a_layer_that_was_replaced_is_saved_and_a_new_run_learns_it(
     policy = UserMlp(4, 2)
     first = PPO("CartPole-v1", policy=policy, **SMALL)
     first.train(16)
-    replaces(policy)
+    replace_layer(policy)
     first.save(tmp_path / "saved")
     again = UserMlp(4, 2)
     PPO.from_checkpoint(tmp_path / "saved", policy=again).train(32)
@@ -76,9 +74,9 @@ def test_a_layer_that_a_callback_unfreezes_is_refused() -> None:
     class Stage(Callback):
         def on_step(self, **told: Any) -> None:
             if told["step"] >= 32:
-                unfreezes(policy)
+                unfreeze_layer(policy)
 
-    with pytest.raises(ConfigError, match=NOT_LEARNED):
+    with pytest.raises(ConfigError, match=NOT_TRAINED_ERROR):
         A2C("CartPole-v1", policy=policy, callbacks=[Stage()], **SMALL).train(64)
 
 
@@ -97,7 +95,7 @@ def test_a_replaced_layer_of_an_off_policy_network_is_refused() -> None:
     algorithm.train(16)
     name, last = [(n, m) for n, m in algorithm.policy.named_modules() if type(m) is nn.Linear][-1]
     algorithm.policy.set_submodule(name, nn.Linear(last.in_features, last.out_features))
-    with pytest.raises(ConfigError, match=NOT_LEARNED):
+    with pytest.raises(ConfigError, match=NOT_TRAINED_ERROR):
         algorithm.train(32)
 
 
@@ -108,14 +106,12 @@ def test_a_model_of_text_refuses_layers_that_it_would_not_learn(change: str) -> 
     prompts = torch.randint(0, 20, (4, 3), generator=torch.Generator().manual_seed(0))
     grpo = GRPO(
         net,
-        reward_fn=lambda completions, prompts: [
-            float((c < 10).float().mean()) for c in completions
-        ],
+        reward_fn=lambda completions, prompts: [float((c < 10).float().mean()) for c in completions],
         max_new_tokens=3,
     )
     grpo.train(prompts, n_epochs=1)
     if change == "replace":
         net[1] = nn.Linear(8, 20)
     net[1].requires_grad_(True)
-    with pytest.raises(ConfigError, match=rf"1\.weight, 1\.bias: {NOT_LEARNED}"):
+    with pytest.raises(ConfigError, match=rf"1\.weight, 1\.bias: {NOT_TRAINED_ERROR}"):
         grpo.train(prompts, n_epochs=2)

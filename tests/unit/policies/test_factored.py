@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from gymnasium import spaces
-from helpers.factored import Match
+from helpers.factored_actions import Match
 from torch import Tensor
 from torch.distributions import Categorical, Normal
 
@@ -71,9 +71,7 @@ def test_log_probs_and_entropies_equal_torchs_distributions(choices: Any, vector
 
 
 @pytest.mark.parametrize(("choices", "vector"), SHAPES)
-def test_the_gradients_that_are_written_out_are_those_of_autograd(
-    choices: Any, vector: int
-) -> None:
+def test_the_gradients_that_are_written_out_are_those_of_autograd(choices: Any, vector: int) -> None:
     torch.manual_seed(1)
     policy = FactoredPolicy(3, choices, vector, (8,), log_std_init=0.2)
     obs, slopes = torch.randn(16, 3), torch.randn(3, 16)
@@ -110,7 +108,7 @@ def test_sampled_factors_are_as_frequent_as_their_probabilities_and_independent(
     """20,000 draws: a deviation of a frequency is 0.0035 at most, so 0.015 is more than four of them."""
     head = FactoredHead((2, 3), 1, log_std_init=-1.0)
     outputs = torch.tensor([[0.7, 0.0, 0.0, 1.0, -1.0, 3.0]]).expand(20_000, -1)
-    explored = head.explorer(1, 20_000, torch.Generator().manual_seed(3))(outputs, 0)
+    explored = head.sampler(1, 20_000, torch.Generator().manual_seed(3))(outputs, 0)
     sampled = head.sample(outputs, torch.Generator().manual_seed(4))
     first, second = torch.softmax(outputs[0, :2], -1), torch.softmax(outputs[0, 2:5], -1)
     for actions in (explored, sampled):
@@ -172,7 +170,7 @@ def test_with_masks_each_factor_is_over_what_it_allows(choices: Any, vector: int
     head, generator = policy.head, torch.Generator().manual_seed(5)
     allowed = head.sample(torch.zeros(64, head.size), generator)  # one of each factor at least
     masks = (torch.rand((64, head.logits), generator=generator) < 0.5).float()
-    wide = torch.zeros(64, len(choices), head.widest).scatter_(-1, head.chosen(allowed), 1.0)
+    wide = torch.zeros(64, len(choices), head.max_choices).scatter_(-1, head.choice_index(allowed), 1.0)
     masks = torch.maximum(masks, wide.flatten(1)[:, head.places])
     obs = torch.cat([torch.randn(64, 3), masks], -1)
     outputs = policy.actor(obs[:, :3])
@@ -184,7 +182,7 @@ def test_with_masks_each_factor_is_over_what_it_allows(choices: Any, vector: int
     with torch.inference_mode():
         taken = [sample(obs, 0), policy.sample(obs, generator), policy.mode(obs)]
     for actions in taken:
-        wide = torch.zeros_like(wide).scatter_(-1, head.chosen(actions), 1.0)
+        wide = torch.zeros_like(wide).scatter_(-1, head.choice_index(actions), 1.0)
         assert (wide.flatten(1)[:, head.places] <= masks).all()
 
 

@@ -11,21 +11,21 @@ from torch import Tensor
 
 from rlox.errors import ConfigError
 from rlox.optim import FlatParameters
-from rlox.policies import DiscretePolicy, golden
-from rlox.policies.golden import EXPECTED, OBS_DIM, ROWS, SIZES, found, numbers
+from rlox.policies import DiscretePolicy, self_test
 from rlox.policies.native import NativePolicy
-from rlox.policies.q import QPolicy
+from rlox.policies.q_policy import QPolicy
+from rlox.policies.self_test import EXPECTED, OBS_DIM, ROWS, SIZES, compute, sine_values
 
 
 def wide(rate: float, *shape: int) -> Tensor:
-    return torch.from_numpy(numbers(rate, *shape)).double()
+    return torch.from_numpy(sine_values(rate, *shape)).double()
 
 
 def begun(policy: torch.nn.Module) -> FlatParameters:
     """Its parameters in float64, of the numbers that the engine begins with."""
     flat = FlatParameters(policy.double().requires_grad_(True))
     with torch.no_grad():
-        flat.vector.copy_(torch.from_numpy(np.float32(0.3) * numbers(0.8, len(flat.vector))))
+        flat.vector.copy_(torch.from_numpy(np.float32(0.3) * sine_values(0.8, len(flat.vector))))
     return flat
 
 
@@ -52,7 +52,7 @@ def ppo() -> tuple[float, ...]:
     policy = DiscretePolicy(OBS_DIM, 2, net_arch=SIZES)
     flat = begun(policy)
     obs, choices = wide(0.7, ROWS, OBS_DIM), torch.arange(ROWS) % 2
-    before = torch.from_numpy(numbers(0.9, ROWS) * np.float32(0.1) - np.float32(0.7)).double()
+    before = torch.from_numpy(sine_values(0.9, ROWS) * np.float32(0.1) - np.float32(0.7)).double()
     advantages, returns = wide(1.3, ROWS), wide(1.7, ROWS)
     advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
 
@@ -73,7 +73,7 @@ def dqn() -> tuple[float, ...]:
     other = QPolicy(OBS_DIM, 4, list(SIZES), "relu").double()
     target = FlatParameters(other)
     with torch.no_grad():
-        target.vector.copy_(torch.from_numpy(np.float32(0.3) * numbers(0.5, len(target.vector))))
+        target.vector.copy_(torch.from_numpy(np.float32(0.3) * sine_values(0.5, len(target.vector))))
     obs, after = (wide(rate, 2, ROWS, OBS_DIM) for rate in (0.7, 1.1))
     choices, rewards = (torch.arange(2 * ROWS) % 4).view(2, ROWS), 2.0 * wide(0.9, 2, ROWS)
 
@@ -93,7 +93,7 @@ def test_the_expected_numbers_are_those_of_autograd_and_the_engine_finds_them(
     name: str, by_torch: Callable[[], tuple[float, ...]]
 ) -> None:
     assert EXPECTED[name] == pytest.approx(by_torch(), rel=1e-6)
-    assert found(name) == pytest.approx(EXPECTED[name], rel=1e-5)
+    assert compute(name) == pytest.approx(EXPECTED[name], rel=1e-5)
 
 
 def test_an_engine_that_finds_other_numbers_is_refused_before_it_learns(
@@ -101,12 +101,10 @@ def test_an_engine_that_finds_other_numbers_is_refused_before_it_learns(
 ) -> None:
     first, *others = EXPECTED["dqn"]
     monkeypatch.setitem(EXPECTED, "dqn", (first * 1.001, *others))
-    golden.wrong.cache_clear()
+    self_test.self_test_mismatch.cache_clear()
     policy = DiscretePolicy(3, 2)
     try:
-        with pytest.raises(
-            ConfigError, match=r"dqn gives -?\d.*, expected -?\d.*algo.backend=torch"
-        ):
+        with pytest.raises(ConfigError, match=r"dqn gives -?\d.*, expected -?\d.*algo.backend=torch"):
             NativePolicy(policy, FlatParameters(policy))
     finally:
-        golden.wrong.cache_clear()
+        self_test.self_test_mismatch.cache_clear()

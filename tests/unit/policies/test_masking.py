@@ -11,10 +11,10 @@ from torch import Tensor
 from torch.distributions import Categorical
 
 from rlox.policies import DiscretePolicy, MaskedDiscretePolicy
-from rlox.policies.heads import NEVER
-from rlox.policies.masking import MaskedEpsilonGreedy, MaskedQPolicy, allowed_only
-from rlox.policies.q import EpsilonGreedy, QPolicy
-from rlox.policies.returns import Quantiles
+from rlox.policies.heads import MASKED_LOGIT
+from rlox.policies.masking import MaskedEpsilonGreedy, MaskedQPolicy, mask_values
+from rlox.policies.q_policy import EpsilonGreedy, QPolicy
+from rlox.policies.value_distribution import QuantileValue
 
 OBS, ACTIONS, ROWS = 3, 5, 64
 DRAWS = 20_000
@@ -61,7 +61,7 @@ def test_probabilities_are_of_the_allowed_actions_alone_and_exactly_0_else() -> 
 def test_gradients_through_actions_that_are_not_allowed_are_exactly_0() -> None:
     made, (given, obs, masks) = policy(), rows()
     logits = made.actor(obs).detach().requires_grad_()
-    log_p = torch.log_softmax(allowed_only(logits, masks), -1)
+    log_p = torch.log_softmax(mask_values(logits, masks), -1)
     chosen = log_p.gather(-1, masks.argmax(-1, keepdim=True)).sum()
     entropy = -(log_p.exp() * log_p).sum()
     for number in (chosen, entropy):
@@ -151,8 +151,8 @@ def test_the_best_value_is_one_of_an_allowed_action(dueling: bool) -> None:
     with torch.inference_mode():
         free, values = made.q(obs), made(given)
         assert torch.equal(values[masks == 1], free[masks == 1])
-        assert (values[masks == 0] == NEVER).all()
-        assert torch.equal(values, made.fast_values()(given))
+        assert (values[masks == 0] == MASKED_LOGIT).all()
+        assert torch.equal(values, made.inference_values()(given))
         best = made.mode(given)
     for i in range(ROWS):
         allowed = masks[i].nonzero()[:, 0].tolist()
@@ -165,7 +165,7 @@ def test_exploration_is_uniform_over_what_is_allowed() -> None:
     given[:, OBS:] = [[0, 1, 0, 1, 1], [1, 0, 0, 0, 0], [1, 1, 1, 1, 1]]
     explore = MaskedEpsilonGreedy(q_policy(), 3, lambda _: 1.0, 1, torch.device("cpu"))
     with torch.inference_mode():
-        drawn = np.stack([explore.random(step, given) for step in range(6000)])
+        drawn = np.stack([explore.random_actions(step, given) for step in range(6000)])
         acted = np.stack([explore.act(given, step, 0.0) for step in range(6000)])
     assert np.array_equal(drawn, acted)
     rates = np.stack([np.bincount(drawn[:, n], minlength=ACTIONS) for n in range(3)]) / 6000
@@ -175,7 +175,7 @@ def test_exploration_is_uniform_over_what_is_allowed() -> None:
     # of a mask of ones each draw is the one without masks
     plain = QPolicy(OBS, ACTIONS, (8,))
     free = EpsilonGreedy(plain, 3, lambda _: 1.0, 1, torch.device("cpu"))
-    assert drawn[:50, 2].tolist() == [free.random(step, given)[2] for step in range(50)]
+    assert drawn[:50, 2].tolist() == [free.random_actions(step, given)[2] for step in range(50)]
 
 
 def test_with_epsilon_0_the_best_allowed_action_is_taken() -> None:
@@ -199,10 +199,10 @@ def test_a_q_policy_that_samples_takes_any_allowed_action_now_and_then() -> None
     torch.testing.assert_close(rates, expected, atol=0.02, rtol=0)
 
 
-@pytest.mark.parametrize("returns", [None, Quantiles(3)])
+@pytest.mark.parametrize("returns", [None, QuantileValue(3)])
 @pytest.mark.parametrize("dueling", [False, True])
 def test_masked_noisy_networks_say_what_they_say_of_the_observation_with_that_noise(
-    returns: Quantiles | None, dueling: bool
+    returns: QuantileValue | None, dueling: bool
 ) -> None:
     options = {"net_arch": (8,), "dueling": dueling, "returns": returns, "sigma": 0.5}
     masked, plain = (kind(OBS, ACTIONS, **options) for kind in (MaskedQPolicy, QPolicy))
@@ -212,11 +212,11 @@ def test_masked_noisy_networks_say_what_they_say_of_the_observation_with_that_no
     noise = torch.randn(masked.noise_size, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         for said in (None, noise):
-            assert torch.equal(masked.said(given, said), plain.said(obs, said))
+            assert torch.equal(masked.outputs(given, said), plain.outputs(obs, said))
             assert torch.equal(masked.trace(given, said).out, plain.trace(obs, said).out)
             values, wanted = masked(given, said), plain(obs, said)
             assert torch.equal(values[masks > 0], wanted[masks > 0])
-            assert (values[masks == 0] == NEVER).all()
+            assert (values[masks == 0] == MASKED_LOGIT).all()
         assert not torch.allclose(masked(given, noise), masked(given))
         drawn = {tuple(masked.sample(given).tolist()) for _ in range(5)}
     assert len(drawn) > 1  # the best, with noise

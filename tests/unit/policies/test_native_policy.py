@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers.masked import Masked
+from helpers.masked_envs import Masked
 
 from rlox.algorithms import A2C, PPO
 from rlox.errors import CheckpointError, ConfigError
@@ -60,9 +60,9 @@ def test_greedy_actions_of_a_native_ppo_policy_equal_its_torch_modules(kind: str
     run.train(180)
     collector = run.collector
     rollout = collector.collect(run.learner.native, 20)
-    found = run.parts.actor.act(rollout.obs.numpy())
+    found = run.components.actor.act(rollout.obs.numpy())
     with torch.no_grad():
-        said = run.parts.actor.actions.to_env(run.policy.mode(rollout.obs).numpy())
+        said = run.components.actor.actions.to_env(run.policy.mode(rollout.obs).numpy())
     np.testing.assert_allclose(found, said, rtol=1e-5, atol=1e-6)
     if kind == "masked":
         allowed = rollout.extras["action_mask"].numpy()
@@ -261,11 +261,9 @@ def test_weights_that_do_not_fit_are_refused_and_none_is_taken(change: Any, says
 @pytest.mark.parametrize("facade", [PPO, A2C])
 @pytest.mark.parametrize("normalize", [False, True])
 def test_a_rollout_of_arrays_is_the_rollout_of_tensors(facade: Any, normalize: bool) -> None:
-    options = {
-        k: v for k, v in SMALL.items() if facade is PPO or k not in ("batch_size", "n_epochs")
-    }
+    options = {k: v for k, v in SMALL.items() if facade is PPO or k not in ("batch_size", "n_epochs")}
     runs = [facade("MountainCar-v0", normalize_obs=normalize, **options) for _ in range(2)]
-    arrays = runs[0].collector.arrays(runs[0].learner.native, 250)
+    arrays = runs[0].collector.collect_arrays(runs[0].learner.native, 250)
     tensors = runs[1].collector.collect(runs[1].learner.native, 250)
     for name in ("obs", "actions", "rewards", "truncated", "next_values", "advantages", "returns"):
         found = getattr(arrays, name)

@@ -14,8 +14,8 @@ import torch
 from rlox.algorithms import DDPG, DQN, SAC, TD3
 from rlox.errors import CheckpointError, ConfigError
 from rlox.optim import TargetNetwork
-from rlox.optim.native import NativeTarget
-from rlox.policies.returns import Quantiles
+from rlox.optim.native import NativeTargetNetwork
+from rlox.policies.value_distribution import QuantileValue
 
 SMALL: dict[str, Any] = {
     "n_envs": 2, "seed": 4, "net_arch": (9, 8), "batch_size": 16, "learning_starts": 32,
@@ -38,7 +38,7 @@ def made(kind: str, backend: str = "native", **options: Any) -> Any:
 
 
 def observations(run: Any, count: int) -> Any:
-    size = run.parts.source.env.observations.dim
+    size = run.components.source.env.observations.dim
     return np.random.default_rng(1).normal(size=(count, size)).astype(np.float32)
 
 
@@ -85,7 +85,7 @@ def test_greedy_actions_of_a_native_off_policy_run_equal_its_torch_modules(kind:
     run.train(160)
     obs = observations(run, 64)
     found = run.predict(obs)
-    actor = run.parts.actor
+    actor = run.components.actor
     with torch.no_grad():
         said = actor.actions.to_env(run.policy.mode(torch.from_numpy(obs)).numpy())
     np.testing.assert_allclose(found, said, rtol=1e-5, atol=1e-6)
@@ -93,9 +93,7 @@ def test_greedy_actions_of_a_native_off_policy_run_equal_its_torch_modules(kind:
 
 
 @OF_KINDS
-def test_native_off_policy_runs_train_from_weights_assigned_by_the_user(
-    kind: str, tmp_path: Path
-) -> None:
+def test_native_off_policy_runs_train_from_weights_assigned_by_the_user(kind: str, tmp_path: Path) -> None:
     run = made(kind)
     run.train(80)
     size = sum(p.numel() for p in run.policy.parameters())
@@ -103,7 +101,7 @@ def test_native_off_policy_runs_train_from_weights_assigned_by_the_user(
     torch.nn.utils.vector_to_parameters(numbers, run.policy.parameters())
     obs = observations(run, 20)
     with torch.no_grad():
-        said = run.parts.actor.actions.to_env(run.policy.mode(torch.from_numpy(obs)).numpy())
+        said = run.components.actor.actions.to_env(run.policy.mode(torch.from_numpy(obs)).numpy())
     np.testing.assert_allclose(run.predict(obs), said, rtol=1e-5, atol=1e-6)
     run.save(tmp_path / "saved")
     saved = type(run).from_checkpoint(tmp_path / "saved", backend="torch").policy
@@ -134,7 +132,7 @@ CHANGES: list[tuple[str, Any, str]] = [
     ("values", lambda p: another(p, "q"), "of other layers"),
     ("dueling", lambda p: another(p.q, "advantage"), "of other layers"),
     ("values", lambda p: setattr(p.q, "forward", lambda obs: -obs[:, :2]), "forward of its own"),
-    ("values", lambda p: setattr(p, "returns", Quantiles(1)), "other returns"),
+    ("values", lambda p: setattr(p, "value_distribution", QuantileValue(1)), "other value_distribution"),
     ("values", class_of_its_own, "a Mine now"),
     ("squashed", lambda p: another(p, "actor"), "of other layers"),
     ("squashed", lambda p: another(p, "critic"), "of other layers"),
@@ -155,7 +153,7 @@ def test_a_changed_module_of_a_native_off_policy_run_plays_but_cannot_train(
     change(run.policy)
     obs = observations(run, 20)
     with torch.no_grad():
-        said = run.parts.actor.actions.to_env(run.policy.mode(torch.from_numpy(obs)).numpy())
+        said = run.components.actor.actions.to_env(run.policy.mode(torch.from_numpy(obs)).numpy())
     np.testing.assert_allclose(run.predict(obs), said, rtol=1e-5, atol=1e-6)
     run.save(tmp_path / "saved")
     saved = type(run).from_checkpoint(tmp_path / "saved").policy.state_dict()
@@ -183,7 +181,7 @@ def test_weights_loaded_into_a_learner_are_those_that_play(kind: str) -> None:
     obs = observations(run, 20)
     np.testing.assert_allclose(run.predict(obs), other.predict(obs), rtol=1e-5, atol=1e-6)
     weights = {name: p.clone().requires_grad_() for name, p in made(kind).policy.named_parameters()}
-    run.learner.begin_from(weights)
+    run.learner.load_initial_weights(weights)
     np.testing.assert_allclose(run.predict(obs), made(kind).predict(obs), rtol=1e-5, atol=1e-6)
 
 
@@ -198,15 +196,13 @@ def test_weights_to_begin_with_are_those_of_the_targets_too(kind: str, tmp_path:
         targets = [
             target
             for target in vars(run.learner).values()
-            if isinstance(target, (NativeTarget, TargetNetwork))
+            if isinstance(target, (NativeTargetNetwork, TargetNetwork))
         ]
         assert targets
         for target in targets:
             for name, value in target.state().items():
                 (whole,) = [
-                    full
-                    for full in weights
-                    if f".{full}".endswith(f".{name}") and of(target, run, full)
+                    full for full in weights if f".{full}".endswith(f".{name}") and of(target, run, full)
                 ]
                 np.testing.assert_array_equal(np.asarray(value), weights[whole])
 
@@ -215,7 +211,7 @@ def of(target: Any, run: Any, name: str) -> bool:
     """Whether a parameter of this name is of the network that the target follows."""
     role = next(role for role, found in vars(run.learner).items() if found is target)
     part = role.removeprefix("target").removeprefix("_") or "critic"
-    return role == "follower" or name.startswith(f"{part}.")
+    return role == "target_network" or name.startswith(f"{part}.")
 
 
 @pytest.mark.parametrize("kind", ["values", "squashed", "deterministic"])
@@ -253,7 +249,7 @@ def test_native_off_policy_runs_predict_with_a_replaced_mode_method(kind: str, a
     mode = one.mode
     one.mode = lambda obs: 1 - mode(obs)
     found = run.predict(obs)
-    bounds = run.parts.actor.actions
+    bounds = run.components.actor.actions
     actions = torch.from_numpy(obs)
     with torch.no_grad():
         expected = bounds.to_env(run.policy.mode(actions).numpy())
@@ -278,7 +274,7 @@ def test_a_target_follows_as_torchs_does(tau: float) -> None:
         for value in run.learner.policy.parameters():
             with torch.no_grad():
                 value += 0.1 * torch.arange(value.numel()).view_as(value)
-        run.learner.follower.follow(tau)
-    native, torchs = (run.learner.follower.state() for run in runs)
+        run.learner.target_network.polyak_update(tau)
+    native, torchs = (run.learner.target_network.state() for run in runs)
     for name, value in native.items():
         np.testing.assert_allclose(value, torchs[name].numpy(), rtol=1e-6, atol=1e-7)

@@ -29,9 +29,7 @@ from rlox.policies import ContinuousPolicy, DiscretePolicy
         ({"activation": ["tanh"]}, r"activation=\['tanh'\]"),
     ],
 )
-def test_a_policy_names_the_argument_that_makes_no_network(
-    wrong: dict[str, Any], said: str
-) -> None:
+def test_a_policy_names_the_argument_that_makes_no_network(wrong: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         DiscretePolicy(**({"obs_dim": 4, "n_actions": 2} | wrong))
 

@@ -10,9 +10,9 @@ import torch
 from torch.nn import functional
 
 from rlox.networks import DuelingMLP, NoisyLinear, NoisyMLP
-from rlox.networks.noisy import factors, noise_size, stream_factors
-from rlox.policies.q import EpsilonGreedy, NoisyGreedy, QPolicy
-from rlox.policies.returns import Atoms, Quantiles
+from rlox.networks.noisy import factorized_noise, keyed_factorized_noise, noise_size
+from rlox.policies.q_policy import EpsilonGreedy, NoisyGreedy, QPolicy
+from rlox.policies.value_distribution import CategoricalValue, QuantileValue
 
 OBS, ACTIONS = 3, 4
 CPU = torch.device("cpu")
@@ -55,7 +55,7 @@ def test_a_layer_begins_as_the_paper_has_it() -> None:
 
 
 def test_factors_are_roots_of_normal_numbers_with_their_signs() -> None:
-    found = factors((100_000,), generator())
+    found = factorized_noise((100_000,), generator())
     e = found * found.abs()  # the inverse of f
     assert float(e.mean()) == pytest.approx(0, abs=0.02)
     assert float(e.var()) == pytest.approx(1, abs=0.03)
@@ -65,7 +65,7 @@ def test_factors_are_roots_of_normal_numbers_with_their_signs() -> None:
 @pytest.mark.parametrize("dueling", [False, True])
 def test_without_deviation_noise_changes_nothing(dueling: bool) -> None:
     made, x = policy(0.0, dueling=dueling), rows()
-    noise = factors((made.noise_size,), generator())
+    noise = factorized_noise((made.noise_size,), generator())
     assert torch.equal(made(x, noise), made(x))
     loud = policy(0.5, dueling=dueling)
     assert not torch.allclose(loud(x, noise), loud(x))
@@ -75,7 +75,7 @@ def test_without_deviation_a_noisy_network_is_the_plain_one() -> None:
     noisy, plain = policy(0.0), policy(None)
     for layer, linear in zip(noisy.q.layers, list(plain.q)[::2], strict=True):
         linear.load_state_dict({"weight": layer.weight, "bias": layer.bias})
-    noise = factors((noisy.noise_size,), generator())
+    noise = factorized_noise((noisy.noise_size,), generator())
     torch.testing.assert_close(noisy(rows(), noise), plain(rows()))
 
 
@@ -84,7 +84,7 @@ def test_the_mean_over_noise_is_what_the_means_say_of_a_linear_network() -> None
     net, x = NoisyMLP((OBS, 2), "relu", 0.5), rows(2)
     n = 20_000
     with torch.no_grad():
-        each = torch.stack([net(x, noise) for noise in factors((n, noise_size(net)), generator())])
+        each = torch.stack([net(x, noise) for noise in factorized_noise((n, noise_size(net)), generator())])
         spread = each.std(0)
         assert (spread > 0.1).all()
         # five standard errors
@@ -98,7 +98,7 @@ def test_every_linear_layer_is_noisy_and_has_factors_of_its_own() -> None:
         assert len(layers) == count
         assert not any(type(m) is torch.nn.Linear for m in made.modules())
         assert made.noise_size == sum(m.inputs + m.outputs for m in layers)
-        noise, silent = factors((made.noise_size,), generator()), made(x)
+        noise, silent = factorized_noise((made.noise_size,), generator()), made(x)
         at = 0
         for layer in layers:
             end = at + layer.inputs + layer.outputs
@@ -112,7 +112,7 @@ def test_an_evaluated_policy_has_no_noise_and_a_sampled_one_has_that_of_its_gene
     made, x = policy(), rows(200)
     assert torch.equal(made.mode(x), made(x).argmax(-1))
     assert torch.equal(made.mode(x), made.mode(x))
-    noise = factors((made.noise_size,), generator(3))
+    noise = factorized_noise((made.noise_size,), generator(3))
     assert torch.equal(made.sample(x, generator(3)), made(x, noise).argmax(-1))
     assert not torch.equal(made.sample(x, generator(3)), made.sample(x, generator(4)))
 
@@ -124,29 +124,25 @@ def test_the_noise_of_a_step_is_a_function_of_seed_and_step_and_new_at_every_ste
     with torch.inference_mode():
         taken = {step: explore.act(obs, step, 0.5) for step in (0, 1, 2, 5000)}
         for step in (5000, 1):  # whenever it is asked
-            assert (
-                NoisyGreedy(made, 50, 7, CPU).act(obs, step, 0.0).tolist() == taken[step].tolist()
-            )
+            assert NoisyGreedy(made, 50, 7, CPU).act(obs, step, 0.0).tolist() == taken[step].tolist()
         assert len({tuple(a) for a in taken.values()}) == 4
         other = NoisyGreedy(made, 50, 8, CPU)
-        assert [other.act(obs, s, 0.5).tolist() for s in taken] != [
-            a.tolist() for a in taken.values()
-        ]
+        assert [other.act(obs, s, 0.5).tolist() for s in taken] != [a.tolist() for a in taken.values()]
 
 
 def test_random_choices_are_those_of_epsilon() -> None:
     made = policy()
     greedy, obs = EpsilonGreedy(made, 6, lambda t: 0.5, 7, CPU), np.zeros((6, 3), np.float32)
     noisy = NoisyGreedy(made, greedy, 7, CPU)
-    drawn = [noisy.random(t, obs).tolist() for t in range(9)]
+    drawn = [noisy.random_actions(t, obs).tolist() for t in range(9)]
     again = EpsilonGreedy(made, 6, lambda t: 0.5, 7, CPU)
-    assert drawn == [again.random(t, obs).tolist() for t in range(9)]
+    assert drawn == [again.random_actions(t, obs).tolist() for t in range(9)]
 
 
 def test_streams_of_noise_are_told_apart_by_seed_name_and_number() -> None:
     keys = [(1, "a", 0), (1, "a", 1), (1, "b", 0), (2, "a", 0)]
-    found = [stream_factors(*key, (4,)).tolist() for key in keys]
-    assert found == [stream_factors(*key, (4,)).tolist() for key in keys]
+    found = [keyed_factorized_noise(*key, (4,)).tolist() for key in keys]
+    assert found == [keyed_factorized_noise(*key, (4,)).tolist() for key in keys]
     assert len({tuple(f) for f in found}) == 4
 
 
@@ -154,14 +150,14 @@ def test_streams_of_noise_are_told_apart_by_seed_name_and_number() -> None:
 @pytest.mark.parametrize("dueling", [False, True])
 def test_values_are_expectations_of_what_is_said(dueling: bool, sigma: float | None) -> None:
     x = rows()
-    atoms = policy(sigma, dueling=dueling, returns=Atoms(3, -1.0, 5.0))
-    said = atoms.said(x)
+    atoms = policy(sigma, dueling=dueling, value_distribution=CategoricalValue(3, -1.0, 5.0))
+    said = atoms.outputs(x)
     assert said.shape == (5, ACTIONS, 3)
     p = said.softmax(-1)
     torch.testing.assert_close(atoms(x), -p[..., 0] + 2 * p[..., 1] + 5 * p[..., 2])
-    quantiles = policy(sigma, dueling=dueling, returns=Quantiles(7))
-    assert quantiles.said(x).shape == (5, ACTIONS, 7)
-    torch.testing.assert_close(quantiles(x), quantiles.said(x).sum(-1) / 7)
+    quantiles = policy(sigma, dueling=dueling, value_distribution=QuantileValue(7))
+    assert quantiles.outputs(x).shape == (5, ACTIONS, 7)
+    torch.testing.assert_close(quantiles(x), quantiles.outputs(x).sum(-1) / 7)
 
 
 def test_each_atom_of_a_dueling_network_duels_by_itself() -> None:

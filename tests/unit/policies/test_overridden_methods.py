@@ -18,106 +18,115 @@ from rlox.errors import ConfigError
 from rlox.policies import ContinuousPolicy, DiscretePolicy, FactoredPolicy
 from rlox.policies.factored import FactoredHead
 
-OBS, CHOICES = 3, 2
+OBS_DIM, N_ACTIONS = 3, 2
 
 
-class Recording(gym.Env[Any, Any]):
-    """Episodes of ten steps; `taken` are all actions that came."""
+class ActionRecorder(gym.Env[Any, Any]):
+    """Episodes of ten steps; `actions_taken` are all actions that came."""
 
-    def __init__(self, space: gym.Space[Any], taken: list[Any]) -> None:
-        self.observation_space = gym.spaces.Box(-1, 1, (OBS,), np.float32)
-        self.action_space, self.taken = space, taken
+    def __init__(self, space: gym.Space[Any], actions_taken: list[Any]) -> None:
+        self.observation_space = gym.spaces.Box(-1, 1, (OBS_DIM,), np.float32)
+        self.action_space, self.actions_taken = space, actions_taken
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        self.n = 0
-        return np.zeros(OBS, np.float32), {}
+        self.t = 0
+        return np.zeros(OBS_DIM, np.float32), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        self.taken.append(np.asarray(action).tolist())
-        self.n += 1
-        return np.full(OBS, self.n / 10, np.float32), 1.0, False, self.n >= 10, {}
+        self.actions_taken.append(np.asarray(action).tolist())
+        self.t += 1
+        return np.full(OBS_DIM, self.t / 10, np.float32), 1.0, False, self.t >= 10, {}
 
 
-def recording(space: gym.Space[Any] | None = None) -> tuple[Any, list[Any]]:
-    taken: list[Any] = []
-    return lambda: Recording(space or gym.spaces.Discrete(CHOICES), taken), taken
+def make_recorder(space: gym.Space[Any] | None = None) -> tuple[Any, list[Any]]:
+    actions_taken: list[Any] = []
+    return lambda: ActionRecorder(space or gym.spaces.Discrete(N_ACTIONS), actions_taken), actions_taken
 
 
-class ZeroActs(DiscretePolicy):
+class ZeroActionPolicy(DiscretePolicy):
     def get_action_and_logprob(self, obs: Tensor) -> Any:  # type: ignore[override]
         action = torch.zeros(len(obs), dtype=torch.int64)
         return action, Categorical(logits=self.logits(obs)).log_prob(action)
 
 
-class ZeroSampled(DiscretePolicy):
+class ZeroSamplePolicy(DiscretePolicy):
     def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         return torch.zeros(len(obs), dtype=torch.int64)
 
 
-class ZeroWithValue(DiscretePolicy):
+class ZeroActionValuePolicy(DiscretePolicy):
     def get_action_value(self, obs: Tensor, generator: torch.Generator | None = None) -> Any:
         _, log_prob, value = super().get_action_value(obs, generator)
         return torch.zeros(len(obs), dtype=torch.int64), log_prob, value
 
 
-class ZeroLogits(DiscretePolicy):
+class ZeroLogitsPolicy(DiscretePolicy):
     def logits(self, obs: Tensor) -> Tensor:
         return super().logits(obs) * 0 + torch.tensor([50.0, -50.0])
 
 
-class Mixin:
+class ZeroActionMixin:
     def get_action_and_logprob(self, obs: Tensor) -> Any:
         return torch.zeros(len(obs), dtype=torch.int64), torch.zeros(len(obs))
 
 
-class ZeroMixed(Mixin, DiscretePolicy):  # type: ignore[misc]
+class ZeroMixinPolicy(ZeroActionMixin, DiscretePolicy):  # type: ignore[misc]
     pass
 
 
-def of_the_object(obs_dim: int, n_actions: int) -> DiscretePolicy:
+def make_patched_policy(obs_dim: int, n_actions: int) -> DiscretePolicy:
     policy = DiscretePolicy(obs_dim, n_actions)
     policy.sample = lambda obs: torch.zeros(len(obs), dtype=torch.int64)  # type: ignore[method-assign,misc,assignment]
     return policy
 
 
-ZERO = [ZeroActs, ZeroSampled, ZeroWithValue, ZeroLogits, ZeroMixed, of_the_object]
+ZERO_POLICIES = [
+    ZeroActionPolicy,
+    ZeroSamplePolicy,
+    ZeroActionValuePolicy,
+    ZeroLogitsPolicy,
+    ZeroMixinPolicy,
+    make_patched_policy,
+]
 
 
-@pytest.mark.parametrize("make", ZERO)
+@pytest.mark.parametrize("make", ZERO_POLICIES)
 def test_a_rollout_has_the_actions_of_the_overridden_method(make: Any) -> None:
-    env, taken = recording()
-    rollout = RolloutCollector(env, n_envs=2, seed=0).collect(make(OBS, CHOICES), n_steps=16)
+    env, taken = make_recorder()
+    rollout = RolloutCollector(env, n_envs=2, seed=0).collect(make(OBS_DIM, N_ACTIONS), n_steps=16)
     assert taken == [0] * 32
     assert not rollout.actions.any()
 
 
-@pytest.mark.parametrize("make", ZERO)
+@pytest.mark.parametrize("make", ZERO_POLICIES)
 def test_a_prediction_that_is_sampled_is_of_the_overridden_method(make: Any) -> None:
-    env, _ = recording()
-    algorithm = A2C(env, policy=make(OBS, CHOICES), n_envs=2, n_steps=8)
-    told = algorithm.predict(np.zeros((64, OBS), np.float32), deterministic=False)
+    env, _ = make_recorder()
+    algorithm = A2C(env, policy=make(OBS_DIM, N_ACTIONS), n_envs=2, n_steps=8)
+    told = algorithm.predict(np.zeros((64, OBS_DIM), np.float32), deterministic=False)
     assert told.tolist() == [0] * 64
 
 
 def test_overridden_logits_are_those_that_act_and_that_score() -> None:
-    env, _ = recording()
-    rollout = RolloutCollector(env, n_envs=2, seed=0).collect(ZeroLogits(OBS, CHOICES), n_steps=16)
+    env, _ = make_recorder()
+    rollout = RolloutCollector(env, n_envs=2, seed=0).collect(
+        ZeroLogitsPolicy(OBS_DIM, N_ACTIONS), n_steps=16
+    )
     assert rollout.log_probs.tolist() == [0.0] * 32  # of a choice that is certain
-    assert ZeroLogits(OBS, CHOICES).mode(torch.zeros(3, OBS)).tolist() == [0, 0, 0]
+    assert ZeroLogitsPolicy(OBS_DIM, N_ACTIONS).mode(torch.zeros(3, OBS_DIM)).tolist() == [0, 0, 0]
 
 
-class OneOutput(FactoredPolicy):
+class FixedOutputsPolicy(FactoredPolicy):
     def outputs(self, obs: Tensor) -> Tensor:
         return super().outputs(obs) * 0 + torch.tensor([50.0, -50.0, -50.0, 50.0])
 
 
 def test_overridden_outputs_of_several_choices_act() -> None:
-    env, taken = recording(gym.spaces.MultiDiscrete([2, 2]))
-    RolloutCollector(env, n_envs=1).collect(OneOutput(OBS, (2, 2)), n_steps=8)
+    env, taken = make_recorder(gym.spaces.MultiDiscrete([2, 2]))
+    RolloutCollector(env, n_envs=1).collect(FixedOutputsPolicy(OBS_DIM, (2, 2)), n_steps=8)
     assert taken == [[0, 1]] * 8
 
 
-class Seven(DiscretePolicy):
+class ConstantEntropyPolicy(DiscretePolicy):
     """Has an entropy of its own, by way of the built-in method."""
 
     def get_logprob_and_entropy(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
@@ -127,8 +136,8 @@ class Seven(DiscretePolicy):
 
 @pytest.mark.parametrize("facade", [PPO, A2C])
 def test_updates_score_with_the_overridden_method(facade: Any) -> None:
-    env, _ = recording()
-    told = facade(env, policy=Seven(OBS, CHOICES), n_envs=2, n_steps=8).train(32)
+    env, _ = make_recorder()
+    told = facade(env, policy=ConstantEntropyPolicy(OBS_DIM, N_ACTIONS), n_envs=2, n_steps=8).train(32)
     assert told["policy/entropy"] == 7.0
 
 
@@ -141,16 +150,16 @@ def test_the_native_engine_refuses_a_module_with_a_method_of_its_own(method: str
 
 
 def test_auto_takes_torch_for_a_subclass() -> None:
-    assert A2C("CartPole-v1", policy=ZeroActs(4, 2), n_envs=2, n_steps=8).backend.name == "torch"
+    assert A2C("CartPole-v1", policy=ZeroActionPolicy(4, 2), n_envs=2, n_steps=8).backend.name == "torch"
 
 
 def test_a_method_of_a_base_class_gives_way_to_a_nearer_sampler() -> None:
-    class Sampling(ZeroActs):
+    class Sampling(ZeroActionPolicy):
         def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Any:
             return lambda obs, t: torch.ones(len(obs), dtype=torch.int64)
 
-    env, taken = recording()
-    RolloutCollector(env, n_envs=2).collect(Sampling(OBS, CHOICES), n_steps=8)
+    env, taken = make_recorder()
+    RolloutCollector(env, n_envs=2).collect(Sampling(OBS_DIM, N_ACTIONS), n_steps=8)
     assert taken == [1] * 16
 
 
@@ -160,41 +169,42 @@ def test_a_head_of_ones_own_scores_updates() -> None:
             log_prob, entropy = super().score(outputs, actions)
             return log_prob, entropy * 0 + 7.0
 
-    policy = FactoredPolicy(OBS, (2, 2))
+    policy = FactoredPolicy(OBS_DIM, (2, 2))
     policy.head = Certain((2, 2))
     with torch.no_grad():
-        scored = policy.scored(torch.zeros(2, OBS), torch.zeros(2, 2, dtype=torch.int64))
+        scored = policy.scored(torch.zeros(2, OBS_DIM), torch.zeros(2, 2, dtype=torch.int64))
     assert scored.entropy.tolist() == [7.0, 7.0]
 
 
-class Beyond(UserMlp):
+class OutOfRangePolicy(UserMlp):
     """Takes a third choice, of two, in the second half of an episode."""
 
     def __init__(self) -> None:
-        super().__init__(OBS, CHOICES + 1)
+        super().__init__(OBS_DIM, N_ACTIONS + 1)
 
     def get_action_and_logprob(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        action = torch.where(obs[:, 0] > 0.5, CHOICES, torch.randint(CHOICES, (len(obs),)))
+        action = torch.where(obs[:, 0] > 0.5, N_ACTIONS, torch.randint(N_ACTIONS, (len(obs),)))
         return action, Categorical(logits=self.actor(obs)).log_prob(action)
 
 
 @pytest.mark.parametrize("start", [0, 5])
 @pytest.mark.parametrize("facade", [PPO, A2C])
 def test_no_environment_is_given_a_choice_beyond_its_space(facade: Any, start: int) -> None:
-    env, taken = recording(gym.spaces.Discrete(CHOICES, start=start))
-    algorithm = facade(env, policy=Beyond(), n_envs=4, n_steps=64, seed=0)
+    env, taken = make_recorder(gym.spaces.Discrete(N_ACTIONS, start=start))
+    algorithm = facade(env, policy=OutOfRangePolicy(), n_envs=4, n_steps=64, seed=0)
     with pytest.raises(
         ConfigError,
-        match=r"policy Beyond: get_action_and_logprob gave \[4\] of int64 from 2 to 2, .* from 0 to 1",
+        match=r"policy OutOfRangePolicy: get_action_and_logprob gave \[4\] of int64 from 2 to 2, "
+        r".* from 0 to 1",
     ):
         algorithm.train(1024)
     assert set(taken) == {start, start + 1}
 
 
 def test_a_collector_refuses_a_choice_beyond_the_space() -> None:
-    env, taken = recording()
-    with pytest.raises(ConfigError, match=r"policy Beyond: .* whole numbers \[B\] from 0 to 1"):
-        RolloutCollector(env, n_envs=4).collect(Beyond(), n_steps=256)
+    env, taken = make_recorder()
+    with pytest.raises(ConfigError, match=r"policy OutOfRangePolicy: .* whole numbers \[B\] from 0 to 1"):
+        RolloutCollector(env, n_envs=4).collect(OutOfRangePolicy(), n_steps=256)
     assert set(taken) == {0, 1}
 
 
@@ -203,8 +213,8 @@ def test_an_evaluation_refuses_a_choice_beyond_the_space() -> None:
         def mode(self, obs: Tensor) -> Tensor:
             return torch.full((len(obs),), 1 + int(obs.max() > 0.5))
 
-    env, taken = recording()
-    algorithm = A2C(env, policy=Best(OBS, CHOICES), n_envs=2, n_steps=8)
+    env, taken = make_recorder()
+    algorithm = A2C(env, policy=Best(OBS_DIM, N_ACTIONS), n_envs=2, n_steps=8)
     with pytest.raises(ConfigError, match=r"policy Best: mode gave \[1\] of int64 from 2 to 2"):
         algorithm.evaluate(1)
     assert set(taken) == {1}
@@ -213,19 +223,21 @@ def test_an_evaluation_refuses_a_choice_beyond_the_space() -> None:
 @pytest.mark.parametrize(
     ("policy", "space", "told"),
     [
-        (DiscretePolicy(OBS, 3), gym.spaces.Discrete(2), "one of 3 choices, .* from 0 to 1"),
-        (ContinuousPolicy(OBS, 1), gym.spaces.Box(-1, 1, (2,)), r"1 numbers, .* float \[B, 2\]"),
+        (DiscretePolicy(OBS_DIM, 3), gym.spaces.Discrete(2), "one of 3 choices, .* from 0 to 1"),
         (
-            FactoredPolicy(OBS, (2, 3)),
+            ContinuousPolicy(OBS_DIM, 1),
+            gym.spaces.Box(-1, 1, (2,)),
+            r"1 numbers, .* float \[B, 2\]",
+        ),
+        (
+            FactoredPolicy(OBS_DIM, (2, 3)),
             gym.spaces.MultiDiscrete([2, 2]),
             r"among \[2, 3\] and 0 numbers, .* of \[2, 2\], whole",
         ),
     ],
 )
-def test_a_built_in_policy_of_other_actions_is_refused_at_once(
-    policy: Any, space: Any, told: str
-) -> None:
-    env, taken = recording(space)
+def test_a_built_in_policy_of_other_actions_is_refused_at_once(policy: Any, space: Any, told: str) -> None:
+    env, taken = make_recorder(space)
     with pytest.raises(ConfigError, match=f"its action is .*{told}"):
         RolloutCollector(env, n_envs=2).collect(policy, n_steps=2)
     with pytest.raises(ConfigError, match=f"its action is .*{told}"):
@@ -234,7 +246,7 @@ def test_a_built_in_policy_of_other_actions_is_refused_at_once(
 
 
 def test_a_last_layer_with_other_logits_than_choices_is_refused() -> None:
-    policy = DiscretePolicy(OBS, CHOICES)
+    policy = DiscretePolicy(OBS_DIM, N_ACTIONS)
     policy.actor[-1] = nn.Linear(64, 3)
     with pytest.raises(ConfigError, match=r"logits gave \[2, 3\], expected \[B, 2\], one a choice"):
-        PPO(recording()[0], policy=policy)
+        PPO(make_recorder()[0], policy=policy)

@@ -64,9 +64,7 @@ def test_gsde_agrees_with_stable_baselines3_in_density_entropy_and_gradient() ->
     actions = torch.randn(64, 2, generator=torch.Generator().manual_seed(2))
     log_prob, entropy, _ = policy.evaluate_actions(obs, actions)
     (log_prob.sum() + entropy.sum()).backward()
-    ours = [
-        p.grad.clone() for p in (policy.log_std, *policy.actor.parameters()) if p.grad is not None
-    ]
+    ours = [p.grad.clone() for p in (policy.log_std, *policy.actor.parameters()) if p.grad is not None]
     policy.zero_grad()
     features = policy.actor[:-1](obs)
     distribution = peer.StateDependentNoiseDistribution(2, learn_features=False)
@@ -137,9 +135,7 @@ def test_a_long_rollouts_noise_does_not_repeat_at_the_edge_of_a_block() -> None:
 
 
 @pytest.mark.parametrize(("frequency", "changes"), [(4, [4, 8]), (1, list(range(1, 10))), (-1, [])])
-def test_gsde_noise_changes_only_every_sample_freq_steps(
-    frequency: int, changes: list[int]
-) -> None:
+def test_gsde_noise_changes_only_every_sample_freq_steps(frequency: int, changes: list[int]) -> None:
     policy, obs = SDEPolicy(3, 2, sample_freq=frequency), observations(7)
     spread(policy)
     with torch.no_grad():

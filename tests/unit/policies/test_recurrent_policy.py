@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Categorical, Normal
 
-from rlox.networks.recurrent import cut
+from rlox.networks.recurrent import split_sequences
 from rlox.policies.heads import CategoricalHead, GaussianHead, Head
 from rlox.policies.recurrent import RecurrentActorCritic
 
@@ -19,9 +19,7 @@ CRITICS = ["own", "shared", "none"]
 
 
 def policy(critic: str = "own", head: Head | None = None, **options: Any) -> RecurrentActorCritic:
-    made = RecurrentActorCritic(
-        OBS, head or CategoricalHead(3), "lstm", 4, critic=critic, **options
-    )
+    made = RecurrentActorCritic(OBS, head or CategoricalHead(3), "lstm", 4, critic=critic, **options)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in made.parameters():
@@ -33,28 +31,28 @@ def sequences(made: RecurrentActorCritic) -> tuple[Tensor, Tensor, Any]:
     is_first, generator = np.zeros((T, N), np.bool_), torch.Generator().manual_seed(2)
     is_first[3, 0] = is_first[5, 2] = True
     obs = torch.randn(T * N, OBS, generator=generator)
-    return obs, torch.randn(N, made.state_size, generator=generator), cut(is_first)
+    return obs, torch.randn(N, made.state_size, generator=generator), split_sequences(is_first)
 
 
 @pytest.mark.parametrize("critic", CRITICS)
 def test_replaying_a_sequence_gives_the_outputs_of_acting_step_by_step(critic: str) -> None:
     made = policy(critic)
     obs, state, _ = sequences(made)
-    said = made.replay(obs, state, cut(np.zeros((T, N), np.bool_)))
-    acting = state[:, : made.acting_size]
+    said = made.replay(obs, state, split_sequences(np.zeros((T, N), np.bool_)))
+    acting = state[:, : made.actor_state_size]
     for t, row in enumerate(obs.view(T, N, OBS)):
         outputs, acting = made.act(row, acting)
         torch.testing.assert_close(said.outputs.view(T, N, -1)[t], outputs)
-    torch.testing.assert_close(said.ends[:, : made.acting_size], acting)
+    torch.testing.assert_close(said.end_states[:, : made.actor_state_size], acting)
     torch.testing.assert_close(said.values.view(T, N)[0], made.get_value(obs[:N], state))
 
 
 def test_values_of_a_later_row_follow_from_the_state_before_it() -> None:
     made = policy("own")
     obs, state, _ = sequences(made)
-    part = made.replay(obs[:-N], state, cut(np.zeros((T - 1, N), np.bool_)))
-    whole = made.replay(obs, state, cut(np.zeros((T, N), np.bool_)))
-    torch.testing.assert_close(made.get_value(obs[-N:], part.ends), whole.values[-N:])
+    part = made.replay(obs[:-N], state, split_sequences(np.zeros((T - 1, N), np.bool_)))
+    whole = made.replay(obs, state, split_sequences(np.zeros((T, N), np.bool_)))
+    torch.testing.assert_close(made.get_value(obs[-N:], part.end_states), whole.values[-N:])
 
 
 @pytest.mark.parametrize(
@@ -65,9 +63,7 @@ def test_values_of_a_later_row_follow_from_the_state_before_it() -> None:
         ("none", {"critic"}, {"actor_rnn", "actor"}),
     ],
 )
-def test_the_value_trains_the_critics_own_parts_only(
-    critic: str, trained: set[str], left: set[str]
-) -> None:
+def test_the_value_trains_the_critics_own_parts_only(critic: str, trained: set[str], left: set[str]) -> None:
     made = policy(critic)
     obs, state, pieces = sequences(made)
     made.replay(obs, state, pieces).values.square().sum().backward()
@@ -85,11 +81,12 @@ def test_a_critic_without_a_memory_sees_observations_only(critic: str, depends: 
 
 
 @pytest.mark.parametrize(("critic", "parts"), [("own", 2), ("shared", 1), ("none", 1)])
-def test_a_state_has_the_actors_part_first_and_the_critics_where_it_has_one(
-    critic: str, parts: int
-) -> None:
+def test_a_state_has_the_actors_part_first_and_the_critics_where_it_has_one(critic: str, parts: int) -> None:
     made = policy(critic)
-    assert (made.acting_size, made.state_size) == (8, 8 * parts)  # 4 hidden numbers and 4 cells
+    assert (made.actor_state_size, made.state_size) == (
+        8,
+        8 * parts,
+    )  # 4 hidden numbers and 4 cells
     obs, state, _ = sequences(made)
     changed = state.clone()
     changed[:, 8:] += 1
@@ -143,7 +140,7 @@ def test_vectors_have_the_density_and_entropy_of_independent_normals() -> None:
     assert torch.equal(head.mode(means), means)
 
 
-@pytest.mark.parametrize("how", ["sample", "explorer"])
+@pytest.mark.parametrize("how", ["sample", "sampler"])
 def test_actions_sampled_from_recurrent_heads_follow_their_distribution(how: str) -> None:
     """20,000 draws; frequencies within 5 standard deviations, moments within 0.05."""
     rows, generator = 20_000, torch.Generator().manual_seed(0)
@@ -151,7 +148,7 @@ def test_actions_sampled_from_recurrent_heads_follow_their_distribution(how: str
     def drawn(head: Head, outputs: Tensor) -> Tensor:
         if how == "sample":
             return head.sample(outputs, generator)
-        return head.explorer(1, rows, generator)(outputs, 0)
+        return head.sampler(1, rows, generator)(outputs, 0)
 
     logits = torch.tensor([0.0, 1.0, -1.0])
     p = torch.softmax(logits, 0)

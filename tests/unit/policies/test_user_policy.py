@@ -12,29 +12,29 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers.factored import SPACES, env_id, require_form
+from helpers.factored_actions import SPACES, env_id, require_form
 from helpers.policies import UserMlp
 from torch import Tensor, nn
 
-import rlox.policies.user
+import rlox.policies.user_policy
 from rlox.algorithms import A2C, DQN, PPO, RecurrentPPO
 from rlox.errors import ConfigError
 from rlox.networks import SquashedGaussianPolicy
 from rlox.policies import DiscretePolicy, UserPolicy
-from rlox.rng import keyed
+from rlox.rng import seeded_default_generators
 
 OBS = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
 
 
-def seeded(seed: int) -> UserMlp:
-    with keyed(seed):
+def make_seeded(seed: int) -> UserMlp:
+    with seeded_default_generators(seed):
         return UserMlp(4, 2)
 
 
 def test_sampled_predictions_are_a_function_of_the_seed_and_how_many_there_were() -> None:
     histories = []
     for foreign in (1, 2):
-        algorithm = PPO("CartPole-v1", policy=seeded(3), n_envs=2, n_steps=16, seed=5)
+        algorithm = PPO("CartPole-v1", policy=make_seeded(3), n_envs=2, n_steps=16, seed=5)
         torch.manual_seed(foreign)
         before = torch.get_rng_state()
         histories.append([algorithm.predict(OBS, deterministic=False).tolist() for _ in range(3)])
@@ -44,7 +44,7 @@ def test_sampled_predictions_are_a_function_of_the_seed_and_how_many_there_were(
 
 
 def test_samples_go_on_with_the_generator_they_are_drawn_with() -> None:
-    policy, rows = UserPolicy(seeded(3)), torch.from_numpy(OBS)
+    policy, rows = UserPolicy(make_seeded(3)), torch.from_numpy(OBS)
     one, other = (torch.Generator().manual_seed(8) for _ in range(2))
     drawn = [policy.get_action_and_logprob(rows, one)[0] for _ in range(2)]
     assert not torch.equal(*drawn)
@@ -52,14 +52,14 @@ def test_samples_go_on_with_the_generator_they_are_drawn_with() -> None:
 
 
 def test_without_a_generator_the_modules_own_sample_is_torchs() -> None:
-    policy, module, rows = UserPolicy(seeded(3)), seeded(3), torch.from_numpy(OBS)
-    with keyed(4):
+    policy, module, rows = UserPolicy(make_seeded(3)), make_seeded(3), torch.from_numpy(OBS)
+    with seeded_default_generators(4):
         mine = policy.get_action_and_logprob(rows)
-    with keyed(4):
+    with seeded_default_generators(4):
         assert all(map(torch.equal, mine, module.get_action_and_logprob(rows)))
 
 
-class OnAnAccelerator(UserMlp):
+class AcceleratorPolicy(UserMlp):
     """Says that its parameters are on the second CUDA device, a buffer on the first."""
 
     def parameters(self, recurse: bool = True) -> Any:
@@ -73,7 +73,7 @@ class OnAnAccelerator(UserMlp):
 def test_every_device_of_the_module_and_of_its_observations_is_keyed_while_it_draws(
     way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module, open_now, seen = OnAnAccelerator(4, 2), [], []
+    module, open_now, seen = AcceleratorPolicy(4, 2), [], []
 
     @contextmanager
     def watched(key: int, devices: set[torch.device]) -> Iterator[None]:
@@ -85,7 +85,7 @@ def test_every_device_of_the_module_and_of_its_observations_is_keyed_while_it_dr
         seen.extend(open_now)
         return torch.zeros(len(obs)), torch.zeros(len(obs))
 
-    monkeypatch.setattr(rlox.policies.user, "keyed", watched)
+    monkeypatch.setattr(rlox.policies.user_policy, "seeded_default_generators", watched)
     monkeypatch.setattr(module, "get_action_and_logprob", draw)
     policy, rows = UserPolicy(module), torch.from_numpy(OBS)
     if way == "sampler":
@@ -107,7 +107,7 @@ def test_a_module_on_an_accelerator_trains_to_the_same_weights_and_leaves_its_ge
         pytest.skip(f"no {kind} here")
     results = []
     for foreign in (1, 2):
-        algorithm = PPO("CartPole-v1", policy=seeded(3), device=kind, n_steps=16, seed=5)
+        algorithm = PPO("CartPole-v1", policy=make_seeded(3), device=kind, n_steps=16, seed=5)
         torch.manual_seed(foreign)
         before = backend.get_rng_state()
         algorithm.train(256)
@@ -127,25 +127,25 @@ def test_the_help_names_every_method_that_is_asked_for() -> None:
         assert [name for name in lacks if f"`{name}`" not in shown] == []
 
 
-class OfTwoParts(nn.Module):
+class TwoPartPolicy(nn.Module):
     """A gear of three and a force, written with torch.distributions."""
 
     def __init__(self, gears: int = 3) -> None:
         super().__init__()
         self.actor, self.critic = nn.Linear(4, gears + 1), nn.Linear(4, 1)
 
-    def of(self, obs: Tensor) -> tuple[Any, Any]:
-        said = self.actor(obs)
-        gear = torch.distributions.Categorical(logits=said[:, :-1])
-        return gear, torch.distributions.Normal(said[:, -1], 0.5)
+    def distributions(self, obs: Tensor) -> tuple[Any, Any]:
+        outputs = self.actor(obs)
+        gear = torch.distributions.Categorical(logits=outputs[:, :-1])
+        return gear, torch.distributions.Normal(outputs[:, -1], 0.5)
 
     def get_action_and_logprob(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        gear, force = self.of(obs)
+        gear, force = self.distributions(obs)
         action = torch.stack([gear.sample().float(), force.sample()], -1)
         return action, self.get_logprob_and_entropy(obs, action)[0]
 
     def get_logprob_and_entropy(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-        gear, force = self.of(obs)
+        gear, force = self.distributions(obs)
         log_prob = gear.log_prob(actions[:, 0]) + force.log_prob(actions[:, 1])
         return log_prob, gear.entropy() + force.entropy()
 
@@ -153,12 +153,12 @@ class OfTwoParts(nn.Module):
         return self.critic(obs).squeeze(-1)
 
     def mode(self, obs: Tensor) -> Tensor:
-        said = self.actor(obs)
-        return torch.stack([said[:, :-1].argmax(-1).float(), said[:, -1]], -1)
+        outputs = self.actor(obs)
+        return torch.stack([outputs[:, :-1].argmax(-1).float(), outputs[:, -1]], -1)
 
 
 def test_a_policy_of_ones_own_may_act_in_several_parts() -> None:
-    made = PPO(env_id("DictMixed"), policy=OfTwoParts(), n_envs=2, n_steps=16)
+    made = PPO(env_id("DictMixed"), policy=TwoPartPolicy(), n_envs=2, n_steps=16)
     assert "loss/policy" in made.train(64)
     require_form(SPACES["DictMixed"], made.predict(OBS[0]))
 
@@ -167,11 +167,15 @@ def test_a_policy_of_ones_own_may_act_in_several_parts() -> None:
     ("policy", "space", "told"),
     [
         (
-            lambda: OfTwoParts(9),
+            lambda: TwoPartPolicy(9),
             "DictMixed",
             r"gave \[\[8.0\], .* choices from 0, of \[3\], then 1 num",
         ),
-        (OfTwoParts, "MultiDiscrete", r"gave \[2, 2\] of float32, .* of \[3, 2\], whole numbers"),
+        (
+            TwoPartPolicy,
+            "MultiDiscrete",
+            r"gave \[2, 2\] of float32, .* of \[3, 2\], whole numbers",
+        ),
         (
             lambda: UserMlp(4, 2),
             "DictMixed",
@@ -179,20 +183,16 @@ def test_a_policy_of_ones_own_may_act_in_several_parts() -> None:
         ),
     ],
 )
-def test_one_that_acts_in_other_parts_is_refused_before_training(
-    policy: Any, space: str, told: str
-) -> None:
+def test_one_that_acts_in_other_parts_is_refused_before_training(policy: Any, space: str, told: str) -> None:
     made = policy()
-    torch.nn.init.constant_(
-        made.actor[-1].bias if isinstance(made, UserMlp) else made.actor.bias, 0
-    )
-    if isinstance(made, OfTwoParts):
+    torch.nn.init.constant_(made.actor[-1].bias if isinstance(made, UserMlp) else made.actor.bias, 0)
+    if isinstance(made, TwoPartPolicy):
         torch.nn.init.constant_(made.actor.bias[-2], 100.0)  # always takes the last
     with pytest.raises(ConfigError, match=f"fails on observations of .*{told}"):
         PPO(env_id(space), policy=made)
 
 
-class Detached(UserMlp):
+class DetachedLogProb(UserMlp):
     """Leaves a gradient to entropy and values alone."""
 
     def get_logprob_and_entropy(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
@@ -200,7 +200,7 @@ class Detached(UserMlp):
         return log_prob.detach(), entropy
 
 
-class Unrecorded(UserMlp):
+class NoGradLogProb(UserMlp):
     """Computes what it says of actions where autograd records nothing."""
 
     @torch.no_grad()
@@ -208,16 +208,16 @@ class Unrecorded(UserMlp):
         return super().get_logprob_and_entropy(obs, actions)
 
 
-class Unregistered(UserMlp):
+class HiddenActor(UserMlp):
     """Has the actor in a list, where torch does not see its parameters."""
 
     def __init__(self, obs_dim: int, n_actions: int) -> None:
         super().__init__(obs_dim, n_actions)
-        self.hidden = [self._modules.pop("actor")]
+        self.actors = [self._modules.pop("actor")]
 
     @property
     def actor(self) -> Any:
-        return self.hidden[0]
+        return self.actors[0]
 
 
 @pytest.mark.parametrize("facade", [A2C, PPO])
@@ -225,13 +225,13 @@ class Unregistered(UserMlp):
     ("kind", "told"),
     [
         (
-            Detached,
+            DetachedLogProb,
             "the policy's log-probability has no gradient; it must not be .* nor be detached",
         ),
-        (Unrecorded, r"the policy's log-probability has no gradient; .* under torch\.no_grad"),
+        (NoGradLogProb, r"the policy's log-probability has no gradient; .* under torch\.no_grad"),
         (
-            Unregistered,
-            "policy Unregistered depends on none of its parameters; keep layers as attributes",
+            HiddenActor,
+            "policy HiddenActor depends on none of its parameters; keep layers as attributes",
         ),
     ],
 )
@@ -267,7 +267,7 @@ def test_a_squashed_policy_that_detaches_what_it_draws_is_refused() -> None:
         policy.trace(torch.zeros(2, 3), torch.zeros(2, 1))
 
 
-class Unwatched(UserMlp):
+class NoGradValue(UserMlp):
     """Computes values where autograd records nothing."""
 
     @torch.no_grad()
@@ -275,14 +275,14 @@ class Unwatched(UserMlp):
         return super().get_value(obs)
 
 
-class UnwatchedSubclass(DiscretePolicy):
+class DetachedValueSubclass(DiscretePolicy):
     """The same as one of ours."""
 
     def get_value(self, obs: Tensor) -> Tensor:
         return super().get_value(obs).detach()
 
 
-@pytest.mark.parametrize("kind", [Unwatched, UnwatchedSubclass])
+@pytest.mark.parametrize("kind", [NoGradValue, DetachedValueSubclass])
 def test_a_critic_that_would_never_learn_is_refused_at_the_first_update(kind: Any) -> None:
     algorithm = A2C("CartPole-v1", policy=kind(4, 2), n_envs=2, n_steps=8)
     with pytest.raises(
@@ -293,7 +293,7 @@ def test_a_critic_that_would_never_learn_is_refused_at_the_first_update(kind: An
 
 
 def test_values_of_a_frozen_critic_may_have_no_gradient() -> None:
-    policy = Unwatched(4, 2)
+    policy = NoGradValue(4, 2)
     policy.critic.requires_grad_(False)
     before = [p.clone() for p in policy.actor.parameters()]
     A2C("CartPole-v1", policy=policy, n_envs=2, n_steps=8).train(16)
@@ -308,9 +308,9 @@ def test_a_constant_of_the_critics_kind_is_no_critic() -> None:
     assert "loss/policy" in A2C("CartPole-v1", policy=Constant(4, 2), n_envs=2, n_steps=8).train(16)
 
 
-def other(method: str, gives: Any) -> type[nn.Module]:
+def override_method(method: str, function: Any) -> type[nn.Module]:
     """A policy whose method gives something else."""
-    return type("Other", (UserMlp,), {method: lambda self, *given: gives(*given)})
+    return type("Other", (UserMlp,), {method: lambda self, *given: function(*given)})
 
 
 @pytest.mark.parametrize(
@@ -334,11 +334,9 @@ def other(method: str, gives: Any) -> type[nn.Module]:
         ("mode", lambda obs: [0] * len(obs), "a list, expected a torch tensor"),
     ],
 )
-def test_a_result_that_is_no_tensor_is_refused_with_the_method(
-    method: str, gives: Any, told: str
-) -> None:
+def test_a_result_that_is_no_tensor_is_refused_with_the_method(method: str, gives: Any, told: str) -> None:
     with pytest.raises(ConfigError, match=rf"policy Other fails on .*: {method} gave {told}"):
-        PPO("CartPole-v1", policy=other(method, gives)(4, 2))
+        PPO("CartPole-v1", policy=override_method(method, gives)(4, 2))
 
 
 def test_a_policy_made_in_inference_mode_is_refused() -> None:

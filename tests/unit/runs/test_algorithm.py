@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from helpers.envs import Bounded, Countdown, OddRewards, Spaces
+from helpers.envs import Countdown, MixedBounds, OddRewards, RandomSpacesEnv
 from helpers.policies import UserMlp
 from torch import Tensor, nn
 
@@ -30,7 +30,7 @@ from rlox.errors import (
     UnknownNameError,
 )
 from rlox.policies import ContinuousPolicy
-from rlox.policies.base import acting
+from rlox.policies.base import evaluation_mode
 from rlox.trainers import PPOTrainer
 from rlox.training.evaluate import Evaluation
 
@@ -95,7 +95,7 @@ def test_prediction_is_deterministic_unless_told_to_sample(env_id: str) -> None:
 
 def test_predict_speaks_the_environments_own_numbers() -> None:
     space = spaces.Discrete(3, start=7)
-    algorithm = PPO(lambda: Spaces(spaces.Discrete(4, start=2), space), **SMALL)
+    algorithm = PPO(lambda: RandomSpacesEnv(spaces.Discrete(4, start=2), space), **SMALL)
     algorithm.train(64)
     assert all(algorithm.predict(k) in space for k in (2, 3, 4, 5))
     batch = algorithm.predict(np.array([2, 5]))
@@ -109,9 +109,7 @@ def test_an_observation_of_another_shape_is_an_error_naming_both(obs: Any) -> No
         PPO("CartPole-v1", **SMALL).predict(obs)
 
 
-@pytest.mark.parametrize(
-    "name", ["clip_range", "normalize_rewards", "lr", "n_step", "total_steps", "kwarg"]
-)
+@pytest.mark.parametrize("name", ["clip_range", "normalize_rewards", "lr", "n_step", "total_steps", "kwarg"])
 def test_an_unknown_argument_is_an_error(name: str) -> None:
     with pytest.raises(UnknownNameError, match=f"unknown argument '{name}'"):
         PPO("CartPole-v1", **{name: 1})
@@ -151,11 +149,11 @@ def test_gsde_with_discrete_actions_is_an_error() -> None:
 
 
 def test_the_stored_action_is_the_policys_and_the_environments_is_clipped() -> None:
-    env = Bounded()
+    env = MixedBounds()
     collector = RolloutCollector(lambda: env, n_envs=1, seed=1)
     policy = ContinuousPolicy(2, 2, log_std_init=1.5)
     rollout = collector.collect(policy, 200)
-    given, stored = np.stack(env.given), rollout.actions.numpy()
+    given, stored = np.stack(env.actions_received), rollout.actions.numpy()
     assert np.abs(stored[:, 0]).max() > 3.0
     assert np.abs(given[:, 0]).max() == np.float32(0.1)
     assert np.array_equal(given[:, 0], np.clip(stored[:, 0], np.float32(-0.1), np.float32(0.1)))
@@ -186,7 +184,7 @@ def test_a_reward_that_is_not_finite_stops_collection_naming_step_and_environmen
     class Bad(Countdown):
         def step(self, action: Any) -> Any:
             obs, reward, *rest = super().step(action)
-            return obs, bad if len(self.taken) == 4 else reward, *rest
+            return obs, bad if len(self.actions_taken) == 4 else reward, *rest
 
     as_stored = np.float32(bad)
     came = "" if np.isnan(bad) else r" \(inf: infinity, or a number beyond float32, 3\.4e38\)"
@@ -269,7 +267,7 @@ def test_a_users_policy_is_saved_and_goes_on_when_it_is_given_back(tmp_path: Pat
     assert torch.equal(weights(algorithm), weights(loaded))
 
 
-class Dropping(UserMlp):
+class DropoutPolicy(UserMlp):
     """A policy with dropout, and a part that its owner keeps in evaluation mode."""
 
     def __init__(self) -> None:
@@ -280,13 +278,13 @@ class Dropping(UserMlp):
 
 def test_dropout_is_off_while_a_policy_acts_and_on_while_it_learns() -> None:
     torch.manual_seed(0)
-    module = Dropping()
+    module = DropoutPolicy()
     algorithm = PPO("CartPole-v1", policy=module, **SMALL)
     # Observations whose two actions are nearly alike.
     obs = np.random.default_rng(0).normal(size=(300, 4)).astype(np.float32)
     assert np.array_equal(algorithm.predict(obs), algorithm.predict(obs))
     rollout = algorithm.collector.collect(algorithm.policy, 16)
-    with acting(module):
+    with evaluation_mode(module):
         scored = algorithm.policy.evaluate_actions(rollout.obs, rollout.actions)[0]
     assert torch.equal(rollout.log_probs, scored)
     assert algorithm.evaluate(3).returns == algorithm.evaluate(3).returns
@@ -378,9 +376,7 @@ def test_the_end_of_training_is_announced_when_training_fails_too() -> None:
 def test_early_stopping_waits_for_its_patience_and_ignores_the_time_before_an_episode() -> None:
     stopping = EarlyStoppingCallback(patience=2, min_delta=1.0)
     nan = float("nan")
-    told = [
-        stopping.on_step(metrics={"mean_reward": r}) for r in (nan, nan, nan, 1, 3, 3.5, 4.5, 5)
-    ]
+    told = [stopping.on_step(metrics={"mean_reward": r}) for r in (nan, nan, nan, 1, 3, 3.5, 4.5, 5)]
     assert told == [True, True, True, True, True, True, True, True]
     assert stopping.on_step(metrics={"mean_reward": 5.5}) is False
 
@@ -392,7 +388,7 @@ def test_early_stopping_takes_no_infinite_reward_for_a_rise() -> None:
     assert stopping.best == 3
     stopping.restore({"best": float("inf"), "waited": 1})  # as earlier versions saved it
     assert stopping.on_step(metrics={"mean_reward": 1.0}) is True
-    assert (stopping.best, stopping.waited) == (1.0, 0)
+    assert (stopping.best, stopping.updates_without_gain) == (1.0, 0)
 
 
 def test_early_stopping_ends_a_run() -> None:
@@ -412,26 +408,26 @@ def test_the_eval_callback_evaluates_once_for_every_multiple_and_keeps_the_best(
     assert best.evaluate(2).mean == callback.best_reward
 
 
-class Scripted:
+class ScriptedAlgorithm:
     """What the eval callback needs of an algorithm, with the scores of its evaluations."""
 
     def __init__(self, *scores: float) -> None:
-        self.scores, self.saves = list(scores), 0
+        self.scores, self.n_saves = list(scores), 0
 
     def evaluate(self, episodes: int) -> Any:
         return Evaluation((self.scores.pop(0),) * episodes, (1,) * episodes, 0)
 
     def save(self, path: Any) -> None:
-        self.saves += 1
+        self.n_saves += 1
 
 
 def test_the_eval_callback_keeps_no_score_that_is_not_finite_as_the_best() -> None:
     nan, inf = float("nan"), float("inf")
     callback = EvalCallback(eval_freq=1, n_eval_episodes=2, best_model_path="best")
-    scripted, saves = Scripted(-inf, 5, nan, inf, 6, 4, 7), []
+    scripted, saves = ScriptedAlgorithm(-inf, 5, nan, inf, 6, 4, 7), []
     for step in range(1, 8):
         callback.on_step(step=step, algo=scripted)
-        saves.append(scripted.saves)
+        saves.append(scripted.n_saves)
     assert saves == [0, 1, 1, 1, 2, 2, 3]
     assert callback.best_reward == 7
     old = {"results": [[1, 5.0], [2, inf], [3, nan]], "best": inf, "evaluated": 3}

@@ -10,45 +10,45 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from helpers.small import SMALL_PPO
+from helpers.small_ppo import SMALL_PPO
 
 from rlox.algorithms import PPO
 from rlox.callbacks import Callback
 from rlox.errors import CheckpointError
-from rlox.runs.callback_states import restore_callbacks, states_of
+from rlox.runs.callback_states import get_callback_states, restore_callbacks
 from rlox.runs.tree import pack, unpack
 
 
-class Keeps(Callback):
+class ValueCallback(Callback):
     """Keeps what it is given."""
 
-    def __init__(self, kept: Any = None) -> None:
-        self.kept = kept
+    def __init__(self, value: Any = None) -> None:
+        self.value = value
 
     def state(self) -> dict[str, Any]:
-        return {"kept": self.kept}
+        return {"kept": self.value}
 
     def restore(self, state: Any) -> None:
-        self.kept = state["kept"]
+        self.value = state["kept"]
 
 
-class KeepsAll(Keeps):
+class WholeStateCallback(ValueCallback):
     """Its state is what it was given."""
 
     def state(self) -> Any:
-        return self.kept
+        return self.value
 
 
-def there_and_back(kept: Any) -> Any:
+def round_trip(value: Any) -> Any:
     """What a callback has after its state was in a checkpoint."""
     arrays: dict[str, Any] = {}
-    saved = unpack(pack(states_of([Keeps(kept)]), arrays, "callbacks"), arrays)
-    again = Keeps()
-    restore_callbacks([again], saved)
-    return again.kept
+    state = unpack(pack(get_callback_states([ValueCallback(value)]), arrays, "callbacks"), arrays)
+    restored_callback = ValueCallback()
+    restore_callbacks([restored_callback], state)
+    return restored_callback.value
 
 
-KEPT: tuple[Any, ...] = (
+SAVABLE_VALUES: tuple[Any, ...] = (
     {1: "one", "1": "text", (2, 3): [4], 2.5: None, False: (), None: {}},
     {"$array": 5, "$pairs": [1], "$tuple": {"$tensor": (1,)}},
     [(1, (2,)), [], (), {}, "", float("inf"), 2**70],
@@ -56,21 +56,19 @@ KEPT: tuple[Any, ...] = (
 )
 
 
-@pytest.mark.parametrize("kept", KEPT)
+@pytest.mark.parametrize("kept", SAVABLE_VALUES)
 def test_the_state_of_a_callback_comes_back_with_its_kinds(kept: Any) -> None:
-    found = there_and_back(kept)
+    found = round_trip(kept)
     assert found == kept
     assert repr(found) == repr(kept)
 
 
-@pytest.mark.parametrize(
-    "forged", [["V1", 10**12], ["O", 1], ["S1", 5], ["<f8", "1"], ["<i8", [1] * 9]]
-)
+@pytest.mark.parametrize("forged", [["V1", 10**12], ["O", 1], ["S1", 5], ["<f8", "1"], ["<i8", [1] * 9]])
 def test_a_forged_number_of_numpy_is_refused_and_takes_no_memory(forged: list[Any]) -> None:
-    saved = states_of([Keeps()])
+    saved = get_callback_states([ValueCallback()])
     saved[0]["state"] = {"kept": {"$number": forged}}
     with pytest.raises(CheckpointError, match="expected a number"):
-        restore_callbacks([Keeps()], saved)
+        restore_callbacks([ValueCallback()], saved)
 
 
 def test_numbers_arrays_and_tensors_of_a_state_come_back_with_their_values() -> None:
@@ -81,7 +79,7 @@ def test_numbers_arrays_and_tensors_of_a_state_come_back_with_their_values() -> 
         "a": {"b": np.ones((2, 0), np.float16)},
         4: torch.tensor([1.5, 2.5]).requires_grad_(),
     }
-    found = there_and_back(kept)
+    found = round_trip(kept)
     assert np.isnan(found["nan"]) and np.isnan(found["numpy"][3])
     assert found["numpy"][:3] == [float(np.float32(0.1)), 3, False]
     assert found["a/b"].tolist() == [0, 1, 2] and found["a/b"].dtype == np.uint8
@@ -91,7 +89,7 @@ def test_numbers_arrays_and_tensors_of_a_state_come_back_with_their_values() -> 
 
 def test_the_state_of_a_module_in_that_of_a_callback_comes_back_for_the_module() -> None:
     module = torch.nn.Linear(2, 1)
-    found = there_and_back({"ema": module.state_dict()})
+    found = round_trip({"ema": module.state_dict()})
     assert isinstance(module.state_dict(), OrderedDict)
     assert list(found["ema"]) == ["weight", "bias"]
     assert torch.equal(found["ema"]["weight"], module.weight)
@@ -99,7 +97,7 @@ def test_the_state_of_a_module_in_that_of_a_callback_comes_back_for_the_module()
 
 def test_a_state_that_was_taken_has_nothing_that_the_callback_changes_later() -> None:
     kept: dict[str, Any] = {"list": [1], "array": np.zeros(2), "tensor": torch.zeros(2)}
-    ((taken),) = states_of([Keeps(kept)])
+    ((taken),) = get_callback_states([ValueCallback(kept)])
     kept["list"].append(2)
     kept["array"][:] = 1.0
     kept["tensor"][:] = 1.0
@@ -121,10 +119,10 @@ class Array(np.ndarray):
     """Of a kind of its own."""
 
 
-CIRCLE: list[Any] = []
-CIRCLE.append({"again": CIRCLE})
+SELF_REFERENCE: list[Any] = []
+SELF_REFERENCE.append({"again": SELF_REFERENCE})
 
-UNKEPT: dict[str, tuple[Any, str]] = {
+UNSAVABLE_VALUES: dict[str, tuple[Any, str]] = {
     "a set": ({1}, r"\['kept'\] is a set, expected None, a number"),
     "bytes": ([b"x"], r"\['kept'\]\[0\] is a bytes"),
     "a path": ({"at": Path()}, r"\['kept'\]\['at'\] is a PosixPath"),
@@ -139,36 +137,38 @@ UNKEPT: dict[str, tuple[Any, str]] = {
     "a name of a number": (Colour.RED, "is a Colour"),
     "a name as a key": ({Colour.RED: 1}, "a key, is a Colour"),
     "an array of a subclass": (np.array([1.0]).view(Array), "is a Array"),
-    "what holds itself": (CIRCLE, r"\['kept'\].*\.\.\. holds itself, or has more than 100 levels"),
+    "what holds itself": (
+        SELF_REFERENCE,
+        r"\['kept'\].*\.\.\. holds itself, or has more than 100 levels",
+    ),
     "a brain float": (torch.zeros(1, dtype=torch.bfloat16), "is a tensor of torch.bfloat16"),
 }
 
 
-@pytest.mark.parametrize("name", UNKEPT)
+@pytest.mark.parametrize("name", UNSAVABLE_VALUES)
 def test_a_state_that_would_not_come_back_is_refused_with_its_place(name: str) -> None:
-    kept, told = UNKEPT[name]
-    with pytest.raises(CheckpointError, match=rf"^the callback Keeps: its state.*{told}"):
-        states_of([Keeps(kept)])
+    kept, told = UNSAVABLE_VALUES[name]
+    with pytest.raises(CheckpointError, match=rf"^the callback ValueCallback: its state.*{told}"):
+        get_callback_states([ValueCallback(kept)])
 
 
 def test_a_state_that_is_no_dict_is_refused() -> None:
-    with pytest.raises(
-        CheckpointError, match=r"Keep\w+: state\(\) returned a NoneType, expected a"
-    ):
-        states_of([KeepsAll(None)])
-    assert states_of([KeepsAll({}), Callback()]) == []
+    told = r"WholeStateCallback: state\(\) returned a NoneType, expected a"
+    with pytest.raises(CheckpointError, match=told):
+        get_callback_states([WholeStateCallback(None)])
+    assert get_callback_states([WholeStateCallback({}), Callback()]) == []
 
 
 def test_a_state_of_an_earlier_version_is_taken_as_it_is() -> None:
-    again = Keeps()
-    name = f"{__name__}:Keeps"
+    again = ValueCallback()
+    name = f"{__name__}:ValueCallback"
     restore_callbacks([again], [{"name": name, "state": {"kept": {"1": [1, 2]}}}])
-    assert again.kept == {"1": [1, 2]}
+    assert again.value == {"1": [1, 2]}
 
 
 def test_a_checkpoint_keeps_the_kinds_of_a_callbacks_state(tmp_path: Path) -> None:
     kept = {1: (2, 3), "best": float("-inf")}
-    PPO("CartPole-v1", callbacks=[Keeps(kept)], **SMALL_PPO).save(tmp_path / "saved")
-    again = Keeps()
+    PPO("CartPole-v1", callbacks=[ValueCallback(kept)], **SMALL_PPO).save(tmp_path / "saved")
+    again = ValueCallback()
     PPO.from_checkpoint(tmp_path / "saved", callbacks=[again])
-    assert again.kept == kept
+    assert again.value == kept

@@ -9,10 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers.words import PROMPTS, Words
+from helpers.tiny_lm import PROMPTS, TinyLM
 
 from rlox.algorithms import GRPO, PPO
-from rlox.callbacks import Callback, EarlyStoppingCallback, LoggerCallback, as_callbacks, as_logger
+from rlox.callbacks import (
+    Callback,
+    EarlyStoppingCallback,
+    LoggerCallback,
+    make_callbacks,
+    require_logger,
+)
 from rlox.errors import ConfigError, RloxError
 
 SMALL: dict[str, Any] = {
@@ -20,13 +26,13 @@ SMALL: dict[str, Any] = {
 }  # fmt: skip
 
 
-def with_methods(*names: str, base: type[Callback] = Callback) -> Callback:
+def make_callback(*names: str, base: type[Callback] = Callback) -> Callback:
     """A callback with further methods, which do nothing."""
-    made = type("Watch", (base,), {name: lambda self, **kwargs: True for name in names})
-    return made()  # type: ignore[no-any-return]
+    cls = type("Watch", (base,), {name: lambda self, **kwargs: True for name in names})
+    return cls()  # type: ignore[no-any-return]
 
 
-STRAY = {
+STRAY_METHODS = {
     "_on_step": "'on_step'",
     "_on_training_start": "'on_training_start'",
     "_on_rollout_end": "'on_rollout_end'",
@@ -44,24 +50,22 @@ STRAY = {
 }
 
 
-@pytest.mark.parametrize(("name", "meant"), STRAY.items())
-def test_a_method_that_reads_as_a_hook_and_is_none_is_refused_by_name(
-    name: str, meant: str
-) -> None:
+@pytest.mark.parametrize(("name", "meant"), STRAY_METHODS.items())
+def test_a_method_that_reads_as_a_hook_and_is_none_is_refused_by_name(name: str, meant: str) -> None:
     told = (
         f"callbacks: a Watch defines {name}, which nothing calls: rlox calls on_training_start, "
         "on_rollout_end, on_step, on_training_end"
     )
     with pytest.raises(ConfigError, match=f"^{re.escape(told)}.*{re.escape(meant)}"):
-        as_callbacks(with_methods(name))
+        make_callbacks(make_callback(name))
 
 
 def test_ppo_refuses_a_callback_in_the_habit_of_another_library_where_it_is_made() -> None:
     with pytest.raises(ConfigError, match=r"a Watch defines _on_step, .* did you mean 'on_step'"):
-        PPO("CartPole-v1", callbacks=[with_methods("_on_step")], **SMALL)
+        PPO("CartPole-v1", callbacks=[make_callback("_on_step")], **SMALL)
 
 
-class Caller(Callback):
+class SelfCallingCallback(Callback):
     """Calls each of its own methods that begin as hooks do."""
 
     def __init__(self, on_episode: Callable[[], None] = print) -> None:
@@ -82,14 +86,14 @@ class Caller(Callback):
         """Called by its name."""
 
 
-class Elsewhere:
+class ForeignCallback:
     """A callback of another library, which calls it."""
 
     def on_epoch_end(self) -> None:
         """Called there."""
 
 
-class Both(Callback, LoggerCallback, Elsewhere):
+class MixedCallback(Callback, LoggerCallback, ForeignCallback):
     """Called by three."""
 
     def on_epoch_end(self) -> None:
@@ -97,23 +101,26 @@ class Both(Callback, LoggerCallback, Elsewhere):
 
 
 @pytest.mark.parametrize(
-    "callback", [Caller(), Both(), with_methods("on_message", "on_new_best", "once", "_step")]
+    "callback",
+    [
+        SelfCallingCallback(),
+        MixedCallback(),
+        make_callback("on_message", "on_new_best", "once", "_step"),
+    ],
 )
 def test_methods_that_somebody_calls_and_those_of_other_events_are_kept(callback: Any) -> None:
-    assert as_callbacks([callback]) == (callback,)
+    assert make_callbacks([callback]) == (callback,)
 
 
 def test_a_hook_of_loggers_is_refused_in_a_callback_that_is_none() -> None:
     with pytest.raises(ConfigError, match=r"defines on_train_step, .* give it as logger="):
-        as_callbacks(with_methods("on_train_step"))
+        make_callbacks(make_callback("on_train_step"))
     logger = type("Log", (LoggerCallback,), {"on_training_step": lambda self, step, metrics: None})
-    with pytest.raises(
-        ConfigError, match=r"^logger: a Log defines on_training_step, which nothing"
-    ):
-        as_logger(logger())
+    with pytest.raises(ConfigError, match=r"^logger: a Log defines on_training_step, which nothing"):
+        require_logger(logger())
 
 
-HOOKS: dict[str, tuple[Any, str]] = {
+WRONG_HOOKS: dict[str, tuple[Any, str]] = {
     "on_training_end": (lambda self: None, "does not take algo, step"),
     "on_step": (lambda self, algo: True, "does not take algo, step, metrics, episodes"),
     "on_rollout_end": (lambda self, locals_, globals_: None, "does not take algo, step, metrics"),
@@ -121,13 +128,13 @@ HOOKS: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", HOOKS)
+@pytest.mark.parametrize("name", WRONG_HOOKS)
 def test_a_hook_that_cannot_be_called_is_refused_before_training(name: str) -> None:
-    hook, told = HOOKS[name]
+    hook, told = WRONG_HOOKS[name]
     callback = type("Watch", (Callback,), {name: hook})()
     told = f"callbacks: {name} of a Watch {told}"
     with pytest.raises(ConfigError, match=rf"^{told}.*write def {name}\(self, \*\*kwargs\)$"):
-        as_callbacks(callback)
+        make_callbacks(callback)
 
 
 def test_a_hook_whose_body_would_never_run_is_refused() -> None:
@@ -140,34 +147,33 @@ def test_a_hook_whose_body_would_never_run_is_refused() -> None:
             yield False
 
     for callback in (Waits(), Yields()):
-        with pytest.raises(
-            ConfigError, match=r"on_step of a \w+ is async or a generator, expected"
-        ):
-            as_callbacks(callback)
+        with pytest.raises(ConfigError, match=r"on_step of a \w+ is async or a generator, expected"):
+            make_callbacks(callback)
 
 
-def halves(*names: str) -> Any:
+def make_duck_callback(*names: str) -> Any:
     """A callback that is none by its base, with a state."""
     hooks = ("on_training_start", "on_rollout_end", "on_step", "on_training_end", *names)
     return type("Half", (), {name: lambda self, **kwargs: {} for name in hooks})()
 
 
-def hiding() -> Any:
-    made: Any = Callback()
-    made.state = {"best": 0.0}
-    return made
+def hide_state() -> Any:
+    callback: Any = Callback()
+    callback.state = {"best": 0.0}
+    return callback
 
 
-LOST: dict[str, tuple[Callable[[], Any], str]] = {
+LOST_STATES: dict[str, tuple[Callable[[], Any], str]] = {
     "a state alone": (
-        lambda: with_methods("state"), "a Watch defines state() without restore(): what it remembers",
+        lambda: make_callback("state"), "a Watch defines state() without restore(): what it remembers",
     ),
     "its return alone": (
-        lambda: with_methods("restore"), "a Watch defines restore() without state(): what it remembers",
+        lambda: make_callback("restore"), "a Watch defines restore() without state(): what it remembers",
     ),
-    "a state in its place": (hiding, "state of a Callback is no method, and hides state() of Callback"),
+    "a state in its place": (hide_state, "state of a Callback is no method, and hides state() of Callback"),
     "a state of no callback": (
-        lambda: halves("state", "restore"), "a Half has state() and restore(), which are of a Callback",
+        lambda: make_duck_callback("state", "restore"),
+        "a Half has state() and restore(), which are of a Callback",
     ),
     "one twice": (
         lambda: [EarlyStoppingCallback()] * 2,
@@ -176,22 +182,21 @@ LOST: dict[str, tuple[Callable[[], Any], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", LOST)
+@pytest.mark.parametrize("case", LOST_STATES)
 def test_a_callback_whose_memory_would_be_wrong_after_a_resume_is_refused(case: str) -> None:
-    make, told = LOST[case]
+    make, told = LOST_STATES[case]
     with pytest.raises(ConfigError, match=f"^callbacks: {re.escape(told)}"):
-        as_callbacks(make())
+        make_callbacks(make())
     assert (
-        len(as_callbacks([halves("state"), EarlyStoppingCallback(), EarlyStoppingCallback()])) == 3
+        len(make_callbacks([make_duck_callback("state"), EarlyStoppingCallback(), EarlyStoppingCallback()]))
+        == 3
     )
 
 
 @pytest.mark.parametrize("answer", ["stop", "", np.zeros(2), torch.ones(2)])
 def test_an_answer_that_is_neither_true_nor_false_is_refused(answer: Any) -> None:
     watch = type("Watch", (Callback,), {"on_step": lambda self, **kwargs: answer})()
-    with pytest.raises(
-        ConfigError, match=r"^on_step returned .* expected True, or False"
-    ) as raised:
+    with pytest.raises(ConfigError, match=r"^on_step returned .* expected True, or False") as raised:
         PPO("CartPole-v1", callbacks=[watch], **SMALL).train(16)
     assert raised.value.__notes__ == ["raised by the callback Watch"]
 
@@ -206,9 +211,7 @@ def test_an_error_of_a_logger_says_whose_it_is() -> None:
     assert raised.value.__notes__ == ["raised by the logger Log"]
 
 
-@pytest.mark.parametrize(
-    "hook", ["on_training_start", "on_step", "on_rollout_end", "on_training_end"]
-)
+@pytest.mark.parametrize("hook", ["on_training_start", "on_step", "on_rollout_end", "on_training_end"])
 def test_an_error_of_any_hook_says_whose_it_is(hook: str) -> None:
     def fail(self: Any, **kwargs: Any) -> bool:
         raise RuntimeError("mine")
@@ -231,9 +234,7 @@ def test_early_stopping_takes_a_number_for_the_least_rise(given: Any) -> None:
         EarlyStoppingCallback(min_delta=given)
 
 
-@pytest.mark.parametrize(
-    "hook", ["on_training_start", "on_step", "on_rollout_end", "on_training_end"]
-)
+@pytest.mark.parametrize("hook", ["on_training_start", "on_step", "on_rollout_end", "on_training_end"])
 @pytest.mark.parametrize("again", ["train", "learn", "fit"])
 def test_training_within_its_own_training_is_refused(hook: str, again: str) -> None:
     def train(self: Any, **kwargs: Any) -> bool:
@@ -270,9 +271,7 @@ def test_training_that_was_refused_within_training_leaves_both_as_they_were() ->
 def test_text_that_was_handed_over_is_learned_on_after_a_call_from_within() -> None:
     class Tries(Callback):
         def on_step(self, **kwargs: Any) -> bool:
-            with pytest.raises(
-                RloxError, match=r"^training is under way, .*; this one comes from within it"
-            ):
+            with pytest.raises(RloxError, match=r"^training is under way, .*; this one comes from within it"):
                 kwargs["algo"].train_step(PROMPTS[:1])
             return True
 
@@ -280,7 +279,7 @@ def test_text_that_was_handed_over_is_learned_on_after_a_call_from_within() -> N
         return [float((row < 5).double().mean()) for row in completions]
 
     made, plain = (
-        GRPO(Words(), None, low, batch_size=2, learning_rate=0.1, callbacks=callbacks)
+        GRPO(TinyLM(), None, low, batch_size=2, learning_rate=0.1, callbacks=callbacks)
         for callbacks in (Tries(), None)
     )
     assert made.train(PROMPTS, n_epochs=2) == plain.train(PROMPTS, n_epochs=2)

@@ -18,67 +18,67 @@ SMALL: dict[str, Any] = {
 }  # fmt: skip
 
 
-def ppo(*callbacks: Callback, **given: Any) -> PPO:
-    return PPO("CartPole-v1", callbacks=callbacks, **SMALL, **given)
+def make_ppo(*callbacks: Callback, **kwargs: Any) -> PPO:
+    return PPO("CartPole-v1", callbacks=callbacks, **SMALL, **kwargs)
 
 
-class Seldom(EarlyStoppingCallback):
+class PatienceCounter(EarlyStoppingCallback):
     """Counts one update more in each call."""
 
     def on_step(self, **kwargs: Any) -> bool:
-        self.waited += 1
+        self.updates_without_gain += 1
         return True
 
 
 def test_a_callback_begins_anew_in_the_training_of_another_algorithm(tmp_path: Path) -> None:
-    scored, saved, counted = EvalCallback(8, 1), CheckpointCallback(8, tmp_path), Seldom()
-    ppo(scored, saved, counted).train(16)
+    scored, saved, counted = EvalCallback(8, 1), CheckpointCallback(8, tmp_path), PatienceCounter()
+    make_ppo(scored, saved, counted).train(16)
     first = scored.eval_results
     saved.path = tmp_path / "second"
-    ppo(scored, saved, counted, seed=2).train(8)
+    make_ppo(scored, saved, counted, seed=2).train(8)
     assert [step for step, _ in first] == [8, 16]
     assert [step for step, _ in scored.eval_results] == [8]
     assert [p.name for p in saved.path.iterdir()] == ["step-000000000008"]
-    assert counted.waited == 1
+    assert counted.updates_without_gain == 1
 
 
 def test_a_callback_goes_on_in_further_training_of_its_algorithm(tmp_path: Path) -> None:
-    scored, counted = EvalCallback(8, 1), Seldom()
-    run = ppo(scored, counted)
+    scored, counted = EvalCallback(8, 1), PatienceCounter()
+    run = make_ppo(scored, counted)
     run.train(8)
     run.train(16)
     assert [step for step, _ in scored.eval_results] == [8, 16]
-    assert counted.waited == 2
+    assert counted.updates_without_gain == 2
     run.save(tmp_path / "saved")
-    again = EvalCallback(8, 1), Seldom()
+    again = EvalCallback(8, 1), PatienceCounter()
     PPO.from_checkpoint(tmp_path / "saved", callbacks=again).train(24)
     assert [step for step, _ in again[0].eval_results] == [8, 16, 24]
-    assert again[1].waited == 3
+    assert again[1].updates_without_gain == 3
 
 
 def test_a_callback_of_a_trained_run_restores_a_checkpoint_and_goes_on_from_that(
     tmp_path: Path,
 ) -> None:
-    counted = Seldom()
-    run = ppo(counted)
+    counted = PatienceCounter()
+    run = make_ppo(counted)
     run.train(8)
     run.save(tmp_path / "saved")
     run.train(24)
     PPO.from_checkpoint(tmp_path / "saved", callbacks=counted).train(16)
-    assert counted.waited == 2
+    assert counted.updates_without_gain == 2
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda of: pickle.loads(pickle.dumps(of))])
 def test_a_copy_of_a_trained_callback_begins_anew(copied: Any) -> None:
-    counted = Seldom()
-    ppo(counted).train(24)
+    counted = PatienceCounter()
+    make_ppo(counted).train(24)
     again = copied(counted)
-    assert again.waited == 3
-    ppo(again).train(8)
-    assert again.waited == 1
+    assert again.updates_without_gain == 3
+    make_ppo(again).train(8)
+    assert again.updates_without_gain == 1
 
 
-def saving(kind: str, folder: Path) -> Callback:
+def make_saver(kind: str, folder: Path) -> Callback:
     return EvalCallback(8, 1, folder) if kind == "best" else CheckpointCallback(8, folder)
 
 
@@ -87,12 +87,10 @@ def test_a_folder_with_a_checkpoint_of_another_run_is_refused_before_the_first_s
     kind: str, tmp_path: Path
 ) -> None:
     folder = tmp_path / "kept"
-    ppo(saving(kind, folder)).train(8)
+    make_ppo(make_saver(kind, folder)).train(8)
     before = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-    other = ppo(saving(kind, folder), seed=7, gamma=0.5)
-    told = (
-        r"kept.* is a checkpoint of another run \(algo.gamma=0.99 there and 0.5 here, seed=42 there"
-    )
+    other = make_ppo(make_saver(kind, folder), seed=7, gamma=0.5)
+    told = r"kept.* is a checkpoint of another run \(algo.gamma=0.99 there and 0.5 here, seed=42 there"
     with pytest.raises(ConfigError, match=told):
         other.train(8)
     assert other.clock.now == 0
@@ -100,21 +98,19 @@ def test_a_folder_with_a_checkpoint_of_another_run_is_refused_before_the_first_s
 
 
 @pytest.mark.parametrize("kind", ["best", "steps"])
-def test_a_run_saves_again_where_it_or_one_of_its_settings_has_saved(
-    kind: str, tmp_path: Path
-) -> None:
+def test_a_run_saves_again_where_it_or_one_of_its_settings_has_saved(kind: str, tmp_path: Path) -> None:
     folder = tmp_path / "kept"
-    run = ppo(saving(kind, folder))
+    run = make_ppo(make_saver(kind, folder))
     run.train(8)
     run.train(16)
     run.save(tmp_path / "saved")
-    ppo(saving(kind, folder)).train(24)
-    on = PPO.from_checkpoint(tmp_path / "saved", callbacks=saving(kind, folder))
+    make_ppo(make_saver(kind, folder)).train(24)
+    on = PPO.from_checkpoint(tmp_path / "saved", callbacks=make_saver(kind, folder))
     assert on.train(24)["env_steps"] == 24
 
 
 def test_a_folder_that_holds_no_whole_checkpoint_is_nobodys(tmp_path: Path) -> None:
-    ppo(CheckpointCallback(8, tmp_path)).train(8)
+    make_ppo(CheckpointCallback(8, tmp_path)).train(8)
     (tmp_path / "step-000000000008" / "manifest.json").unlink()
     (tmp_path / "step-000000000008").rename(tmp_path / "step-000000000004")
-    assert ppo(CheckpointCallback(8, tmp_path), seed=7).train(8)["env_steps"] == 8
+    assert make_ppo(CheckpointCallback(8, tmp_path), seed=7).train(8)["env_steps"] == 8

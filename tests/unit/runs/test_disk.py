@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from faults.disk import FaultyDisk
 
-from rlox.disk import Disk, lock, may_pass, target_of
+from rlox.disk import Disk, is_transient, link_target, lock_file
 from rlox.errors import StorageError
 
 NEVER = [
@@ -31,10 +31,10 @@ def test_a_disk_without_links_keeps_the_name_in_a_file(refusal: int, tmp_path: P
         with FaultyDisk(1, until=9**9, error=refusal, only="symlink"):
             Disk().link(tmp_path / "last", target)
         assert not (tmp_path / "last").is_symlink()
-        assert target_of(tmp_path / "last") == target
+        assert link_target(tmp_path / "last") == target
     Disk().link(tmp_path / "last", "step-3")  # on another disk, later
     assert (tmp_path / "last").is_symlink()
-    assert target_of(tmp_path / "last") == "step-3"
+    assert link_target(tmp_path / "last") == "step-3"
     assert [path.name for path in tmp_path.iterdir()] == ["last"]
 
 
@@ -44,13 +44,11 @@ def test_a_link_that_cannot_be_put_into_its_place_leaves_nothing_beside_it(tmp_p
     with pytest.raises(OSError):
         Disk().link(tmp_path / "last", "step-1")
     assert [path.name for path in tmp_path.iterdir()] == ["last"]
-    assert target_of(tmp_path / "last") is None
+    assert link_target(tmp_path / "last") is None
 
 
 @pytest.mark.parametrize("refusal", [errno.EINVAL, errno.ENOTSUP])
-def test_a_file_system_that_refuses_to_sync_folders_is_no_error(
-    refusal: int, tmp_path: Path
-) -> None:
+def test_a_file_system_that_refuses_to_sync_folders_is_no_error(refusal: int, tmp_path: Path) -> None:
     with FaultyDisk(1, error=refusal) as disk:
         Disk().sync_folder(tmp_path)
     assert disk.failed == ["fsync"]
@@ -61,25 +59,25 @@ def test_a_file_system_that_refuses_to_sync_folders_is_no_error(
 def test_an_operation_that_a_disk_lacks_is_told_from_one_that_fails_for_now() -> None:
     wrapped = StorageError("cannot write")
     wrapped.__cause__ = OSError(errno.EROFS, "read-only")
-    assert [errno.errorcode[n] for n in NEVER if may_pass(OSError(n, ""))] == []
-    assert [errno.errorcode[n] for n in PASSES if not may_pass(OSError(n, ""))] == []
-    assert not may_pass(wrapped)
-    assert may_pass(StorageError("the disk is full"))
+    assert [errno.errorcode[n] for n in NEVER if is_transient(OSError(n, ""))] == []
+    assert [errno.errorcode[n] for n in PASSES if not is_transient(OSError(n, ""))] == []
+    assert not is_transient(wrapped)
+    assert is_transient(StorageError("the disk is full"))
 
 
 def test_a_lock_is_taken_refused_to_another_process_and_missing_on_some_disks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine, theirs = (os.open(tmp_path / ".lock", os.O_RDWR | os.O_CREAT) for _ in range(2))
-    assert lock(mine)
+    assert lock_file(mine)
     with pytest.raises(BlockingIOError):
-        lock(theirs)
+        lock_file(theirs)
 
     def none(*args: Any) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", none)
-    assert not lock(theirs)
+    assert not lock_file(theirs)
     for descriptor in (mine, theirs):
         os.close(descriptor)
 
@@ -93,4 +91,4 @@ def test_a_link_in_place_of_a_file_that_is_written_is_refused_and_its_target_sta
     with pytest.raises(OSError, match="Too many levels of symbolic links") as refused:
         Disk().write(link, b"overwritten")
     assert victim.read_text() == "kept"
-    assert not may_pass(refused.value)  # nobody waits for it to go
+    assert not is_transient(refused.value)  # nobody waits for it to go

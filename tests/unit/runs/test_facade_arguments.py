@@ -138,9 +138,7 @@ def test_the_habits_of_learning_are_answered(argument: dict[str, Any], meant: st
 def test_the_attributes_of_others_are_answered_with_what_is_there() -> None:
     made = PPO("CartPole-v1", **SMALL)
     made.learn(24)
-    with pytest.raises(
-        AttributeError, match=r"^PPO has no num_timesteps; here that is clock.env_steps$"
-    ):
+    with pytest.raises(AttributeError, match=r"^PPO has no num_timesteps; here that is clock.env_steps$"):
         print(made.num_timesteps)  # type: ignore[attr-defined]
     assert made.clock.env_steps == 24
     with pytest.raises(AttributeError, match=r"^PPO has no env; here that is env_id, its name"):
@@ -168,7 +166,7 @@ def test_ppo_accepts_a_single_callback_without_a_list() -> None:
     assert alone.rollouts == listed.rollouts == 3
 
 
-class Half:
+class HalfCallback:
     def on_step(self, **kwargs: Any) -> bool:
         return True
 
@@ -180,13 +178,13 @@ class Half:
     ("argument", "told"),
     [
         (
-            {"callbacks": [Half()]},
+            {"callbacks": [HalfCallback()]},
             "callbacks: a Half lacks on_training_start, on_rollout_end, on_training_end; derive it from "
             "rlox.callbacks.Callback",
         ),
         ({"callbacks": Callback}, "callbacks=Callback: a class; make one: Callback()"),
         (
-            {"logger": Half()},
+            {"logger": HalfCallback()},
             "logger=Half(): expected an object made from a rlox.callbacks.LoggerCallback",
         ),
         (
@@ -196,9 +194,7 @@ class Half:
         ),
     ],
 )
-def test_ppo_refuses_objects_that_are_no_callback_or_logger(
-    argument: dict[str, Any], told: str
-) -> None:
+def test_ppo_refuses_objects_that_are_no_callback_or_logger(argument: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError, match=f"^{re.escape(told)}$"):
         PPO(**argument, **SMALL)
 
@@ -236,9 +232,7 @@ def test_learn_and_load_are_train_and_from_checkpoint(tmp_path: Path) -> None:
 
 def test_an_observation_that_is_not_finite_has_no_action() -> None:
     batch = np.array([[0, 0, 0, 0], [0, np.nan, 1, 2]], np.float32)
-    with pytest.raises(
-        NonFiniteError, match=r"^the observation is not finite: \[ 0. nan  1.  2.\]$"
-    ):
+    with pytest.raises(NonFiniteError, match=r"^the observation is not finite: \[ 0. nan  1.  2.\]$"):
         PPO(**SMALL).predict(batch)
 
 
@@ -307,7 +301,7 @@ def test_an_empty_batch_has_no_actions() -> None:
     assert PPO("Pendulum-v1", **SMALL).predict(np.zeros((0, 3))).shape == (0, 1)
 
 
-class Looks(gym.Env[Any, Any]):
+class ImageEnv(gym.Env[Any, Any]):
     """Shows pictures."""
 
     observation_space = gym.spaces.Box(0, 255, (8, 8, 3), np.uint8)
@@ -319,12 +313,12 @@ def test_of_a_picture_of_floats_the_dtype_is_told_and_not_its_right_shape(
     shape: tuple[int, ...],
 ) -> None:
     with pytest.raises(ShapeError, match="an image of float32, expected uint8 from 0 to 255") as of:
-        PPO(Looks, **SMALL).predict(np.zeros(shape, np.float32))
+        PPO(ImageEnv, **SMALL).predict(np.zeros(shape, np.float32))
     assert "expected (8, 8, 3)" not in str(of.value)
 
 
 @pytest.fixture(scope="module")
-def small() -> Iterator[PPO]:
+def small_ppo() -> Iterator[PPO]:
     algorithm = PPO(n_envs=1, seed=1, n_steps=8, batch_size=8, n_epochs=1, net_arch=[4])
     yield algorithm
     algorithm.close()
@@ -341,12 +335,12 @@ def small() -> Iterator[PPO]:
         ("progress", lambda ppo, word: ppo.train(8, progress=word)),
         ("progress", lambda ppo, word: ppo.learn(8, progress=word)),
         ("replay", lambda ppo, word: ppo.save("nowhere", replay=word)),
-        ("replay", lambda ppo, word: PPO.of(ppo.config, replay=word)),
+        ("replay", lambda ppo, word: PPO.from_config(ppo.config, replay=word)),
     ],
 )
 def test_an_argument_that_is_a_bool_takes_nothing_else_for_one(
-    name: str, call: Callable[[PPO, Any], object], word: Any, small: PPO
+    name: str, call: Callable[[PPO, Any], object], word: Any, small_ppo: PPO
 ) -> None:
     with pytest.raises(ConfigError, match=f"^{name}={word!r}: expected True or False"):
-        call(small, word)
-    assert small.clock.now == 0
+        call(small_ppo, word)
+    assert small_ppo.clock.now == 0

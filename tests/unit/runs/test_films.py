@@ -8,10 +8,10 @@ from typing import Any
 
 import gymnasium as gym
 import pytest
-from helpers.sessions import algorithm, resumed, rows, stable
+from helpers.sessions import algorithm, resume_session, rows, without_timings
 
-from rlox.envs.base import GOES_ON
-from rlox.envs.films import FILM, FilmedEpisodes, frame_of
+from rlox.envs.base import LIFE_LOST
+from rlox.envs.videos import VIDEO, EpisodeVideoRecorder, render_frame
 from rlox.errors import ConfigError, EnvError, MissingExtraError, RloxError
 from rlox.runs.session import Session
 from rlox_cli.validate import try_environment
@@ -28,9 +28,7 @@ def names(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("workers", ["sync", "subprocess"])
-def test_every_third_episode_of_the_first_environment_is_filmed(
-    workers: str, tmp_path: Path
-) -> None:
+def test_every_third_episode_of_the_first_environment_is_filmed(workers: str, tmp_path: Path) -> None:
     Session(filmed(workers=workers), tmp_path).run()
     ends = [e["env_steps"] for e in rows(tmp_path / "episodes.jsonl") if e["env"] == 0]
     assert len(ends) > 3
@@ -47,10 +45,10 @@ def test_a_resumed_run_films_what_one_never_stopped_films_and_learns_the_same(
     shutil.copytree(whole, part, symlinks=True)
     shutil.rmtree(part / "checkpoints" / "step-000000000256")
     shutil.rmtree(part / "videos")
-    resumed(part, 256).run()
+    resume_session(part, 256).run()
     assert names(part)
     assert names(part) == names(whole)[-len(names(part)) :]
-    assert stable(rows(whole / "metrics.jsonl")) == stable(rows(part / "metrics.jsonl"))
+    assert without_timings(rows(whole / "metrics.jsonl")) == without_timings(rows(part / "metrics.jsonl"))
 
 
 def test_a_film_changes_nothing_that_is_learned(tmp_path: Path) -> None:
@@ -59,7 +57,7 @@ def test_a_film_changes_nothing_that_is_learned(tmp_path: Path) -> None:
         Session(filmed(record_every=every, backend="gymnasium"), tmp_path / folder).run()
     assert names(tmp_path / "with")
     assert not (tmp_path / "without" / "videos").exists()
-    found = [stable(rows(tmp_path / f / "metrics.jsonl")) for f in ("with", "without")]
+    found = [without_timings(rows(tmp_path / f / "metrics.jsonl")) for f in ("with", "without")]
     assert found[0] == found[1]
 
 
@@ -77,17 +75,17 @@ class Lives(gym.Wrapper[Any, Any, Any, Any]):
         self.steps += 1
         seen, paid, _, _, info = self.env.step(action)
         lost = self.steps % 5 == 0
-        return seen, paid, lost, False, {**info, GOES_ON: lost and self.steps % 15 != 0}
+        return seen, paid, lost, False, {**info, LIFE_LOST: lost and self.steps % 15 != 0}
 
 
 def test_a_game_of_several_lives_is_one_film() -> None:
-    env = FilmedEpisodes(Lives(), 2)
+    env = EpisodeVideoRecorder(Lives(), 2)
     films, games = [], 0
     env.reset(seed=0)
     for _ in range(45):
         _, _, lost, _, info = env.step(0)
-        games += lost and not info[GOES_ON]
-        films += [games] if FILM in info else []
+        games += lost and not info[LIFE_LOST]
+        films += [games] if VIDEO in info else []
         if lost:
             env.reset()
     env.close()
@@ -108,10 +106,8 @@ gym.register("Blind-v0", Blind)
 
 
 def test_an_environment_that_cannot_render_raises_an_error_with_its_name() -> None:
-    with pytest.raises(
-        EnvError, match=r"CartPole.* raised RuntimeError: no GPU to draw with .*render"
-    ):
-        frame_of(Blind("rgb_array"))
+    with pytest.raises(EnvError, match=r"CartPole.* raised RuntimeError: no GPU to draw with .*render"):
+        render_frame(Blind("rgb_array"))
 
 
 def test_the_command_line_says_it_before_a_run_begins() -> None:
@@ -153,4 +149,4 @@ def test_an_environment_that_draws_no_frame_is_named_with_what_it_drew(
     drawn: Any, error: type[RloxError], told: str
 ) -> None:
     with pytest.raises(error, match=told):
-        frame_of(Drawn(drawn))
+        render_frame(Drawn(drawn))

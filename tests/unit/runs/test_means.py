@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
-from rlox.runs.means import Means
+from rlox.runs.metric_means import MetricMeans
 
 
 def test_a_row_is_the_mean_since_the_last_one() -> None:
-    means = Means()
+    means = MetricMeans()
     for loss in (1.0, 2.0, 6.0):
         means.add({"loss": loss})
     assert means.row() == {"loss": 3.0}
@@ -17,14 +17,14 @@ def test_a_row_is_the_mean_since_the_last_one() -> None:
 
 
 def test_a_number_that_only_some_updates_have_is_the_mean_of_those() -> None:
-    means = Means()
+    means = MetricMeans()
     means.add({"loss/critic": 1.0})
     means.add({"loss/critic": 3.0, "loss/actor": 8.0})
     assert means.row() == {"loss/critic": 2.0, "loss/actor": 8.0}
 
 
 def test_a_row_without_updates_keeps_the_names_and_has_no_numbers() -> None:
-    means = Means()
+    means = MetricMeans()
     means.add({})
     assert means.row() == {}
     means.add({"loss": 1.0})
@@ -34,7 +34,7 @@ def test_a_row_without_updates_keeps_the_names_and_has_no_numbers() -> None:
 
 
 def test_means_go_on_where_they_were_saved() -> None:
-    one, other = Means(), Means()
+    one, other = MetricMeans(), MetricMeans()
     one.add({"loss": 0.1})
     one.add({"loss": 0.2})
     other.restore(json.loads(json.dumps(one.state())))

@@ -49,7 +49,7 @@ def test_the_policy_acts_as_it_did_and_its_critics_are_taken_over(
     again = online.from_checkpoint(tmp_path / "b")
     np.testing.assert_array_equal(again.predict(far), after.predict(far))
     if standardize_obs:
-        moments = after.parts.actor.normalizer.moments
+        moments = after.components.actor.normalizer.moments
         assert moments.count == 80  # rows that were drawn
         np.testing.assert_allclose(moments.mean, before.source.load().stats()["obs_mean"])
     after.train(40)
@@ -138,7 +138,7 @@ def test_on_another_dataset_the_moments_are_those_that_the_policy_learned_with(
     np.testing.assert_array_equal(after.predict(SEEN), before.predict(SEEN))
     batch, _ = after.source.next(after.clock)
     rows = after.source.last_batch()["obs"][: len(batch)]
-    np.testing.assert_array_equal(batch.obs[0], before.parts.actor.normalized(rows[0]))
+    np.testing.assert_array_equal(batch.obs[0], before.components.actor.normalize(rows[0]))
 
 
 def test_a_run_with_another_ones_moments_goes_on_with_them_bit_for_bit(tmp_path: Path) -> None:
@@ -176,9 +176,7 @@ APART: dict[str, tuple[Any, dict[str, Any], Any, dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("apart", APART)
-def test_offline_training_refuses_a_start_with_other_dataset_scaling(
-    apart: str, tmp_path: Path
-) -> None:
+def test_offline_training_refuses_a_start_with_other_dataset_scaling(apart: str, tmp_path: Path) -> None:
     kind, options, here, more, said = APART[apart]
     begun(kind, dataset(), **options).save(tmp_path / "a")
     with pytest.raises(ConfigError, match=said):
@@ -213,15 +211,11 @@ def test_running_moments_do_not_go_on_as_those_of_a_dataset(tmp_path: Path) -> N
 
 def test_another_discount_is_a_hyperparameter_of_the_run_that_goes_on(tmp_path: Path) -> None:
     begun(TD3BC, dataset(), standardize_obs=False, gamma=0.9).save(tmp_path / "a")
-    assert (
-        TD3("Pendulum-v1", init_from=tmp_path / "a", gamma=0.95, **ONLINE).config.algo.gamma == 0.95
-    )
+    assert TD3("Pendulum-v1", init_from=tmp_path / "a", gamma=0.95, **ONLINE).config.algo.gamma == 0.95
 
 
 @pytest.mark.parametrize("backend", ["torch", "native"])
-def test_until_learning_starts_the_policy_acts_that_was_taken_over(
-    backend: str, tmp_path: Path
-) -> None:
+def test_until_learning_starts_the_policy_acts_that_was_taken_over(backend: str, tmp_path: Path) -> None:
     trained(TD3BC, tmp_path / "a", standardize_obs=False)
     options = {**ONLINE, "backend": backend, "exploration_noise": 0.0}
     online = TD3("Pendulum-v1", init_from=tmp_path / "a", **options)

@@ -11,27 +11,29 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium import spaces
-from helpers.seen import Samples
+from helpers.observation_spaces import Samples
 
 from rlox.algorithms import A2C, PPO, SAC
-from rlox.envs.space_words import in_words
+from rlox.envs.space_description import describe_space
 from rlox.errors import CheckpointError, ConfigError
 
 SMALL: dict[str, Any] = {"n_envs": 1, "n_steps": 8, "batch_size": 8, "net_arch": (4,)}
-TWO = spaces.Discrete(2)
+TWO_ACTIONS = spaces.Discrete(2)
 
 
-def box(*shape: int, high: float = 1.0, dtype: Any = np.float32) -> spaces.Box:
+def make_box(*shape: int, high: float = 1.0, dtype: Any = np.float32) -> spaces.Box:
     return spaces.Box(-high, high, shape, dtype)
 
 
-def showing(observation: spaces.Space[Any], action: spaces.Space[Any] = TWO) -> Callable[[], Any]:
+def make_samples_env(
+    observation: spaces.Space[Any], action: spaces.Space[Any] = TWO_ACTIONS
+) -> Callable[[], Any]:
     return lambda: Samples(observation, action)
 
 
-OTHERS = {
-    "another shape": (box(4), box(2, 2), "Box(4)", "Box(2x2)"),
-    "another kind": (box(2), TWO, "Box(2)", "Discrete(2)"),
+OTHER_SPACES = {
+    "another shape": (make_box(4), make_box(2, 2), "Box(4)", "Box(2x2)"),
+    "another kind": (make_box(2), TWO_ACTIONS, "Box(2)", "Discrete(2)"),
     "other choices": (
         spaces.Discrete(5),
         spaces.MultiDiscrete([2, 3]),
@@ -39,66 +41,64 @@ OTHERS = {
         "MultiDiscrete([2, 3])",
     ),
     "other parts": (
-        spaces.Dict({"a": box(2), "b": TWO}),
-        spaces.Dict({"a": TWO, "b": box(2)}),
+        spaces.Dict({"a": make_box(2), "b": TWO_ACTIONS}),
+        spaces.Dict({"a": TWO_ACTIONS, "b": make_box(2)}),
         "Dict(a: Box(2), b: Discrete(2))",
         "Dict(a: Discrete(2), b: Box(2))",
     ),
 }
 
 
-@pytest.mark.parametrize("case", OTHERS)
-def test_a_policy_is_not_taken_into_observations_of_as_many_numbers(
-    case: str, tmp_path: Path
-) -> None:
-    first, second, there, here = OTHERS[case]
-    PPO(showing(first), **SMALL).save(tmp_path / "saved")
-    told = (
-        f"its policy learned with observations {there}, observations here are {here}; take an env"
-    )
+@pytest.mark.parametrize("case", OTHER_SPACES)
+def test_a_policy_is_not_taken_into_observations_of_as_many_numbers(case: str, tmp_path: Path) -> None:
+    first, second, there, here = OTHER_SPACES[case]
+    PPO(make_samples_env(first), **SMALL).save(tmp_path / "saved")
+    told = f"its policy learned with observations {there}, observations here are {here}; take an env"
     with pytest.raises(CheckpointError) as loading:
-        PPO.from_checkpoint(tmp_path / "saved", env_id=showing(second))
-    assert f"does not fit ppo on <{showing.__qualname__}.<locals>.<lambda>>: {told}" in str(
+        PPO.from_checkpoint(tmp_path / "saved", env_id=make_samples_env(second))
+    assert f"does not fit ppo on <{make_samples_env.__qualname__}.<locals>.<lambda>>: {told}" in str(
         loading.value
     )
     with pytest.raises(ConfigError) as beginning:
-        PPO(showing(second), init_from=tmp_path / "saved", **SMALL)
+        PPO(make_samples_env(second), init_from=tmp_path / "saved", **SMALL)
     assert str(beginning.value).startswith(f"init_from={tmp_path / 'saved'}: {told}")
 
 
 @pytest.mark.parametrize(
     ("facade", "first", "second", "there", "here"),
     [
-        (PPO, box(2), box(2, high=2.0), "Box(2, from -1 to 1)", "Box(2, from -2 to 2)"),
-        (SAC, box(1), box(1, high=2.0), "Box(1, from -1 to 1)", "Box(1, from -2 to 2)"),
-        (PPO, TWO, spaces.Discrete(2, start=1), "Discrete(2)", "Discrete(2, start=1)"),
+        (PPO, make_box(2), make_box(2, high=2.0), "Box(2, from -1 to 1)", "Box(2, from -2 to 2)"),
+        (SAC, make_box(1), make_box(1, high=2.0), "Box(1, from -1 to 1)", "Box(1, from -2 to 2)"),
+        (PPO, TWO_ACTIONS, spaces.Discrete(2, start=1), "Discrete(2)", "Discrete(2, start=1)"),
     ],
 )
 def test_a_policy_is_not_taken_to_actions_that_reach_elsewhere(
     facade: Any, first: Any, second: Any, there: str, here: str, tmp_path: Path
 ) -> None:
     options: dict[str, Any] = SMALL if facade is PPO else {"net_arch": (4,), "batch_size": 8}
-    facade(showing(box(3), first), **options).save(tmp_path / "saved")
+    facade(make_samples_env(make_box(3), first), **options).save(tmp_path / "saved")
     told = f"its policy learned with actions {there}, actions here are {here}"
     with pytest.raises(CheckpointError) as loading:
-        facade.from_checkpoint(tmp_path / "saved", env_id=showing(box(3), second))
+        facade.from_checkpoint(tmp_path / "saved", env_id=make_samples_env(make_box(3), second))
     assert told in str(loading.value)
     with pytest.raises(ConfigError) as beginning:
-        facade(showing(box(3), second), init_from=tmp_path / "saved", **options)
+        facade(make_samples_env(make_box(3), second), init_from=tmp_path / "saved", **options)
     assert told in str(beginning.value)
 
 
 @pytest.mark.parametrize(
-    "other", [box(3, high=9.0), box(1, 3), box(3, dtype=np.float64)], ids=["wider", "axis", "f64"]
+    "other",
+    [make_box(3, high=9.0), make_box(1, 3), make_box(3, dtype=np.float64)],
+    ids=["wider", "axis", "f64"],
 )
 def test_a_policy_goes_on_where_observations_differ_in_nothing_that_it_sees(
     other: Any, tmp_path: Path
 ) -> None:
-    PPO(showing(box(3)), **SMALL).save(tmp_path / "saved")
-    loaded = PPO.from_checkpoint(tmp_path / "saved", env_id=showing(other))
+    PPO(make_samples_env(make_box(3)), **SMALL).save(tmp_path / "saved")
+    loaded = PPO.from_checkpoint(tmp_path / "saved", env_id=make_samples_env(other))
     loaded.train(8)
     assert loaded.clock.now == 8
-    begun = PPO(showing(other), init_from=tmp_path / "saved", **SMALL)
+    begun = PPO(make_samples_env(other), init_from=tmp_path / "saved", **SMALL)
     assert begun.origin is not None
 
 
@@ -124,7 +124,7 @@ def test_every_engine_writes_the_spaces_and_earlier_checkpoints_without_them_are
 @pytest.mark.parametrize(
     ("space", "bounds", "words"),
     [
-        (box(4), True, "Box(4, from -1 to 1)"),
+        (make_box(4), True, "Box(4, from -1 to 1)"),
         (spaces.Box(np.float32([-1, -2]), np.float32([1, 0.1])), True, "Box(2, from [-1, -2] to [1, 0.1])"),
         (spaces.Box(0.1, 0.2, (1,), np.float64), True, "Box(1, from 0.1 to 0.2)"),
         (spaces.Box(-np.inf, np.inf, ()), True, "Box(1, from -inf to inf)"),
@@ -133,10 +133,8 @@ def test_every_engine_writes_the_spaces_and_earlier_checkpoints_without_them_are
         (spaces.Box(0, 255, (8, 8, 1), np.uint8), False, "Box(8x8x1)"),
         (spaces.MultiDiscrete([2, 3], start=[0, 1]), False, "MultiDiscrete([2, 3], start=[0, 1])"),
         (spaces.MultiBinary([2, 3]), False, "MultiBinary(2x3)"),
-        (spaces.Tuple([TWO, box(2)]), True, "Tuple(Discrete(2), Box(2, from -1 to 1))"),
+        (spaces.Tuple([TWO_ACTIONS, make_box(2)]), True, "Tuple(Discrete(2), Box(2, from -1 to 1))"),
     ],
 )  # fmt: skip
-def test_a_space_in_words_says_what_a_policy_depends_on(
-    space: Any, bounds: bool, words: str
-) -> None:
-    assert in_words(space, bounds) == words
+def test_a_space_in_words_says_what_a_policy_depends_on(space: Any, bounds: bool, words: str) -> None:
+    assert describe_space(space, bounds) == words

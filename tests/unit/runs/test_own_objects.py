@@ -12,7 +12,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from helpers.own_code import TenthReward, small_net
+from helpers.user_code import TenthReward, small_net
 
 from rlox.algorithms import A2C, PPO
 from rlox.callbacks import Callback, CheckpointCallback, EarlyStoppingCallback, EvalCallback
@@ -20,16 +20,16 @@ from rlox.errors import ConfigError, RloxError
 from rlox.policies import DiscretePolicy
 
 SMALL: dict[str, Any] = {"n_envs": 2, "n_steps": 32, "batch_size": 32, "n_epochs": 1, "seed": 5}
-PATH = "helpers.own_code:TenthReward"
+PATH = "helpers.user_code:TenthReward"
 
 
-class Narrow(gym.Wrapper[Any, Any, Any, Any]):
+class NarrowObs(gym.Wrapper[Any, Any, Any, Any]):
     """Another space of observations."""
 
     observation_space = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
 
 
-def returns_of(algorithm: PPO) -> list[float]:
+def get_returns(algorithm: PPO) -> list[float]:
     return list(algorithm.recent.state()["returns"])
 
 
@@ -48,7 +48,7 @@ def test_reward_wrappers_change_what_is_learned_from_and_not_what_is_told(given:
     shaped = PPO("CartPole-v1", reward_wrappers=given, **SMALL)
     for algorithm in (plain, shaped):
         algorithm.train(64)
-    assert returns_of(shaped) == returns_of(plain)  # as both act alike in their first rollout
+    assert get_returns(shaped) == get_returns(plain)  # as both act alike in their first rollout
     rewards = shaped.source.last_batch()["rewards"]
     assert rewards.min() == rewards.max() == pytest.approx(0.1)
     assert shaped.evaluate(2).mean >= 1.0
@@ -57,7 +57,7 @@ def test_reward_wrappers_change_what_is_learned_from_and_not_what_is_told(given:
 def test_wrappers_are_around_the_environment_in_training_and_evaluation() -> None:
     algorithm = PPO("CartPole-v1", wrappers=[partial(TenthReward, part=2.0)], **SMALL)
     algorithm.train(64)
-    assert all(value % 2 == 0 for value in returns_of(algorithm))
+    assert all(value % 2 == 0 for value in get_returns(algorithm))
     assert algorithm.evaluate(1).mean % 2 == 0
 
 
@@ -72,16 +72,14 @@ def test_shaped_environments_go_on_in_mid_episode(tmp_path: Path) -> None:
     half.save(tmp_path / "half")
     again = PPO.from_checkpoint(tmp_path / "half", reward_wrappers=[PATH])
     again.train(192)
-    assert returns_of(again) == returns_of(whole)
+    assert get_returns(again) == get_returns(whole)
 
 
 def test_objects_are_asked_for_when_a_checkpoint_is_loaded(tmp_path: Path) -> None:
     PPO("CartPole-v1", wrappers=[TenthReward], **SMALL).save(tmp_path / "saved")
     with pytest.raises(ConfigError) as raised:
         PPO.from_checkpoint(tmp_path / "saved")
-    assert str(raised.value) == (
-        "env.wrappers=<TenthReward>: an object, which is not saved; give it again"
-    )
+    assert str(raised.value) == ("env.wrappers=<TenthReward>: an object, which is not saved; give it again")
     again = PPO.from_checkpoint(tmp_path / "saved", wrappers=[TenthReward])
     assert isinstance(again.collector.env.envs[0], TenthReward)
 
@@ -89,14 +87,14 @@ def test_objects_are_asked_for_when_a_checkpoint_is_loaded(tmp_path: Path) -> No
 def test_a_checkpoint_that_names_code_is_loaded_when_that_is_given_again_or_trusted(
     tmp_path: Path,
 ) -> None:
-    policy = {"name": "helpers.own_code:small_net", "hidden": 4}
+    policy = {"name": "helpers.user_code:small_net", "hidden": 4}
     trained = PPO("CartPole-v1", policy=policy, **SMALL)
     trained.train(64)
     trained.save(tmp_path / "saved")
     with pytest.raises(ConfigError) as raised:
         PPO.from_checkpoint(tmp_path / "saved")
     assert str(raised.value) == (
-        f"{tmp_path / 'saved'} names code: algo.policy=helpers.own_code:small_net\n"
+        f"{tmp_path / 'saved'} names code: algo.policy=helpers.user_code:small_net\n"
         "  a run folder is data: nothing it names is imported or looked up unless you say so\n"
         "  give it again (env_id=..., env_kwargs=..., policy=..., wrappers=...), or trust=True"
     )
@@ -171,7 +169,7 @@ def test_ctrl_c_ends_training_between_updates_and_nothing_is_lost(tmp_path: Path
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-class TrainsOn(Callback):
+class RetrainingCallback(Callback):
     """Trains once more when training is over, which is refused."""
 
     def on_training_end(self, **kwargs: Any) -> None:
@@ -179,7 +177,7 @@ class TrainsOn(Callback):
             kwargs["algo"].train(512)
 
 
-@pytest.mark.parametrize("callbacks", [None, TrainsOn()], ids=["alone", "with a refused training"])
+@pytest.mark.parametrize("callbacks", [None, RetrainingCallback()], ids=["alone", "with a refused training"])
 def test_saving_after_an_interrupted_update_warns_the_user(tmp_path: Path, callbacks: Any) -> None:
     algorithm = PPO("CartPole-v1", backend="torch", callbacks=callbacks, **SMALL)
     terms, steps = algorithm.learner._terms, iter(range(2))
@@ -191,9 +189,7 @@ def test_saving_after_an_interrupted_update_warns_the_user(tmp_path: Path, callb
     algorithm.learner._terms = broken
     with pytest.raises((StopIteration, RuntimeError)):
         algorithm.train(256)
-    with pytest.warns(
-        UserWarning, match="broken off in the middle of an update, at step 64: a part of"
-    ):
+    with pytest.warns(UserWarning, match="broken off in the middle of an update, at step 64: a part of"):
         algorithm.save(tmp_path / "half")
 
 
@@ -222,7 +218,7 @@ def test_a_callback_stops_training_by_whatever_is_false(told: Any) -> None:
             "already, e.g. functools.partial(Wrapper, argument), or lambda: gym.make(...)",
         ),
         (
-            {"reward_wrappers": [Narrow]},
+            {"reward_wrappers": [NarrowObs]},
             "env.reward_wrappers change the observation_space, which evaluations would not have; put what "
             "does into env.wrappers",
         ),

@@ -20,9 +20,7 @@ GIB = 1 << 30
 
 def machine(root: Path, available: int, limit: str | None = None, usage: int = 0) -> Path:
     (root / "proc").mkdir()
-    (root / "proc" / "meminfo").write_text(
-        f"MemTotal: 1 kB\nMemAvailable: {available // 1024} kB\n"
-    )
+    (root / "proc" / "meminfo").write_text(f"MemTotal: 1 kB\nMemAvailable: {available // 1024} kB\n")
     if limit is not None:
         (root / "sys" / "fs" / "cgroup").mkdir(parents=True)
         (root / "sys" / "fs" / "cgroup" / "memory.max").write_text(limit)
@@ -48,9 +46,7 @@ def test_a_control_group_below_the_machine_is_what_counts(
 def test_too_little_memory_says_need_have_and_what_to_lower(tmp_path: Path) -> None:
     root = machine(tmp_path, 2 * GIB)
     require_memory(2 * GIB, "a rollout", "algo.n_steps", root)
-    with pytest.raises(
-        ConfigError, match=r"needs 3\.0 GiB .* 2\.0 GiB are available; lower algo\.n_st"
-    ):
+    with pytest.raises(ConfigError, match=r"needs 3\.0 GiB .* 2\.0 GiB are available; lower algo\.n_st"):
         require_memory(3 * GIB, "a rollout", "algo.n_steps", root)
 
 
@@ -66,7 +62,7 @@ def test_the_size_of_an_arena_is_what_its_arrays_take(env_id: str) -> None:
     columns: list[Any] = [v for v in vars(arena).values() if hasattr(v, "nbytes")]
     assert len(columns) == 10
     taken = sum(c.nbytes for c in columns)
-    assert Arena.bytes_of(7, 3, env.observations.dim, env.actions) == taken
+    assert Arena.byte_size(7, 3, env.observations.dim, env.actions) == taken
 
 
 def test_a_disk_without_room_for_two_checkpoints_stops_the_session_at_the_start(

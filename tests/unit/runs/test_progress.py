@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rlox.runs.progress import Bar, Snapshot
+from rlox.runs.progress import BarReporter, ProgressSnapshot
 
 
 class Terminal(io.StringIO):
@@ -24,8 +24,8 @@ def raw(monkeypatch: pytest.MonkeyPatch, columns: int, **environment: str) -> st
     monkeypatch.setattr("sys.stdout", terminal)
     for name, value in {"COLUMNS": str(columns), "TERM": "xterm", **environment}.items():
         monkeypatch.setenv(name, value)
-    with Bar() as bar:
-        bar(Snapshot("env_steps", 50_000, 100_000, 123.4, 5_000.0, 10.0, 10.0))
+    with BarReporter() as bar:
+        bar(ProgressSnapshot("env_steps", 50_000, 100_000, 123.4, 5_000.0, 10.0, 10.0))
     return str(terminal.getvalue())
 
 
@@ -49,9 +49,7 @@ def test_on_a_wide_one_there_are_a_bar_the_return_and_the_speed_too(
     monkeypatch: pytest.MonkeyPatch, columns: int
 ) -> None:
     line = drawn(monkeypatch, columns)[-1]
-    assert re.search(
-        r"50,000/100,000 steps\s+\S*━.*50%.*return 123\.4.*5,000 steps/s.*0:10 left", line
-    )
+    assert re.search(r"50,000/100,000 steps\s+\S*━.*50%.*return 123\.4.*5,000 steps/s.*0:10 left", line)
     assert len(line) <= columns
 
 

@@ -20,7 +20,7 @@ from rlox.errors import CheckpointError, ConfigError, StorageError
 from rlox.loggers import read_rows
 from rlox.runs.checkpoint import read_checkpoint, resolve_checkpoint, write_checkpoint
 from rlox.runs.session import Session
-from rlox.sources.store import InMemory, Nowhere, Segments
+from rlox.sources.store import InMemoryStore, NullStore, Segments
 
 
 def config(total: int = 400, **more: Any) -> RunConfig:
@@ -50,7 +50,7 @@ def train(run: Path, settings: RunConfig) -> Any:
 
 def rows(algorithm: Any) -> dict[str, bytes]:
     """Every byte of the buffer, priorities and draws included."""
-    state = algorithm.source.save(InMemory())["buffer"]["rows"]
+    state = algorithm.source.save(InMemoryStore())["buffer"]["rows"]
     return {k: np.asarray(v).tobytes() for k, v in state.items()}
 
 
@@ -65,9 +65,7 @@ def test_the_replay_has_a_save_for_each_checkpoint_that_is_kept_and_no_other(
     kept = sorted(p.name for p in (tmp_path / "checkpoints").glob("step-*"))
     assert len(kept) == 2
     assert [name.rpartition("-")[0] for name in saves(tmp_path)] == kept
-    manifests = [
-        json.loads((tmp_path / "checkpoints" / k / "manifest.json").read_text()) for k in kept
-    ]
+    manifests = [json.loads((tmp_path / "checkpoints" / k / "manifest.json").read_text()) for k in kept]
     assert [m["replay"] for m in manifests] == saves(tmp_path)
 
 
@@ -75,7 +73,7 @@ def test_every_kept_checkpoint_brings_back_the_rows_of_its_moment(tmp_path: Path
     train(tmp_path, config())
     first, last = sorted((tmp_path / "checkpoints").glob("step-*"))
     early, late = DQN.from_checkpoint(first), DQN.from_checkpoint(last)
-    assert early.source.memory.buffer.n_pushed == early.clock.env_steps < 400
+    assert early.source.replay_sampler.buffer.n_pushed == early.clock.env_steps < 400
     early.fit(400)
     assert rows(early) == rows(late)
 
@@ -84,8 +82,8 @@ def test_a_run_that_goes_on_has_the_rows_of_one_never_stopped(tmp_path: Path) ->
     half, whole = tmp_path / "half", tmp_path / "whole"
     train(half, config(200))
     algorithm, saved = resume(half, config(400))
-    assert algorithm.source.interruption(saved.state["source"]) == ""  # type: ignore[union-attr]
-    Session(algorithm, half, resumed=saved).run()
+    assert algorithm.source.resume_warning(saved.state["source"]) == ""  # type: ignore[union-attr]
+    Session(algorithm, half, resume_checkpoint=saved).run()
     assert rows(algorithm) == rows(train(whole, config(400)))
 
 
@@ -97,11 +95,11 @@ def test_a_checkpoint_apart_from_a_run_has_its_rows_with_it_or_says_that_it_has_
     algorithm.save(tmp_path / "without", replay=False)
     assert rows(DQN.from_checkpoint(tmp_path / "with")) == rows(algorithm)
     alone = DQN.from_checkpoint(tmp_path / "without")
-    assert len(alone.source.memory.buffer) == 0
+    assert len(alone.source.replay_sampler.buffer) == 0
     obs = np.ones(4, np.float32)
     assert alone.predict(obs) == algorithm.predict(obs)
     alone.train(600)  # fills the buffer first
-    assert len(alone.source.memory.buffer) == 200
+    assert len(alone.source.replay_sampler.buffer) == 200
 
 
 def test_a_checkpoint_taken_out_of_its_run_plays_and_says_why_it_does_not_train(
@@ -150,17 +148,17 @@ def test_a_training_of_several_ticks_is_saved_again_within_its_steps(tmp_path: P
     run.mkdir()
     for updates in (2, 3, 6):  # two stops within one step of the environments
         algorithm, saved = resume(run, settings)
-        session = Session(algorithm, run, resumed=saved)
+        session = Session(algorithm, run, resume_checkpoint=saved)
 
         def stop(clock: Any, *_: Any, at: int = updates, running: Session = session) -> None:
             if clock.updates >= at:
                 running.request_stop("signal")
 
-        session._progress = lambda now, a=algorithm, s=stop: s(a.clock)
+        session._on_progress = lambda now, a=algorithm, s=stop: s(a.clock)
         assert session.run().reason == "signal"
         assert algorithm.clock.updates == updates
     algorithm, saved = resume(run, settings)
-    Session(algorithm, run, resumed=saved).run()
+    Session(algorithm, run, resume_checkpoint=saved).run()
     assert rows(algorithm) == rows(expected)
     assert algorithm.clock == expected.clock
 
@@ -169,7 +167,7 @@ def test_rows_that_the_disk_refuses_are_owed_like_the_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused: list[str] = []
-    keep = Segments.keep
+    keep = Segments.save
 
     def sometimes(self: Segments, buffer: Any) -> Any:
         if len(refused) < 2:
@@ -177,7 +175,7 @@ def test_rows_that_the_disk_refuses_are_owed_like_the_checkpoint(
             raise StorageError(errno.ENOSPC, "full")
         return keep(self, buffer)
 
-    monkeypatch.setattr(Segments, "keep", sometimes)
+    monkeypatch.setattr(Segments, "save", sometimes)
     monkeypatch.setattr("rlox.runs.saver.RETRY_SECONDS", 0.0)
     algorithm = train(tmp_path, config())
     assert len(set(refused)) == 2
@@ -187,24 +185,22 @@ def test_rows_that_the_disk_refuses_are_owed_like_the_checkpoint(
 def test_the_best_policy_is_saved_without_rows_where_only_they_were_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keep = Segments.keep
+    keep = Segments.save
 
     def refuse_the_first(self: Segments, buffer: Any) -> Any:
         if self.name.startswith("step-000000000104"):
             raise StorageError(errno.ENOSPC, "full")
         return keep(self, buffer)
 
-    monkeypatch.setattr(Segments, "keep", refuse_the_first)
+    monkeypatch.setattr(Segments, "save", refuse_the_first)
     monkeypatch.setattr("rlox.runs.saver.RETRY_SECONDS", 0.0)
     scores = iter([9.0, 1.0, 1.0, 1.0])
-    monkeypatch.setattr(
-        "rlox.training.evaluate.Evaluation.mean", property(lambda self: next(scores, 1.0))
-    )
+    monkeypatch.setattr("rlox.training.evaluate.Evaluation.mean", property(lambda self: next(scores, 1.0)))
     train(tmp_path, config(eval={"every": 100, "episodes": 1}))
     best = read_checkpoint((tmp_path / "checkpoints" / "best").resolve())
     assert best.clock["env_steps"] == 104
     assert best.replay is None
-    assert len(DQN.from_checkpoint(tmp_path / "checkpoints" / "best").source.memory.buffer) == 0
+    assert len(DQN.from_checkpoint(tmp_path / "checkpoints" / "best").source.replay_sampler.buffer) == 0
 
 
 def test_a_buffer_that_does_not_fit_is_refused_before_the_start_but_not_for_playing(
@@ -220,22 +216,18 @@ def test_a_buffer_that_does_not_fit_is_refused_before_the_start_but_not_for_play
 
     with (
         monkeypatch.context() as patched,
-        pytest.raises(
-            ConfigError, match=r"a replay buffer of 256 transitions needs .*lower buffer"
-        ),
+        pytest.raises(ConfigError, match=r"a replay buffer of 256 transitions needs .*lower buffer"),
     ):
-        patched.setattr("rlox.sources.memory.PrioritizedReplayBuffer", prioritized)
+        patched.setattr("rlox.sources.replay_sampler.PrioritizedReplayBuffer", prioritized)
         build(config())
     assert 256 not in made  # a prioritized one takes memory for every row when it is made
     assert DQN.from_checkpoint(tmp_path, replay=False).evaluate(1).returns
 
 
 @pytest.mark.parametrize(("memory", "least"), [("100kB", 2000), ("1MiB", 20_000), ("5e5", 10_000)])
-def test_a_replay_buffer_fills_but_never_exceeds_its_memory_in_bytes(
-    memory: str, least: int
-) -> None:
+def test_a_replay_buffer_fills_but_never_exceeds_its_memory_in_bytes(memory: str, least: int) -> None:
     algorithm: Any = build(config(buffer={"name": "prioritized", "memory": memory}))
-    memory_of = algorithm.source.memory
+    memory_of = algorithm.source.replay_sampler
     given = {"100kB": 100_000, "1MiB": 1 << 20, "5e5": 500_000}[memory]
     assert memory_of.full_bytes <= given < 1.1 * memory_of.full_bytes
     assert memory_of.buffer.capacity > least
@@ -265,9 +257,7 @@ def test_a_stop_within_a_training_leaves_the_best_policy_of_that_step_alone(tmp_
     assert best.clock["updates"] == last.clock["updates"] - 1
     evaluated = [r for r in read_rows(tmp_path / "metrics.jsonl") if "eval/return_mean" in r]
     assert next(r["updates"] for r in evaluated) == best.clock["updates"]
-    assert (
-        resolve_checkpoint(tmp_path, "last").name == f"step-{104:012d}-{last.clock['updates']:012d}"
-    )
+    assert resolve_checkpoint(tmp_path, "last").name == f"step-{104:012d}-{last.clock['updates']:012d}"
 
 
 def test_a_run_stopped_within_a_training_ends_like_one_never_stopped(tmp_path: Path) -> None:
@@ -278,7 +268,7 @@ def test_a_run_stopped_within_a_training_ends_like_one_never_stopped(tmp_path: P
     Session(first, half, InMidTraining(first, 104)).run()
     algorithm, saved = resume(half, settings)
     assert saved is not None and saved.clock["updates"] == first.clock.updates
-    Session(algorithm, half, resumed=saved).run()
+    Session(algorithm, half, resume_checkpoint=saved).run()
     other = train(whole, settings)
     assert rows(algorithm) == rows(other)
     mine, theirs = algorithm.policy.state_dict(), other.policy.state_dict()
@@ -293,7 +283,7 @@ def test_a_checkpoint_whose_replacement_was_killed_is_found_and_put_back(tmp_pat
     algorithm, saved = resume(tmp_path, config(600, checkpoint={"every": 10_000, "keep": 1}))
     assert saved is not None and saved.clock["env_steps"] == 400
     assert resolve_checkpoint(tmp_path).name == f".{only.name}.old"
-    Session(algorithm, tmp_path, resumed=saved).run()
+    Session(algorithm, tmp_path, resume_checkpoint=saved).run()
     assert [p.name for p in root.glob("*step-*")] == [f"step-{600:012d}"]
 
 
@@ -301,13 +291,11 @@ def test_a_checkpoint_with_rows_is_gone_on_from_before_a_newer_one_without(tmp_p
     algorithm = train(tmp_path, config())
     earlier = sorted((tmp_path / "checkpoints").glob("step-*"))[0]
     newest = resolve_checkpoint(tmp_path)
-    write_checkpoint(
-        newest, algorithm.checkpoint(store=Nowhere())
-    )  # as a disk that was full left it
+    write_checkpoint(newest, algorithm.checkpoint(store=NullStore()))  # as a disk that was full left it
     algorithm, saved = resume(tmp_path, config())
     assert saved is not None and saved.clock == read_checkpoint(earlier).clock
     shutil.rmtree(earlier)
     algorithm, saved = resume(tmp_path, config())
     assert saved is not None and saved.clock["env_steps"] == 400
-    assert len(algorithm.source.memory.buffer) == 0
-    assert "rows were not saved" in algorithm.source.interruption(saved.state["source"])
+    assert len(algorithm.source.replay_sampler.buffer) == 0
+    assert "rows were not saved" in algorithm.source.resume_warning(saved.state["source"])

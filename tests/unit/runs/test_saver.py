@@ -90,20 +90,20 @@ def test_a_refused_save_is_due_again_after_a_while_and_not_at_once(
     now = 0.0
     monkeypatch.setattr(saver.time, "monotonic", lambda: now)
     bench = Bench(tmp_path)
-    assert not bench.saver.due
+    assert not bench.saver.is_retry_due
     bench.disk.full = True
     bench.save(10)
-    assert not bench.saver.due
+    assert not bench.saver.is_retry_due
     now = saver.RETRY_SECONDS
-    assert bench.saver.due
+    assert bench.saver.is_retry_due
     bench.save(20)
-    assert not bench.saver.due
+    assert not bench.saver.is_retry_due
     now *= 2
     bench.disk.full = False
     bench.save(30)
-    assert not bench.saver.due
+    assert not bench.saver.is_retry_due
     now *= 2
-    assert not bench.saver.due
+    assert not bench.saver.is_retry_due
 
 
 def test_a_disk_that_stays_full_is_an_error_after_the_timeout(tmp_path: Path) -> None:
@@ -114,9 +114,7 @@ def test_a_disk_that_stays_full_is_an_error_after_the_timeout(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("refusal", [errno.EROFS, errno.EINVAL, errno.EPERM])
-def test_a_save_that_the_disk_will_never_take_is_an_error_at_once(
-    refusal: int, tmp_path: Path
-) -> None:
+def test_a_save_that_the_disk_will_never_take_is_an_error_at_once(refusal: int, tmp_path: Path) -> None:
     bench = Bench(tmp_path, timeout=1e9)
     disk = FaultyDisk(1, until=9**9, error=refusal, only="open", under=tmp_path)
     with disk, pytest.raises(StorageError, match="step-"):
@@ -126,7 +124,7 @@ def test_a_save_that_the_disk_will_never_take_is_an_error_at_once(
 def test_a_save_is_not_waited_for_by_a_run_in_a_hurry(tmp_path: Path) -> None:
     bench = Bench(tmp_path, timeout=1e9)
     bench.disk.full = True
-    bench.saver._hurried = lambda: True
+    bench.saver._should_give_up = lambda: True
     assert bench.save(10, wait=True) is None
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.sessions import algorithm, rows, stable
+from helpers.sessions import algorithm, rows, without_timings
 
 from rlox.runs.checkpoint import read_checkpoint, resolve_checkpoint
-from rlox.runs.session import Session, Snapshot
+from rlox.runs.session import ProgressSnapshot, Session
 
 TRAIN_KEYS = {
     "env_steps", "updates", "seconds", "train/return_mean", "train/length_mean", "train/episodes",
@@ -95,7 +95,7 @@ def test_the_same_configuration_leaves_the_same_logs(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         Session(algorithm(), tmp_path / name).run()
-        metrics = stable(rows(tmp_path / name / "metrics.jsonl"))
+        metrics = without_timings(rows(tmp_path / name / "metrics.jsonl"))
         logs.append((metrics, (tmp_path / name / "episodes.jsonl").read_bytes()))
     assert logs[0] == logs[1]
 
@@ -105,9 +105,7 @@ def test_a_row_holds_the_means_of_the_updates_since_the_last_row(tmp_path: Path)
     for every in (64, 192):
         (tmp_path / str(every)).mkdir()
         Session(algorithm(log={"every": every}), tmp_path / str(every)).run()
-        found.append(
-            [r for r in rows(tmp_path / str(every) / "metrics.jsonl") if "loss/policy" in r]
-        )
+        found.append([r for r in rows(tmp_path / str(every) / "metrics.jsonl") if "loss/policy" in r])
     each, means = found
     assert [r["env_steps"] for r in means] == [192, 384, 512]
     for row, updates in zip(means, (each[:3], each[3:6], each[6:]), strict=True):
@@ -116,7 +114,7 @@ def test_a_row_holds_the_means_of_the_updates_since_the_last_row(tmp_path: Path)
 
 
 def test_the_progress_callback_sees_every_tick(tmp_path: Path) -> None:
-    seen: list[Snapshot] = []
+    seen: list[ProgressSnapshot] = []
     Session(algorithm(), tmp_path, seen.append).run()
     assert [s.now for s in seen] == list(range(64, 513, 64))
     assert {s.total for s in seen} == {512}

@@ -10,17 +10,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from helpers.scored import Dice, Endless
-from helpers.sessions import algorithm, resumed, rows
+from helpers.hard_evaluations import Dice, Endless
+from helpers.sessions import algorithm, resume_session, rows
 
 from rlox.algorithms import PPO
 from rlox.configs import make_run
 from rlox.errors import NonFiniteError, StorageError
-from rlox.runs import evaluating
+from rlox.runs import evaluation_limits
 from rlox.runs.checkpoint import read_checkpoint, resolve_checkpoint
 from rlox.runs.checkpoint_store import CheckpointStore
 from rlox.runs.journal import Journal
-from rlox.runs.session import Outcome, Session, Snapshot
+from rlox.runs.session import Outcome, ProgressSnapshot, Session
 from rlox.training.evaluate import Evaluation
 
 EVERY = {"eval": {"every": 128, "episodes": 2}, "checkpoint": {"keep": 1}}
@@ -63,9 +63,9 @@ def test_nan_prunes_no_run_and_stops_none_at_a_score_also_when_it_goes_on(tmp_pa
         return False
 
     made = scoring([math.nan, 5.0, 6.0, 7.0], stop={"score": 100.0})
-    assert Session(made, tmp_path, prune=prune).run().reason == "total_steps"
+    assert Session(made, tmp_path, should_prune=prune).run().reason == "total_steps"
     assert asked == [5.0, 6.0]
-    again = resumed(tmp_path, 640, prune)
+    again = resume_session(tmp_path, 640, prune)
     again.algorithm.evaluate = lambda *args, **kwargs: Evaluation((8.0,), (1,), 0)  # type: ignore[method-assign]
     assert again.run().reason == "total_steps"
     assert asked == [5.0, 6.0, 5.0, 6.0, 7.0]
@@ -79,7 +79,7 @@ def endless(folder: Path, **options: Any) -> Outcome:
         "total_steps": 64,
         **options,
     }
-    made = PPO.of(make_run(config), Endless)
+    made = PPO.from_config(make_run(config), Endless)
     try:
         return Session(made, folder).run()
     finally:
@@ -101,7 +101,7 @@ def test_a_limit_of_time_ends_an_evaluation_on_the_way_and_the_last_one_a_tenth_
     outcome = endless(tmp_path, stop={"minutes": 10}, eval=eval_, total_steps=10**6)
     assert outcome.reason == "minutes"
     assert outcome.evaluation is None
-    assert outcome.unscored == "stop.minutes were over within the final evaluation"
+    assert outcome.no_score_reason == "stop.minutes were over within the final evaluation"
     assert outcome.clock.now == 16
     assert 660 <= outcome.seconds["total"] < 700
 
@@ -109,16 +109,14 @@ def test_a_limit_of_time_ends_an_evaluation_on_the_way_and_the_last_one_a_tenth_
 def test_a_limit_of_steps_ends_evaluations_in_an_environment_without_an_end(tmp_path: Path) -> None:
     outcome = endless(tmp_path, eval={"every": 32, "episodes": 3, "max_steps": 5})
     assert outcome.evaluation is not None
-    assert (outcome.evaluation.returns, outcome.evaluation.cut) == ((5.0,) * 3, 3)
+    assert (outcome.evaluation.returns, outcome.evaluation.n_cut) == ((5.0,) * 3, 3)
     found = [r for r in rows(tmp_path / "metrics.jsonl") if "eval/return_mean" in r]
     assert [r["eval/cut"] for r in found] == [3, 3]
 
 
-def test_a_long_evaluation_gives_signs_of_life(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(evaluating, "SIGN_SECONDS", 0.0)
-    seen: list[Snapshot] = []
+def test_a_long_evaluation_gives_signs_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluation_limits, "HEARTBEAT_SECONDS", 0.0)
+    seen: list[ProgressSnapshot] = []
     Session(algorithm(), tmp_path, seen.append).run()
     shown = [s for s in seen if s.evaluating is not None]
     assert len(shown) > 3
@@ -139,7 +137,7 @@ def test_a_stop_within_the_last_evaluation_is_said_to_have_come_there(tmp_path: 
     made.evaluate = interrupted  # type: ignore[method-assign]
     outcome = session.run()
     assert (outcome.reason, outcome.evaluation) == ("signal", None)
-    assert outcome.unscored == "stopped within the final evaluation"
+    assert outcome.no_score_reason == "stopped within the final evaluation"
 
 
 def test_observations_that_are_not_finite_end_the_run_in_its_evaluation(tmp_path: Path) -> None:
@@ -148,7 +146,7 @@ def test_observations_that_are_not_finite_end_the_run_in_its_evaluation(tmp_path
         "env": {"id": "<Dice>", "n_envs": 1},
         "total_steps": 16,
     }
-    made = PPO.of(make_run(config), lambda: Dice("obs"))
+    made = PPO.from_config(make_run(config), lambda: Dice("obs"))
     with pytest.raises(NonFiniteError, match=r"evaluation episode of seed 100000") as raised:
         Session(made, tmp_path).run()
     assert raised.value.__notes__ == ["in the evaluation at steps 16"]

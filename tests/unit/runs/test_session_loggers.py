@@ -9,9 +9,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from helpers.sessions import algorithm, resumed, rows
+from helpers.sessions import algorithm, resume_session, rows
 
-from rlox.runs.journal import CLOSE_SECONDS, LEAST_SECONDS, Journal
+from rlox.runs.journal import CLOSE_SECONDS, MIN_SECONDS, Journal
 from rlox.runs.session import Session
 
 
@@ -32,7 +32,7 @@ def test_csv_has_every_row_with_columns_that_show_late(tmp_path: Path) -> None:
 def test_csv_keeps_the_rows_of_before_when_a_run_is_resumed(tmp_path: Path) -> None:
     options = {"logger": {"csv": {"name": "csv"}}}
     Session(algorithm(256, **options), tmp_path).run()
-    resumed(tmp_path, 512).run()
+    resume_session(tmp_path, 512).run()
     with (tmp_path / "metrics.csv").open() as file:
         steps = [int(line["env_steps"]) for line in csv.DictReader(file)]
     assert steps == [r["env_steps"] for r in rows(tmp_path / "metrics.jsonl")]
@@ -70,7 +70,7 @@ def test_a_broken_logger_warns_and_the_run_is_complete(
         outcome = session.run()
     assert outcome.reason == "total_steps"
     assert len(rows(tmp_path / "metrics.jsonl")) == 9
-    assert (session.deliveries["csv"].sent, session.deliveries["csv"].left) == (0, 9)
+    assert (session.deliveries["csv"].n_sent, session.deliveries["csv"].n_missing) == (0, 9)
 
 
 def test_a_logger_is_waited_for_from_the_last_row_on_whatever_was_drawn_meanwhile(
@@ -90,7 +90,7 @@ def test_a_logger_is_waited_for_from_the_last_row_on_whatever_was_drawn_meanwhil
     for now in (100.0, 101.5, 160.0):
         clock.append(now)
         journal.deliver()
-    assert waited == [CLOSE_SECONDS, CLOSE_SECONDS - 1.5, LEAST_SECONDS]
+    assert waited == [CLOSE_SECONDS, CLOSE_SECONDS - 1.5, MIN_SECONDS]
 
 
 def test_a_working_logger_warns_of_nothing(tmp_path: Path) -> None:

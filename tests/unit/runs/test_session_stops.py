@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers.sessions import algorithm, resumed, rows
+from helpers.sessions import algorithm, resume_session, rows
 from safetensors.numpy import load_file
 
 from rlox.algorithms import PPO
 from rlox.callbacks import Callback
 from rlox.runs.checkpoint import read_checkpoint, resolve_checkpoint
-from rlox.runs.session import Outcome, Session, Snapshot
+from rlox.runs.session import Outcome, ProgressSnapshot, Session
 
 
 class StopAt(Callback):
@@ -44,7 +44,7 @@ def test_a_score_out_of_reach_stops_nothing(tmp_path: Path) -> None:
 def test_the_time_limit_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
 
-    def half_a_minute_goes_by(snapshot: Snapshot) -> None:
+    def half_a_minute_goes_by(snapshot: ProgressSnapshot) -> None:
         nonlocal now
         now += 30.0
 
@@ -60,7 +60,7 @@ def test_the_time_limit_stops_the_run(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_requested_stop_saves_at_once_and_evaluates_nothing(tmp_path: Path) -> None:
     made = algorithm(10**6)
 
-    def progress(snapshot: Snapshot) -> None:
+    def progress(snapshot: ProgressSnapshot) -> None:
         if snapshot.now == 192:
             session.request_stop("signal")
 
@@ -98,15 +98,13 @@ def test_a_stop_requested_during_an_evaluation_cuts_it_short_and_logs_none(tmp_p
     assert not (tmp_path / "checkpoints" / "best").exists()
 
 
-@pytest.mark.parametrize(
-    "stop", [{"stop": {"score": 1.0}, "eval": {"every": 128, "episodes": 1}}, {}]
-)
+@pytest.mark.parametrize("stop", [{"stop": {"score": 1.0}, "eval": {"every": 128, "episodes": 1}}, {}])
 def test_a_stopped_session_saves_no_metrics_that_its_last_row_already_holds(
     stop: dict[str, Any], tmp_path: Path
 ) -> None:
     made = algorithm(checkpoint={"every": 64}, log={"every": 320}, **stop)
     if not stop:
-        made._watchers.callbacks = (StopAt(128),)
+        made._callback_runner.callbacks = (StopAt(128),)
     outcome = Session(made, tmp_path).run()
     assert outcome.clock.env_steps == 128
     last = [r for r in rows(tmp_path / "metrics.jsonl") if "loss/policy" in r]
@@ -126,7 +124,7 @@ def test_a_run_stopped_off_the_logging_grid_logs_its_last_update(tmp_path: Path)
 def test_a_failing_run_closes_its_logs_with_every_row_written(tmp_path: Path) -> None:
     made = algorithm()
 
-    def fail(snapshot: Snapshot) -> None:
+    def fail(snapshot: ProgressSnapshot) -> None:
         if snapshot.now == 192:
             with torch.no_grad():
                 made.policy.actor[0].weight.fill_(float("nan"))
@@ -149,20 +147,20 @@ def test_a_run_that_is_pruned_ends_at_that_evaluation_and_asks_again_when_it_goe
         return step >= 256
 
     learner = algorithm(eval={"every": 128, "episodes": 2})
-    outcome = Session(learner, tmp_path, prune=prune).run()
+    outcome = Session(learner, tmp_path, should_prune=prune).run()
     learner.close()
     assert (outcome.reason, outcome.evaluation, outcome.clock.now) == ("pruned", None, 256)
     assert asked == [128, 256]
     found = [r["env_steps"] for r in rows(tmp_path / "metrics.jsonl") if "eval/return_mean" in r]
     assert found == [128, 256]
 
-    again = resumed(tmp_path, 512, prune=prune)  # as after a kill before anybody was told
+    again = resume_session(tmp_path, 512, prune=prune)  # as after a kill before anybody was told
     outcome = again.run()
     again.algorithm.close()
     assert (outcome.reason, outcome.clock.now) == ("pruned", 256)
     assert asked == [128, 256, 128, 256]
 
-    whole = resumed(tmp_path, 512)  # which nobody prunes any more
+    whole = resume_session(tmp_path, 512)  # which nobody prunes any more
     outcome = whole.run()
     whole.algorithm.close()
     assert (outcome.reason, outcome.clock.now) == ("total_steps", 512)

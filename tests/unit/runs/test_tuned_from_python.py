@@ -11,9 +11,9 @@ from omegaconf import OmegaConf
 
 from rlox._core import native_env_ids
 from rlox.algorithms import A2C, BC, DQN, PPO, SAC, TD3, Rainbow
-from rlox.configs import make_run, plain
+from rlox.configs import make_run, to_plain
 from rlox.errors import UnknownNameError
-from rlox.presets import tuned_names, tuned_options
+from rlox.presets import preset_names, preset_options
 from rlox_cli.options import CONF, group_options
 
 FACADES: dict[str, Any] = {
@@ -25,11 +25,11 @@ FACADES: dict[str, Any] = {
     "td3": TD3,
 }
 # The others differ in their environments only, whose engines are slow to make or not there.
-NATIVE = [name for name in tuned_names() if name.split("/")[1] in native_env_ids()]
+NATIVE = [name for name in preset_names() if name.split("/")[1] in native_env_ids()]
 
 
 def test_tuned_names_lists_the_presets_of_the_command_line() -> None:
-    assert list(tuned_names()) == [n for n in group_options("tuned", [CONF]) if n != "null"]
+    assert list(preset_names()) == [n for n in group_options("tuned", [CONF]) if n != "null"]
 
 
 @pytest.mark.parametrize("name", NATIVE)
@@ -39,7 +39,7 @@ def test_a_tuned_algorithm_has_the_configuration_of_the_command_line(cli: Cli, n
     composed: Any = OmegaConf.to_container(OmegaConf.create(shown))
     expected = make_run(composed)
     made = FACADES[algo].tuned(env, seed=7)
-    found, wanted = plain(made.config), plain(expected)
+    found, wanted = to_plain(made.config), to_plain(expected)
     assert found.pop("total_steps") == expected.rounded_steps
     assert found == {k: v for k, v in wanted.items() if k != "total_steps"}
 
@@ -74,17 +74,15 @@ def test_the_preset_of_another_environment_and_of_an_id_with_its_module_can_be_u
         (BC, "CartPole-v1", "no tuned preset bc/CartPole-v1; there is none for this algorithm"),
     ],
 )
-def test_a_missing_preset_is_an_error_that_names_those_there_are(
-    facade: Any, env: str, told: str
-) -> None:
+def test_a_missing_preset_is_an_error_that_names_those_there_are(facade: Any, env: str, told: str) -> None:
     with pytest.raises(UnknownNameError) as refused:
         facade.tuned(env)
     assert str(refused.value).startswith(told)
 
 
 def test_an_environment_of_a_family_has_the_preset_of_all() -> None:
-    options, total = tuned_options("dqn", "ALE/Breakout-v5", {"gamma": 0.9})
+    options, total = preset_options("dqn", "ALE/Breakout-v5", {"gamma": 0.9})
     assert (options["encoder"], options["gamma"], total) == ("nature", 0.9, 10_000_000)
-    assert tuned_options("ppo", "ppo/ALE", {})[0]["n_envs"] == 8
+    assert preset_options("ppo", "ppo/ALE", {})[0]["n_envs"] == 8
     with pytest.raises(UnknownNameError, match="no tuned preset a2c/ALE/Pong-v5"):
-        tuned_options("a2c", "ALE/Pong-v5", {})
+        preset_options("a2c", "ALE/Pong-v5", {})

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from helpers.seen import Samples
+from helpers.observation_spaces import Samples
 
 from rlox.algorithms import A2C, DQN, PPO
 from rlox.errors import CheckpointError, ConfigError
@@ -39,14 +39,10 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("kind", [PPO, A2C])
-def test_weights_and_moments_of_observations_are_taken_over_and_nothing_else(
-    saved: Path, kind: Any
-) -> None:
+def test_weights_and_moments_of_observations_are_taken_over_and_nothing_else(saved: Path, kind: Any) -> None:
     trained = PPO.from_checkpoint(saved)
     options = {k: v for k, v in SMALL.items() if kind is PPO or k in ("n_envs", "n_steps")}
-    begun = kind(
-        "CartPole-v1", seed=9, normalize_obs=True, init_from=saved, learning_rate=1e-2, **options
-    )
+    begun = kind("CartPole-v1", seed=9, normalize_obs=True, init_from=saved, learning_rate=1e-2, **options)
     assert same(weights(begun), weights(trained))
     obs = [0.4, 0.2, 0.1, -0.3]
     assert begun.predict(obs) == trained.predict(obs)
@@ -66,9 +62,9 @@ def test_init_from_copies_the_weights_into_the_q_network_and_its_target(tmp_path
     trained.save(tmp_path / "dqn")
     begun = DQN("CartPole-v1", seed=2, init_from=tmp_path / "dqn", **options)
     assert same(weights(begun), weights(trained))
-    target = begun.learner.follower.state().values()
+    target = begun.learner.target_network.state().values()
     assert same([torch.as_tensor(value) for value in target], weights(trained))
-    assert len(begun.source.memory.buffer) == 0
+    assert len(begun.source.replay_sampler.buffer) == 0
 
 
 def test_a_run_that_was_begun_so_goes_on_without_the_folder(saved: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from helpers.seen import Samples
+from helpers.observation_spaces import Samples
 
 from rlox.algorithms import A2C, DQN, PPO, RecurrentPPO
 from rlox.callbacks import CheckpointCallback, EvalCallback
@@ -26,9 +26,7 @@ def test_save_asks_for_a_folder_with_a_name_of_its_own(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(
-        ConfigError, match=r"needs a name of its own; give it one, path='.*checkpoint'"
-    ):
+    with pytest.raises(ConfigError, match=r"needs a name of its own; give it one, path='.*checkpoint'"):
         A2C(**SMALL).save(name)
     assert list(tmp_path.iterdir()) == []
 
@@ -146,26 +144,26 @@ def test_an_attribute_that_is_no_setting_may_be_put_on_an_algorithm() -> None:
     assert (run.note, run.stop_reason) == ("mine", "later")
 
 
-def another(env: Any) -> Any:
+def replace_env(env: Any) -> Any:
     return gym.make("Pendulum-v1")
 
 
 def test_a_wrapper_that_gives_another_environment_is_refused_by_name() -> None:
     told = r"env.wrappers: <another> gave Pendulum-v1, which is not around .*, CartPoleEnv"
     with pytest.raises(ConfigError, match=told):
-        PPO("CartPole-v1", wrappers=[another], n_envs=1)
+        PPO("CartPole-v1", wrappers=[replace_env], n_envs=1)
 
 
-class Delegates(gym.Env[Any, Any]):
+class Delegator(gym.Env[Any, Any]):
     """Around another one, without being Gymnasium's kind of wrapper."""
 
     def __init__(self, env: Any) -> None:
-        self.inner, self.spec = env, env.unwrapped.spec
+        self.wrapped_env, self.spec = env, env.unwrapped.spec
         self.observation_space, self.action_space = env.observation_space, env.action_space
 
 
 def test_a_wrapper_that_is_none_of_gymnasiums_is_taken() -> None:
-    for wrapper in (Delegates, lambda env: gym.wrappers.TimeLimit(env.unwrapped, 7)):
+    for wrapper in (Delegator, lambda env: gym.wrappers.TimeLimit(env.unwrapped, 7)):
         assert PPO("CartPole-v1", wrappers=[wrapper], n_envs=1).predict(np.zeros(4)) in (0, 1)
 
 

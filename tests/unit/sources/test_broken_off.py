@@ -76,7 +76,7 @@ def test_a_buffer_never_joins_what_was_before_an_interruption_with_what_came_aft
             run.train(2_048)
         assert run.source.env_steps <= run.clock.env_steps + 16
     run.train(2_048)
-    batch = run.source.memory.buffer.sample(512)
+    batch = run.source.replay_sampler.buffer.sample(512)
     ahead = batch["next_obs"][:, 0] - batch["obs"][:, 0]
     assert np.array_equal(batch["next_obs"][:, 1], batch["obs"][:, 1])  # of one episode
     assert ahead.min() >= 1
@@ -95,9 +95,7 @@ KINDS: list[Any] = [
 def failing(kind: Any, options: dict[str, Any], at: int, **more: Any) -> Any:
     """A run that trained for a rollout, and whose first environment raised in its step number `at` then."""
     lives = [(at,)]
-    run = kind(
-        lambda: Counting(lives.pop() if lives else (), ValueError), **SMALL, **options, **more
-    )
+    run = kind(lambda: Counting(lives.pop() if lives else (), ValueError), **SMALL, **options, **more)
     run.train(64)
     with pytest.raises(EnvError):
         run.train(640)
@@ -194,19 +192,17 @@ def test_a_failure_while_collecting_is_no_half_update(
 
 
 @pytest.mark.parametrize("backend", ["torch", "native"])
-def test_a_failure_in_an_update_is_a_half_update_until_a_whole_one(
-    backend: str, tmp_path: Any
-) -> None:
+def test_a_failure_in_an_update_is_a_half_update_until_a_whole_one(backend: str, tmp_path: Any) -> None:
     run = PPO("CartPole-v1", backend=backend, n_epochs=1, batch_size=32, **SMALL)
     run.train(64)
-    update, iterate = run.learner.update, getattr(run.learner, "iterate", None)
+    update, iterate = run.learner.update, getattr(run.learner, "fused_update", None)
 
     def broken(*given: Any) -> Any:
         if iterate is not None:
             iterate(*given)
         raise NonFiniteError("a fault on purpose")
 
-    name = "update" if iterate is None else "iterate"
+    name = "update" if iterate is None else "fused_update"
     setattr(run.learner, name, broken)
     with pytest.raises(NonFiniteError):
         run.train(128)
@@ -276,8 +272,8 @@ class Modes:
     def __init__(self, inner: Any, policy: nn.Module) -> None:
         self.inner, self.policy, self.seen = inner, policy, []  # type: ignore[var-annotated]
 
-    def random(self, *given: Any) -> Any:
-        return self.inner.random(*given)
+    def random_actions(self, *given: Any) -> Any:
+        return self.inner.random_actions(*given)
 
     def act(self, *given: Any) -> Any:
         self.seen.append({module.training for module in self.policy.modules()})
@@ -292,7 +288,7 @@ def test_a_policy_explores_off_policy_in_evaluation_mode_and_learns_in_training_
     kind: Any, env: str
 ) -> None:
     run = kind(env, learning_starts=8, batch_size=8, backend="torch", net_arch=(8,))
-    modes = run.source.behaviour = Modes(run.source.behaviour, run.policy)
+    modes = run.source.exploration = Modes(run.source.exploration, run.policy)
     learned: list[bool] = []
     update = run.learner.update
     run.learner.update = lambda *given: (learned.append(run.policy.training), update(*given))[1]

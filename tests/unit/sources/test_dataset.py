@@ -16,10 +16,17 @@ from rlox.errors import CheckpointError, ConfigError, ShapeError
 from rlox.rng import Streams
 from rlox.runs.record import write_dataset
 from rlox.sources import dataset_file
-from rlox.sources.dataset import BLOCK, DatasetSource
-from rlox.sources.dataset_file import DATA, DOCUMENT, Dataset, columns_of, digest_of, read_dataset
-from rlox.sources.prepared import Loaded, Preparation
-from rlox.sources.store import InMemory
+from rlox.sources.dataset import BATCHES_PER_BLOCK, DatasetSource
+from rlox.sources.dataset_file import (
+    DATA_FILE,
+    DOCUMENT_FILE,
+    Dataset,
+    columns_of,
+    digest_of,
+    read_dataset,
+)
+from rlox.sources.preparation import LoadedDataset, Preparation
+from rlox.sources.store import InMemoryStore
 from rlox.types import Clock, Update
 
 N = 50
@@ -40,7 +47,7 @@ def columns() -> dict[str, Any]:
 
 def source(seed: int = 1, digest: str = "d") -> DatasetSource:
     made = Dataset(columns(), {}, digest)
-    given = Loaded(made.buffer(), digest, made.columns)
+    given = LoadedDataset(made.buffer(), digest, made.columns)
     return DatasetSource(lambda: given, 4, Streams(seed), Preparation(gamma=0.9))
 
 
@@ -59,7 +66,7 @@ def drawn(made: DatasetSource, total: int, horizon: int | None = None) -> list[l
 def test_a_batch_is_rows_of_the_dataset_with_a_discount_of_0_after_termination_only() -> None:
     batch, _ = source().next(Clock(unit="updates"))
     rows, given = batch.indices.astype(int), columns()
-    assert len(batch) == BLOCK
+    assert len(batch) == BATCHES_PER_BLOCK
     for name, column in (
         ("obs", batch.obs),
         ("next_obs", batch.next_obs),
@@ -82,19 +89,19 @@ def test_batches_are_a_function_of_the_seed_and_their_number_however_a_run_is_cu
 def test_a_source_goes_on_where_it_was_saved_and_refuses_another_dataset() -> None:
     whole, first = drawn(source(), 70), source()
     drawn(first, 37)
-    saved = first.save(InMemory())
+    saved = first.save(InMemoryStore())
     again = source()
-    again.restore(saved, InMemory())
-    assert again.interruption(saved) == ""
+    again.restore(saved, InMemoryStore())
+    assert again.resume_warning(saved) == ""
     assert drawn(again, 70) == whole[37:]
     loaded = source(digest="other")
     loaded.load()
     for other in (loaded, source(digest="other")):
         with pytest.raises(CheckpointError, match="another dataset: its digest was d"):
-            other.restore(saved, InMemory())
+            other.restore(saved, InMemoryStore())
             other.next(Clock(unit="updates"))
     with pytest.raises(CheckpointError, match="-1 batches"):
-        source().restore({**saved, "batches": -1}, InMemory())
+        source().restore({**saved, "batches": -1}, InMemoryStore())
 
 
 def written(folder: Path, **changes: Any) -> Path:
@@ -133,24 +140,22 @@ def test_columns_that_are_not_a_datasets_are_refused_by_name(
 
 
 def test_a_dataset_that_is_damaged_missing_or_half_written_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(
-        ConfigError, match=r": expected the folder of a dataset, with dataset.safetensors"
-    ):
+    with pytest.raises(ConfigError, match=r": expected the folder of a dataset, with dataset.safetensors"):
         read_dataset(tmp_path)
     written(tmp_path)
     data = columns() | {"rewards": np.ones(N, np.float32)}
-    (tmp_path / DATA).write_bytes(safetensors.numpy.save(data))
+    (tmp_path / DATA_FILE).write_bytes(safetensors.numpy.save(data))
     with pytest.raises(CheckpointError, match="damaged"):
         read_dataset(tmp_path)
-    (tmp_path / DATA).write_bytes(b"no")
+    (tmp_path / DATA_FILE).write_bytes(b"no")
     with pytest.raises(CheckpointError, match="not a dataset"):
         read_dataset(tmp_path)
     written(tmp_path)
-    document = json.loads((tmp_path / DOCUMENT).read_text())
-    (tmp_path / DOCUMENT).write_text(json.dumps({**document, "format": 2}))
+    document = json.loads((tmp_path / DOCUMENT_FILE).read_text())
+    (tmp_path / DOCUMENT_FILE).write_text(json.dumps({**document, "format": 2}))
     with pytest.raises(CheckpointError, match="format 2"):
         read_dataset(tmp_path)
-    (tmp_path / DOCUMENT).unlink()
+    (tmp_path / DOCUMENT_FILE).unlink()
     with pytest.raises(ConfigError, match="expected the folder"):
         read_dataset(tmp_path)
 
@@ -160,34 +165,32 @@ def test_observations_of_any_shape_and_precision_reach_a_policy_as_float32_rows(
     obs = np.arange(N * 6, dtype=dtype).reshape(N, 2, 3)
     no = np.zeros(N, bool)
     buffer = OfflineDatasetBuffer(obs, obs + 6, np.zeros((N, 1, 2)), np.arange(N) / 1.0, no, no)
-    made = DatasetSource(lambda: Loaded(buffer, "d", {}), 4, Streams(1))
+    made = DatasetSource(lambda: LoadedDataset(buffer, "d", {}), 4, Streams(1))
     batch, _ = made.next(Clock(unit="updates"))
     rows = batch.indices.astype(int)
     np.testing.assert_array_equal(batch.obs, obs.reshape(N, 6)[rows].astype(np.float32))
     np.testing.assert_array_equal(batch.next_obs, obs.reshape(N, 6)[rows].astype(np.float32) + 6)
     assert batch.obs.dtype == batch.next_obs.dtype == batch.rewards.dtype == torch.float32
-    assert batch.actions.shape == (BLOCK, 4, 2)
+    assert batch.actions.shape == (BATCHES_PER_BLOCK, 4, 2)
 
 
-def test_the_moments_of_a_dataset_that_standardises_are_saved_and_those_of_another_are_not() -> (
-    None
-):
+def test_the_moments_of_a_dataset_that_standardises_are_saved_and_those_of_another_are_not() -> None:
     plain, given = columns(), columns()
     given["obs"] = np.stack([plain["obs"][:, 0], np.full(N, 7.0, np.float32)], 1)
     buffer = OfflineDatasetBuffer(**given, normalize=True)
-    made = DatasetSource(lambda: Loaded(buffer, "d", {}), 4, Streams(1))
+    made = DatasetSource(lambda: LoadedDataset(buffer, "d", {}), 4, Streams(1))
     made.load()
-    saved = made.save(InMemory())
+    saved = made.save(InMemoryStore())
     assert set(saved) == {"batches", "digest", "obs_mean", "obs_std"}
     again = source()
-    again.restore(saved, InMemory())
+    again.restore(saved, InMemoryStore())
     rows = np.array([[3.0, 9.0]], np.float32)
     again.normalizer.apply(rows)
     mean, std = (N - 1) / 2, np.sqrt((N**2 - 1) / 12)  # of 0 to N - 1; a constant is only centred
     np.testing.assert_allclose(rows, [[(3 - mean) / std, 2.0]], rtol=1e-6)
     loaded = source()
     loaded.load()
-    assert set(loaded.save(InMemory())) == {"batches", "digest"}
+    assert set(loaded.save(InMemoryStore())) == {"batches", "digest"}
 
 
 def test_the_columns_of_a_dataset_in_memory_are_those_it_was_made_of_in_their_order() -> None:
@@ -222,7 +225,7 @@ class Watched:
 def test_no_more_bytes_are_drawn_at_once_than_is_said_however_wide_rows_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(dataset_file, "DRAWN", 500)
+    monkeypatch.setattr(dataset_file, "BYTES_PER_DRAW", 500)
     watched: Any = Watched()
     found = columns_of(watched)
     assert 250 < watched.most <= 500

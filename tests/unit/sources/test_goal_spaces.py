@@ -15,59 +15,66 @@ from rlox import ReplayBuffer
 from rlox.configs import UniformConfig
 from rlox.envs.spaces import ObservationCodec
 from rlox.errors import UnsupportedSpaceError
-from rlox.sources.chunk import Stretch
-from rlox.sources.goals import COMPARED, Goals
-from rlox.sources.memory import Memory
+from rlox.sources.hindsight import MAX_COMPARED, HindsightRelabeler
+from rlox.sources.replay_sampler import ReplaySampler
+from rlox.sources.transition_chunks import TransitionChunk
 
-ROWS, BATCH = 40, 200
-OWN = 5.0  # the reward of a row that keeps its goal
+N_ROWS, BATCH_SIZE = 40, 200
+OWN_REWARD = 5.0  # the reward of a row that keeps its goal
 
 
-class Judge(gym.Env[Any, Any]):
+class GoalEnv(gym.Env[Any, Any]):
     """Judges goals: 0 for those that are reached, -1 for others; keeps what it was asked about."""
 
     def __init__(self, achieved: spaces.Space[Any], desired: spaces.Space[Any]) -> None:
         self.observation_space = spaces.Dict(
             observation=spaces.Discrete(3), achieved_goal=achieved, desired_goal=desired
         )
-        self.asked: list[NDArray[Any]] = []
+        self.rule_goals: list[NDArray[Any]] = []
 
     def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
-        self.asked += [achieved, desired]
+        self.rule_goals += [achieved, desired]
         return self.compute_terminated(achieved, desired, info) - 1.0
 
     def compute_terminated(self, achieved: Any, desired: Any, info: Any) -> Any:
         return (achieved == desired).reshape(len(achieved), -1).all(1)
 
 
-class JudgeOfOne(Judge):
+class SingleGoalEnv(GoalEnv):
     """It judges one goal at a time."""
 
     def compute_terminated(self, achieved: Any, desired: Any, info: Any) -> Any:
         return np.array_equal(achieved, desired)
 
 
-def met(seen: dict[str, Any]) -> NDArray[np.bool_]:
+def goal_reached(obs: dict[str, Any]) -> NDArray[np.bool_]:
     """Where the goal is reached, of rows that may be one-hot: the same."""
-    there: NDArray[np.bool_] = (seen["achieved_goal"] == seen["desired_goal"]).all(-1)
-    return there
+    is_reached: NDArray[np.bool_] = (obs["achieved_goal"] == obs["desired_goal"]).all(-1)
+    return is_reached
 
 
-def judged(kind: type[Judge], space: spaces.Space[Any]) -> tuple[Judge, dict[str, Any]]:
+def sample_relabeled(env_class: type[GoalEnv], space: spaces.Space[Any]) -> tuple[GoalEnv, dict[str, Any]]:
     """A judge, and a batch of 200 rows of episodes of at most 10 steps with goals of `space`."""
-    env = kind(space, space)
+    env = env_class(space, space)
     env.observation_space.seed(1)
     codec = ObservationCodec.of(env.observation_space)
-    goals = Goals.of(env, codec, "future", 4, "Judge")
-    buffer = ReplayBuffer(ROWS, act_dim=1, obs_spaces=goals.spaces)
-    seen = [env.observation_space.sample() for _ in range(ROWS + 1)]
-    rows = codec.encode_batch(seen)
-    ends = np.arange(ROWS) % 10 == 9
-    given = goals.split({"obs": rows[:-1], "next_obs": rows[1:]})
-    there, none = met(given["next_obs"]), np.zeros(ROWS)
-    buffer.push_batch(given["obs"], none, none + OWN, there, ends & ~there, given["next_obs"])
-    drawn = goals.sample(buffer, BATCH, 1, 0.9)
-    return env, {"codec": codec, **{name: rows[0] for name, rows in drawn.items()}}
+    hindsight = HindsightRelabeler.of(env, codec, "future", 4, "Judge")
+    buffer = ReplayBuffer(N_ROWS, act_dim=1, obs_spaces=hindsight.spaces)
+    observations = [env.observation_space.sample() for _ in range(N_ROWS + 1)]
+    rows = codec.encode_batch(observations)
+    episode_ends = np.arange(N_ROWS) % 10 == 9
+    columns = hindsight.split({"obs": rows[:-1], "next_obs": rows[1:]})
+    is_reached, zeros = goal_reached(columns["next_obs"]), np.zeros(N_ROWS)
+    buffer.push_batch(
+        columns["obs"],
+        zeros,
+        zeros + OWN_REWARD,
+        is_reached,
+        episode_ends & ~is_reached,
+        columns["next_obs"],
+    )
+    sample = hindsight.sample(buffer, BATCH_SIZE, 1, 0.9)
+    return env, {"codec": codec, **{name: rows[0] for name, rows in sample.items()}}
 
 
 SPACES = {
@@ -81,30 +88,30 @@ SPACES = {
 }
 
 
-@pytest.mark.parametrize("kind", [Judge, JudgeOfOne])
+@pytest.mark.parametrize("kind", [GoalEnv, SingleGoalEnv])
 @pytest.mark.parametrize("name", SPACES)
-def test_a_rule_is_asked_about_goals_as_their_space_has_them(name: str, kind: type[Judge]) -> None:
+def test_a_rule_is_asked_about_goals_as_their_space_has_them(name: str, kind: type[GoalEnv]) -> None:
     space = SPACES[name]
-    env, _ = judged(kind, space)
-    many = [goals for goals in env.asked if np.ndim(goals) > len(space.shape or ())]
+    env, _ = sample_relabeled(kind, space)
+    many = [goals for goals in env.rule_goals if np.ndim(goals) > len(space.shape or ())]
     assert [goals.dtype for goals in many] == [space.dtype] * 2
     assert all(space.contains(goal) for goals in many for goal in goals)
-    assert len(many[0]) > BATCH / 2
+    assert len(many[0]) > BATCH_SIZE / 2
 
 
-@pytest.mark.parametrize("kind", [Judge, JudgeOfOne])
+@pytest.mark.parametrize("kind", [GoalEnv, SingleGoalEnv])
 @pytest.mark.parametrize("name", SPACES)
-def test_rewards_and_ends_are_those_of_the_new_goals(name: str, kind: type[Judge]) -> None:
-    _, batch = judged(kind, SPACES[name])
-    reached = met(batch["codec"].split(batch["next_obs"]))
-    new = batch["rewards"] != OWN
-    assert BATCH / 2 < new.sum() < BATCH
+def test_rewards_and_ends_are_those_of_the_new_goals(name: str, kind: type[GoalEnv]) -> None:
+    _, batch = sample_relabeled(kind, SPACES[name])
+    reached = goal_reached(batch["codec"].split(batch["next_obs"]))
+    new = batch["rewards"] != OWN_REWARD
+    assert BATCH_SIZE / 2 < new.sum() < BATCH_SIZE
     assert 0 < reached[new].sum() < new.sum()
     np.testing.assert_array_equal(batch["rewards"][new], reached[new] - 1.0)
     np.testing.assert_array_equal(batch["discounts"], np.where(reached, 0, np.float32(0.9)))
 
 
-OTHERS = [
+UNEQUAL_SPACES = [
     (spaces.Discrete(3), spaces.Discrete(4)),
     (spaces.Discrete(3), spaces.Discrete(3, start=1)),
     (spaces.Discrete(3), spaces.Box(0, 1, (3,), np.float32)),
@@ -114,35 +121,34 @@ OTHERS = [
 ]
 
 
-@pytest.mark.parametrize(("achieved", "desired"), OTHERS)
+@pytest.mark.parametrize(("achieved", "desired"), UNEQUAL_SPACES)
 def test_goals_of_two_spaces_or_of_several_parts_are_refused(achieved: Any, desired: Any) -> None:
-    env = Judge(achieved, desired)
+    env = GoalEnv(achieved, desired)
     codec = ObservationCodec.of(env.observation_space)
-    with pytest.raises(
-        UnsupportedSpaceError, match=r"^buffer\.hindsight=final: Judge has achieved"
-    ):
-        Goals.of(env, codec, "final", 4, "Judge")
+    with pytest.raises(UnsupportedSpaceError, match=r"^buffer\.hindsight=final: Judge has achieved"):
+        HindsightRelabeler.of(env, codec, "final", 4, "Judge")
 
 
 def test_bounds_of_the_two_goals_may_differ() -> None:
-    env = Judge(spaces.Box(-9, 9, (2,)), spaces.Box(-1, 1, (2,)))
+    env = GoalEnv(spaces.Box(-9, 9, (2,)), spaces.Box(-1, 1, (2,)))
     codec = ObservationCodec.of(env.observation_space)
-    assert Goals.of(env, codec, "final", 4, "Judge").spaces["desired_goal"] == ("float32", (2,))
+    assert HindsightRelabeler.of(env, codec, "final", 4, "Judge").spaces["desired_goal"] == (
+        "float32",
+        (2,),
+    )
 
 
-def test_the_first_thousand_rewards_of_a_new_run_are_compared_and_none_of_one_that_goes_on() -> (
-    None
-):
+def test_the_first_thousand_rewards_of_a_new_run_are_compared_and_none_of_one_that_goes_on() -> None:
     compared: list[int] = []
     goals: Any = SimpleNamespace(
-        require_paid=lambda columns: compared.append(len(columns["rewards"])), split=dict
+        require_consistent_rewards=lambda columns: compared.append(len(columns["rewards"])), split=dict
     )
     zeros, flags = np.zeros((50, 1), np.float32), np.zeros(50, bool)
     rows = {"obs": zeros, "next_obs": zeros, "actions": zeros, "rewards": zeros[:, 0]}
-    stretch = Stretch({**rows, "terminated": flags, "truncated": flags}, np.zeros(50, np.int64))
+    stretch = TransitionChunk({**rows, "terminated": flags, "truncated": flags}, np.zeros(50, np.int64))
     buffer = ReplayBuffer(64, obs_dim=1, act_dim=1)  # fewer rows than are compared
     for pushes in (30, 1):
-        memory = Memory(buffer, UniformConfig(), 4, 1, 0.9, 0, goals)
+        memory = ReplaySampler(buffer, UniformConfig(), 4, 1, 0.9, 0, goals)
         for _ in range(pushes):
             memory.push(stretch)
-        assert sum(compared) == COMPARED
+        assert sum(compared) == MAX_COMPARED

@@ -10,14 +10,14 @@ import pytest
 import torch
 from gymnasium import spaces
 from helpers.bit_flipping import BitFlipping
-from helpers.seen import Samples, image
+from helpers.observation_spaces import Samples, image
 from numpy.typing import NDArray
 
 from rlox.algorithms import DQN, PPO
 from rlox.envs.spaces import ObservationCodec
 from rlox.errors import ConfigError, NonFiniteError, ShapeError
 from rlox.sources.arena import Arena
-from rlox.sources.memory import drawn_bytes, frames_of
+from rlox.sources.replay_sampler import frames_to_share, sampled_bytes
 from rlox.types import Clock
 
 EYE = spaces.Dict({"eye": image((7, 7, 3)), "speed": spaces.Box(-9, 9, (2,))})
@@ -59,7 +59,7 @@ def filled(make: Any, steps: int = 400, **options: Any) -> Any:
 
 
 def test_frames_of_a_stack_are_stored_once_and_come_back_as_they_were_pushed() -> None:
-    stacked, whole = filled(Counting).source.memory, filled(lambda: Counting(3)).source.memory
+    stacked, whole = filled(Counting).source.replay_sampler, filled(lambda: Counting(3)).source.replay_sampler
     per_row = [memory.buffer.nbytes / len(memory.buffer) for memory in (stacked, whole)]
     assert per_row[0] < 64 * 2 + 120  # a frame a row, and those of resets; four of them are 256
     assert per_row[1] > 64 * 3
@@ -67,13 +67,8 @@ def test_frames_of_a_stack_are_stored_once_and_come_back_as_they_were_pushed() -
     for column in (batch.obs, batch.next_obs):
         assert column.shape == (2, 16, 4 * 64)
         assert column.dtype == torch.uint8
-    number = (
-        batch.obs.view(-1, 4, 64)[..., -1].int() + 251 * batch.obs.view(-1, 4, 64)[..., 0].int()
-    )
-    after = (
-        batch.next_obs.view(-1, 4, 64)[..., -1].int()
-        + 251 * batch.next_obs.view(-1, 4, 64)[..., 0].int()
-    )
+    number = batch.obs.view(-1, 4, 64)[..., -1].int() + 251 * batch.obs.view(-1, 4, 64)[..., 0].int()
+    after = batch.next_obs.view(-1, 4, 64)[..., -1].int() + 251 * batch.next_obs.view(-1, 4, 64)[..., 0].int()
     assert torch.equal(after[:, :3], number[:, 1:])
     assert torch.equal(after[:, 3], batch.rewards.flatten().int())  # the step's own frame
     assert ((number[:, 1:] - number[:, :-1] == 1) | (number[:, :-1] == 0)).all()
@@ -84,7 +79,7 @@ def test_an_image_is_looked_at_once_to_act_and_to_be_scored() -> None:
     looked: list[int] = []
     made.policy.encoder.register_forward_hook(lambda module, given, out: looked.append(len(out)))
     for _ in range(2):
-        rollout = made.source.collector.gather(made.policy, 8)
+        rollout = made.source.collector.collect_in_arena(made.policy, 8)
         assert sum(looked) == 3 * 8 + 3  # and at where the rollout ends
         with torch.no_grad():
             log_probs, _, values = made.policy.evaluate_actions(rollout.obs, rollout.actions)
@@ -92,9 +87,7 @@ def test_an_image_is_looked_at_once_to_act_and_to_be_scored() -> None:
         torch.testing.assert_close(rollout.values, values)
         looked.clear()
         with torch.no_grad():
-            next(made.policy.parameters()).mul_(
-                1.5
-            )  # the next rollout's are those of other weights
+            next(made.policy.parameters()).mul_(1.5)  # the next rollout's are those of other weights
 
 
 @pytest.mark.parametrize(
@@ -109,7 +102,7 @@ def test_an_image_is_looked_at_once_to_act_and_to_be_scored() -> None:
     ],
 )
 def test_a_stack_is_told_from_colours_by_its_shape(shape: tuple[int, ...], frames: int) -> None:
-    assert frames_of(ObservationCodec.of(image(shape))) == frames
+    assert frames_to_share(ObservationCodec.of(image(shape))) == frames
 
 
 @pytest.mark.parametrize("space", [image((7, 7, 3)), EYE])
@@ -123,21 +116,19 @@ def test_rows_stay_bytes_from_the_environment_to_the_batch_and_are_counted_as_su
     assert algorithm.source.last_batch()["obs"].dtype == np.uint8
     arena = Arena(4, 2, codec.dim, env.actions, codec.dtype)
     taken = sum(v.nbytes for v in vars(arena).values() if isinstance(v, np.ndarray))
-    assert Arena.bytes_of(4, 2, codec.dim, env.actions, codec.dtype) == taken
-    batch = filled(make, 60).source.memory.sample(1, 0.5, 60)
+    assert Arena.byte_size(4, 2, codec.dim, env.actions, codec.dtype) == taken
+    batch = filled(make, 60).source.replay_sampler.sample(1, 0.5, 60)
     assert batch.obs.dtype == batch.next_obs.dtype == torch.uint8
     drawn = batch.obs.nbytes + batch.next_obs.nbytes
     assert drawn == 2 * 16 * codec.dim
-    assert drawn < 16 * drawn_bytes(env) < drawn + 16 * 64
+    assert drawn < 16 * sampled_bytes(env) < drawn + 16 * 64
 
 
 def test_a_run_whose_images_do_not_fit_into_memory_is_refused_before_it_begins() -> None:
     picture = lambda: Samples(image((84, 84, 3)), spaces.Discrete(2))  # noqa: E731
     with pytest.raises(ConfigError, match=r"replay buffer of 100,000,000 transitions needs .* TiB"):
         DQN(picture, buffer_size=100_000_000)
-    with pytest.raises(
-        ConfigError, match=r"rollouts of 4000000 steps .* needs .*; lower algo.n_steps"
-    ):
+    with pytest.raises(ConfigError, match=r"rollouts of 4000000 steps .* needs .*; lower algo.n_steps"):
         PPO(picture, n_envs=1, n_steps=4_000_000)
     # 512 rows at once through IMPALA keep about 3 MB each, whatever the rollout takes
     with pytest.raises(ConfigError, match=r"needs .* of memory"):
@@ -160,17 +151,17 @@ def test_numbers_beside_images_are_standardised_and_the_images_are_not() -> None
     rows = codec.encode_batch([EYE.sample() for _ in range(3)])
     before = rows.copy()
     normalizer.apply(rows)
-    assert np.array_equal(codec.pixels_of(rows), codec.pixels_of(before))
+    assert np.array_equal(codec.pixel_view(rows), codec.pixel_view(before))
     mean, var = normalizer.moments.mean, normalizer.moments.var
-    expected = (codec.numbers_of(before) - mean) / np.sqrt(var)
-    np.testing.assert_allclose(codec.numbers_of(rows), expected, rtol=1e-5)
+    expected = (codec.numeric_view(before) - mean) / np.sqrt(var)
+    np.testing.assert_allclose(codec.numeric_view(rows), expected, rtol=1e-5)
     with pytest.raises(ConfigError, match=r"normalize_obs=true: .* images alone"):
         PPO(lambda: Samples(image((7, 7, 3)), spaces.Discrete(2)), normalize_obs=True)
 
 
 class Broken(Samples):
-    def _seen(self) -> Any:
-        return {**super()._seen(), "speed": np.array([0.0, np.nan])}
+    def observe(self) -> Any:
+        return {**super().observe(), "speed": np.array([0.0, np.nan])}
 
 
 @pytest.mark.parametrize("facade", [PPO, DQN])
@@ -179,9 +170,7 @@ def test_a_number_beside_an_image_that_is_not_finite_stops_the_run(facade: Any) 
     with pytest.raises(NonFiniteError, match=r"obs(: \S+ at step| is not finite)"):
         algorithm.train(2_048)
     with pytest.raises(NonFiniteError, match="the observation is not finite"):
-        algorithm.predict(
-            algorithm.parts.actor.observations.space.sample() | {"speed": [0.0, np.nan]}
-        )
+        algorithm.predict(algorithm.components.actor.observations.space.sample() | {"speed": [0.0, np.nan]})
 
 
 @pytest.mark.parametrize(
@@ -242,7 +231,7 @@ def test_a_mask_stands_behind_bytes_as_it_does_behind_numbers(
     algorithm.train(96)  # in which a closed door would be an error
     algorithm.evaluate(2)
     assert (
-        algorithm.source.last_batch().get("obs", algorithm.parts.actor.observations.rows(1)).dtype
+        algorithm.source.last_batch().get("obs", algorithm.components.actor.observations.rows(1)).dtype
         == np.uint8
     )
     seen = space.sample()
@@ -277,7 +266,7 @@ def test_hindsight_gives_pictures_other_goals() -> None:
     batch, _ = algorithm.source.next(Clock(horizon=1000))
     assert batch is not None
     assert batch.obs.dtype == torch.uint8
-    split = algorithm.parts.actor.observations.split
+    split = algorithm.components.actor.observations.split
     before, after = split(batch.obs[0].numpy()), split(batch.next_obs[0].numpy())
     there = (after["achieved_goal"] == after["desired_goal"]).all(-1)
     np.testing.assert_array_equal(batch.rewards[0], there.astype(np.float32) - 1)

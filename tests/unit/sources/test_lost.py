@@ -9,7 +9,7 @@ import pytest
 import torch
 from helpers.bit_flipping import BitFlipping
 from helpers.envs import ScriptedVecEnv
-from helpers.losing import losing
+from helpers.lost_steps import lose_steps
 from helpers.policies import KnownCritic
 from numpy.typing import NDArray
 
@@ -21,8 +21,8 @@ from rlox.envs.normalize import RewardNormalizer
 from rlox.policies.heads import CategoricalHead
 from rlox.policies.recurrent import RecurrentActorCritic
 from rlox.sources.episodes import EpisodeTracker, RecentEpisodes
-from rlox.sources.memory import Memory, make_buffer
-from rlox.sources.replay import Cadence, ReplaySource
+from rlox.sources.replay import ReplaySource, UpdateSchedule
+from rlox.sources.replay_sampler import ReplaySampler, make_buffer
 from rlox.types import Clock, Progress, Update
 
 N, GAMMA = 2, 0.9
@@ -146,7 +146,7 @@ def test_a_memory_begins_anew_after_a_lost_step(script: Script) -> None:
 
 def source_of(script: Script, train_freq: int, n_step: int) -> ReplaySource:
     class Still:
-        def random(self, step: int, obs: Any) -> Any:
+        def random_actions(self, step: int, obs: Any) -> Any:
             return 0
 
         def act(self, obs: Any, step: int, elapsed: float) -> Any:
@@ -154,53 +154,45 @@ def source_of(script: Script, train_freq: int, n_step: int) -> ReplaySource:
 
     env, kind = vec_of(script), UniformConfig(capacity=64)
     buffer, full = make_buffer(kind, env, 3)
-    memory = Memory(buffer, kind, 512, n_step, GAMMA, full)
-    return ReplaySource(env, memory, Still(), Cadence(0, train_freq, lambda since, until: 1))
+    memory = ReplaySampler(buffer, kind, 512, n_step, GAMMA, full)
+    return ReplaySource(env, memory, Still(), UpdateSchedule(0, train_freq, lambda since, until: 1))
 
 
 @pytest.mark.parametrize("train_freq", [N, 5 * N])
 @pytest.mark.parametrize("n_step", [1, 3])
 @lost_scripts
-def test_no_window_of_a_buffer_reaches_over_a_lost_step(
-    script: Script, n_step: int, train_freq: int
-) -> None:
+def test_no_window_of_a_buffer_reaches_over_a_lost_step(script: Script, n_step: int, train_freq: int) -> None:
     n_steps = len(script[2])
     source, clock = source_of(script, train_freq, n_step), Clock(horizon=n_steps * N)
     lost = restarts = 0
-    while clock.left:
+    while clock.units_left:
         _, progress = source.next(clock)
         lost += progress.lost_episodes
         restarts += progress.restarts
         clock = clock.tick(progress, Update())
     assert lost == restarts == script[5].sum()
-    drawn = source.memory.sample(1, 0.0, 0)
+    drawn = source.replay_sampler.sample(1, 0.0, 0)
     obs, after = drawn.obs[0].numpy(), drawn.next_obs[0].numpy()
     assert (obs[:, 0] == after[:, 0]).all()  # one episode
     length = after[:, 1] - obs[:, 1]
     assert ((length >= 1) & (length <= n_step)).all()
-    assert drawn.rewards[0].numpy() == pytest.approx(
-        sum(GAMMA**k * (length > k) for k in range(n_step))
-    )
+    assert drawn.rewards[0].numpy() == pytest.approx(sum(GAMMA**k * (length > k) for k in range(n_step)))
     stored = {tuple(row) for row in obs}
     assert stored == {tuple(row) for row in script[0][:-1][~script[5]]}
-    assert len(source.memory.buffer) == np.count_nonzero(~script[5])
+    assert len(source.replay_sampler.buffer) == np.count_nonzero(~script[5])
 
 
-@pytest.mark.parametrize(
-    "more", [{}, {"prioritized": True}, {"n_step": 3}, {"hindsight": "future"}], ids=str
-)
+@pytest.mark.parametrize("more", [{}, {"prioritized": True}, {"n_step": 3}, {"hindsight": "future"}], ids=str)
 @pytest.mark.parametrize("backend", ["torch", "native"])
-def test_nothing_is_learned_while_every_step_so_far_was_lost(
-    backend: str, more: dict[str, Any]
-) -> None:
+def test_nothing_is_learned_while_every_step_so_far_was_lost(backend: str, more: dict[str, Any]) -> None:
     run = DQN(
         BitFlipping, learning_starts=0, train_freq=1, batch_size=4, net_arch=[8], backend=backend, **more
     )  # fmt: skip
-    with losing((1, 2, 3, 6)):
+    with lose_steps((1, 2, 3, 6)):
         run.train(3)
         assert (run.clock.env_steps, run.clock.updates) == (3, 0)
         run.train(8)
-    assert len(run.source.memory.buffer) == 4
+    assert len(run.source.replay_sampler.buffer) == 4
     assert run.clock.updates == 5
 
 
@@ -224,7 +216,7 @@ def test_a_rollout_of_normalised_rewards_has_lost_steps_left_out() -> None:
 
 def test_lost_episodes_are_reported_once_also_after_a_restore() -> None:
     tracker, again = EpisodeTracker(3), EpisodeTracker(3)
-    tracker.lose(np.array([0, 2]), 1)
+    tracker.drop_episodes(np.array([0, 2]), 1)
     again.restore(tracker.state())
     for each in (tracker, again):
         assert each.progress(6, ()) == Progress(6, (), 2, 1)
@@ -234,8 +226,8 @@ def test_lost_episodes_are_reported_once_also_after_a_restore() -> None:
 
 def test_failure_totals_count_the_whole_run_also_after_a_restore() -> None:
     recent, again = RecentEpisodes(), RecentEpisodes()
-    assert recent.failures == {}
+    assert recent.failure_metrics == {}
     recent.add(Progress(1, (), 2, 1))
     again.restore(recent.state())
     again.add(Progress(1, (), 1, 1))
-    assert again.failures == {"env/restarts": 2, "env/lost_episodes": 3}
+    assert again.failure_metrics == {"env/restarts": 2, "env/lost_episodes": 3}

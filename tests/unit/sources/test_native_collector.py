@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers.inside import break_off
-from helpers.masked import telling
+from helpers.masked_envs import make_masked
+from helpers.mid_call import raise_during
 from numpy.typing import NDArray
 
 from rlox import set_num_threads
@@ -39,17 +39,13 @@ def made(settings: dict[str, Any], n_envs: int = 5, by_hand: bool = False) -> An
     run = A2C(backend="native", n_envs=n_envs, seed=11, n_steps=7, **settings)
     with torch.no_grad():  # an actor that prefers something, and values worth looking at
         for parameter in run.policy.parameters():
-            parameter.add_(
-                0.3 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(3))
-            )
+            parameter.add_(0.3 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(3)))
     if by_hand:
         run.collector.env = ByHand(run.config.env.id, n_envs, 11)
     return run
 
 
-def gathered(
-    run: Any, n_steps: int = 60, rounds: int = 4
-) -> tuple[list[dict[str, Any]], list[Episode]]:
+def gathered(run: Any, n_steps: int = 60, rounds: int = 4) -> tuple[list[dict[str, Any]], list[Episode]]:
     """All columns of some rollouts, and the episodes that ended in them."""
     columns, episodes = [], []
     for _ in range(rounds):
@@ -95,9 +91,7 @@ def test_native_rollouts_have_torchs_log_probs_values_and_bootstraps(
         log_probs, _, values = run.policy.evaluate_actions(rollout.obs, rollout.actions)
         assert torch.allclose(rollout.log_probs, log_probs, atol=1e-4)
         assert torch.allclose(rollout.values, values, atol=1e-4)
-        assert torch.allclose(
-            rollout.last_values, run.policy.get_value(rollout.last_obs), atol=1e-4
-        )
+        assert torch.allclose(rollout.last_values, run.policy.get_value(rollout.last_obs), atol=1e-4)
         after = torch.cat([values[5:], rollout.last_values])
         if rollout.final_obs is not None:
             steps, envs, last = rollout.final_obs
@@ -157,8 +151,8 @@ def test_the_noise_of_a_rollout_is_a_function_of_its_number_alone() -> None:
 
 def test_a_masked_policy_takes_only_what_is_allowed() -> None:
     run = PPO(
-        lambda: telling("info", strict=True), backend="native", n_envs=3, n_steps=24, batch_size=24, seed=1,
-        action_mask="info",
+        lambda: make_masked("info", strict=True), backend="native", n_envs=3, n_steps=24, batch_size=24,
+        seed=1, action_mask="info",
     )  # fmt: skip
     rollout = run.collector.collect(run.learner.native, 200)
     mask = rollout.extras["action_mask"]
@@ -191,10 +185,10 @@ def test_a_rollout_that_is_broken_off_goes_on_where_the_environments_stand() -> 
     run.collector.collect(run.learner.native, 10)
 
     def collect(n_steps: int) -> Callable[[], object]:
-        run.collector._arena_of(n_steps)  # made before, so that it is the call that is long
+        run.collector._arena_for(n_steps)  # made before, so that it is the call that is long
         return lambda: run.collector.collect(run.learner.native, n_steps)
 
-    break_off(collect, 5_000)
+    raise_during(collect, 5_000)
     stand = np.empty((64, 4), np.float32)
     run.collector.env.core.observe_into(stand)
     rollout = run.collector.collect(run.learner.native, 1)
@@ -265,7 +259,7 @@ def test_environments_of_other_spaces_are_refused_before_a_step() -> None:
     engine, vector = engine_of_four()
     policy = RolloutPolicy(engine)
     run = A2C("Pendulum-v1", backend="native", n_envs=2, n_steps=4)
-    arena = run.collector._arena_of(4)
+    arena = run.collector._arena_for(4)
     columns = [getattr(arena, name) for name in (
         "obs", "actions", "rewards", "terminated", "truncated", "log_probs", "values", "next_values",
     )]  # fmt: skip
@@ -276,7 +270,7 @@ def test_environments_of_other_spaces_are_refused_before_a_step() -> None:
     ):
         policy.collect(vector, run.collector.env.core, *columns, *sums, seed=0, rollout=0)
     assert isinstance(run.learner.native, NativePolicy)
-    run.learner.native.actor.collect(
+    run.learner.native.rollout_policy.collect(
         run.learner.native.vector, run.collector.env.core, *columns, *sums, seed=0, rollout=0
     )
     assert not np.array_equal(run.collector.env.core.get_state(), before)

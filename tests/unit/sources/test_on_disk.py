@@ -12,11 +12,11 @@ import pytest
 
 from rlox.algorithms import BC, IQL, DecisionTransformer
 from rlox.errors import CheckpointError, ConfigError, NonFiniteError, ShapeError
-from rlox.runs.record import dataset_of, write_dataset
+from rlox.runs.record import make_dataset, write_dataset
 from rlox.sources import file_columns as module
-from rlox.sources.dataset_file import DATA, read_dataset
-from rlox.sources.file_columns import FileColumn, blocks
-from rlox.sources.on_disk import DatasetOnDisk
+from rlox.sources.dataset_file import DATA_FILE, read_dataset
+from rlox.sources.dataset_on_disk import DatasetOnDisk
+from rlox.sources.file_columns import FileColumn, iter_blocks
 
 KINDS: dict[str, tuple[Any, Any]] = {
     "vectors": ((3,), (2,)),
@@ -38,9 +38,7 @@ def columns(kind: str) -> dict[str, Any]:
     return {
         "obs": before,
         "next_obs": after,
-        "actions": rng.integers(0, 4, N)
-        if not action
-        else rng.normal(size=(N, *action)).astype("f4"),
+        "actions": rng.integers(0, 4, N) if not action else rng.normal(size=(N, *action)).astype("f4"),
         "rewards": rng.normal(size=N).astype(np.float32),
         "terminated": step == 39,
         "truncated": step == 79,
@@ -48,8 +46,8 @@ def columns(kind: str) -> dict[str, Any]:
 
 
 def both(kind: str, folder: Path) -> tuple[Any, DatasetOnDisk]:
-    write_dataset(dataset_of(columns(kind), {}), folder)
-    on_disk = read_dataset(folder, most=100).buffer(7)
+    write_dataset(make_dataset(columns(kind), {}), folder)
+    on_disk = read_dataset(folder, max_bytes=100).buffer(7)
     assert isinstance(on_disk, DatasetOnDisk)
     return read_dataset(folder).buffer(7), on_disk
 
@@ -64,7 +62,7 @@ def assert_same(one: dict[str, Any], other: dict[str, Any]) -> None:
 def test_batches_stretches_and_moments_are_those_of_the_rows_in_memory(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "AT_ONCE", 500)  # moments over many blocks
+    monkeypatch.setattr(module, "BYTES_PER_READ", 500)  # moments over many blocks
     memory, disk = both(kind, tmp_path)
     assert len(memory) == len(disk) == N
     for given in ((64, 5), (64, 6)):
@@ -93,18 +91,18 @@ def test_a_batch_is_drawn_into_the_memory_of_one_before(tmp_path: Path) -> None:
 def test_slices_of_a_column_are_its_rows_and_blocks_are_all_of_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "AT_ONCE", 130)
+    monkeypatch.setattr(module, "BYTES_PER_READ", 130)
     whole = columns("vectors")
-    write_dataset(dataset_of(whole, {}), tmp_path)
-    column = read_dataset(tmp_path, most=0).columns["obs"]
+    write_dataset(make_dataset(whole, {}), tmp_path)
+    column = read_dataset(tmp_path, max_bytes=0).columns["obs"]
     assert isinstance(column, FileColumn) and column.nbytes == whole["obs"].nbytes
     for part in (slice(0, 5), slice(17, 290), slice(290, 900), slice(-3, None), slice(5, 5)):
         np.testing.assert_array_equal(column[part], whole["obs"][part], strict=True)
     with pytest.raises(IndexError, match="a step of 1"):
         column[::2]
-    found = [rows for _, (rows,) in blocks(column)]
+    found = [rows for _, (rows,) in iter_blocks(column)]
     assert len(found) > 20 and np.array_equal(np.concatenate(found), whole["obs"])
-    spans = [part for part, _ in blocks(column, overlap=1)]
+    spans = [part for part, _ in iter_blocks(column, overlap=1)]
     assert all(a.stop - 1 == b.start for a, b in pairwise(spans))
 
 
@@ -112,7 +110,7 @@ def test_a_file_that_is_cut_short_while_it_is_read_is_an_error_and_no_signal(
     tmp_path: Path,
 ) -> None:
     _, disk = both("vectors", tmp_path)
-    os.truncate(tmp_path / DATA, 2_000)
+    os.truncate(tmp_path / DATA_FILE, 2_000)
     with pytest.raises(CheckpointError, match="was cut short: it has 2000 bytes"):
         disk.sample(256, 1)
 
@@ -121,18 +119,16 @@ def test_numbers_that_are_not_finite_are_found_where_they_are(tmp_path: Path) ->
     given = columns("vectors")
     given["next_obs"] = given["next_obs"].copy()
     given["next_obs"][250, 1] = np.nan
-    write_dataset(dataset_of(given, {}), tmp_path)
+    write_dataset(make_dataset(given, {}), tmp_path)
     with pytest.raises(NonFiniteError, match=r"next_obs has nan at index 751"):
-        read_dataset(tmp_path, most=0).buffer()
+        read_dataset(tmp_path, max_bytes=0).buffer()
 
 
 @pytest.mark.parametrize("kind", [BC, IQL, DecisionTransformer])
-def test_a_run_that_reads_its_dataset_as_it_goes_learns_the_same_bits(
-    kind: Any, tmp_path: Path
-) -> None:
+def test_a_run_that_reads_its_dataset_as_it_goes_learns_the_same_bits(kind: Any, tmp_path: Path) -> None:
     given = columns("vectors")
     given["actions"] = np.tanh(given["actions"])
-    write_dataset(dataset_of(given, {}), tmp_path)
+    write_dataset(make_dataset(given, {}), tmp_path)
     options: dict[str, Any] = {"obs_dim": 3, "act_dim": 2, "batch_size": 8}
     if kind is BC:
         options["continuous"] = True

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from helpers.envs import TAXI
-from helpers.losing import losing
-from helpers.seen import SEEN, Samples
+from helpers.envs import TAXI_ID
+from helpers.lost_steps import lose_steps
+from helpers.observation_spaces import SPACES as SEEN
+from helpers.observation_spaces import Samples
 
 from rlox.algorithms import DQN
 from rlox.build import build, resume
@@ -22,13 +23,13 @@ from rlox.envs.actions import ActionCodec
 from rlox.envs.mask_forms import MaskForm
 from rlox.envs.masks import MaskedSpace
 from rlox.envs.spaces import ObservationCodec
-from rlox.offline.replayed import replayed_columns
+from rlox.offline.replay_columns import read_replay_columns
 from rlox.runs import preflight
 from rlox.runs.session import Session
-from rlox.sources.packed import Packing
+from rlox.sources.one_hot_packing import OneHotPacking
 
-MASKED = MaskedSpace(SEEN["a Dict"], MaskForm(ActionCodec.of(spaces.Discrete(3))), None)
-SPACES = {**SEEN, "a Dict with a mask": MASKED}
+MASKED_SPACE = MaskedSpace(SEEN["a Dict"], MaskForm(ActionCodec.of(spaces.Discrete(3))), None)
+SPACES = {**SEEN, "a Dict with a mask": MASKED_SPACE}
 SMALL: dict[str, Any] = {
     "learning_starts": 60, "train_freq": 4, "batch_size": 8, "net_arch": [8], "seed": 1
 }  # fmt: skip
@@ -38,27 +39,29 @@ SMALL: dict[str, Any] = {
 def one_hot() -> Iterator[None]:
     """The block keeps one-hot rows, as earlier versions did."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Packing, "of", lambda codec: None)
+        patch.setattr(OneHotPacking, "of", lambda codec: None)
         yield
 
 
 # One copy has chunks that end with its steps 64, 68, ...: lost are the first of all, the last of a chunk and
 # those around it, a whole chunk, one in the middle, the last of all. Two have chunks of two steps from 33 on.
-LOST = (1, 63, 64, 65, 81, 82, 83, 84, 90, 200)
+LOST_STEPS = (1, 63, 64, 65, 81, 82, 83, 84, 90, 200)
 
 
-def taxi(steps: int = 200, lost: tuple[int, ...] = (), **more: Any) -> DQN:
+def train_taxi(steps: int = 200, lost_steps: tuple[int, ...] = (), **kwargs: Any) -> DQN:
     """Trained on Taxi, whose observations are of Discrete(500)."""
-    size = {} if "memory" in more else {"buffer_size": 300}
-    algorithm = DQN(TAXI, **SMALL, **size, **more)
-    with losing(lost):
+    size = {} if "memory" in kwargs else {"buffer_size": 300}
+    algorithm = DQN(TAXI_ID, **SMALL, **size, **kwargs)
+    with lose_steps(lost_steps):
         algorithm.train(steps)
     return algorithm
 
 
-def require_same(mine: Any, other: Any) -> None:
-    for one, two in zip(mine.policy.parameters(), other.policy.parameters(), strict=True):
-        assert torch.equal(one, two)
+def require_same(first: Any, second: Any) -> None:
+    for first_parameter, second_parameter in zip(
+        first.policy.parameters(), second.policy.parameters(), strict=True
+    ):
+        assert torch.equal(first_parameter, second_parameter)
 
 
 @pytest.mark.parametrize("name", SPACES)
@@ -69,7 +72,7 @@ def test_rows_that_were_packed_are_the_same_bytes_when_unpacked(name: str) -> No
     rows = codec.rows(3, 4)
     for row in rows.reshape(12, -1):
         codec.encode_into(space.sample(), row)
-    packing = Packing.of(codec)
+    packing = OneHotPacking.of(codec)
     has_integers = any(word in str(space) for word in ("Discrete(", "MultiDiscrete("))
     assert (packing is not None) == has_integers
     if packing is not None:
@@ -83,7 +86,7 @@ def test_rows_that_were_packed_are_the_same_bytes_when_unpacked(name: str) -> No
 @pytest.mark.parametrize("name", SPACES)
 def test_no_rows_are_packed_as_no_rows(name: str) -> None:
     codec = ObservationCodec.of(SPACES[name])
-    packing = Packing.of(codec)
+    packing = OneHotPacking.of(codec)
     for shape in [(0,), (3, 0)]:
         if packing is not None:
             packed = packing.pack(codec.rows(*shape))
@@ -95,7 +98,7 @@ def test_an_integer_is_one_number_behind_those_that_are_none() -> None:
     space = spaces.Dict({"at": spaces.Discrete(500, start=-3), "speed": spaces.Box(-1, 1, (2,))})
     codec = ObservationCodec.of(space)
     row = codec.encode_one({"at": 414, "speed": np.array([0.5, -0.25], np.float32)})
-    packing = Packing.of(codec)
+    packing = OneHotPacking.of(codec)
     assert packing is not None
     assert packing.pack(row).tolist() == [[0.5, -0.25, 417.0]]
 
@@ -104,21 +107,21 @@ def test_an_integer_is_one_number_behind_those_that_are_none() -> None:
 @pytest.mark.parametrize(
     "more",
     [
-        {}, {"prioritized": True}, {"n_step": 3}, {"n_envs": 2}, {"lost": LOST},
-        {"lost": LOST, "n_step": 3, "n_envs": 2},
+        {}, {"prioritized": True}, {"n_step": 3}, {"n_envs": 2}, {"lost_steps": LOST_STEPS},
+        {"lost_steps": LOST_STEPS, "n_step": 3, "n_envs": 2},
     ],
     ids=str,
 )  # fmt: skip
 def test_integers_learn_as_one_hot_rows_do_in_a_tenth_of_the_memory(
     backend: str, more: dict[str, Any]
 ) -> None:
-    packed = taxi(backend=backend, **more)
+    packed = train_taxi(backend=backend, **more)
     with one_hot():
-        plain = taxi(backend=backend, **more)
+        plain = train_taxi(backend=backend, **more)
     require_same(packed, plain)
     seen, known = packed.source.last_batch(), plain.source.last_batch()
     assert {k: v.tobytes() for k, v in seen.items()} == {k: v.tobytes() for k, v in known.items()}
-    mine, theirs = packed.source.memory, plain.source.memory
+    mine, theirs = packed.source.replay_sampler, plain.source.replay_sampler
     assert mine.full_bytes < 0.1 * theirs.full_bytes
     assert mine.buffer.nbytes <= 1.05 * mine.full_bytes
 
@@ -138,7 +141,7 @@ def test_integers_beside_images_and_normalised_numbers_learn_as_one_hot_rows_do(
         with one_hot():
             plain = trained()
         require_same(mine, plain)
-        assert mine.source.memory.packing is not None
+        assert mine.source.replay_sampler.packing is not None
 
 
 def test_twenty_thousand_states_fit_into_a_buffer_of_a_million(
@@ -148,45 +151,45 @@ def test_twenty_thousand_states_fit_into_a_buffer_of_a_million(
     made = DQN(
         lambda: Samples(spaces.Discrete(20_000), spaces.Discrete(4)), buffer_size=1_000_000, net_arch=[8]
     )  # fmt: skip
-    assert made.source.memory.full_bytes < 200 * 1_000_000
+    assert made.source.replay_sampler.full_bytes < 200 * 1_000_000
 
 
 def test_the_batch_that_is_counted_before_the_run_has_the_packed_rows_too() -> None:
-    from rlox.sources.memory import drawn_bytes
+    from rlox.sources.replay_sampler import sampled_bytes
 
-    made = taxi(80)
-    memory = made.source.memory
-    (drawn, rows, _) = memory._out[1]
+    made = train_taxi(80)
+    memory = made.source.replay_sampler
+    (drawn, rows, _) = memory._outputs[1]
     arrays = {id(column): column for column in (*drawn.values(), *rows.values())}
     size = sum(np.asarray(column).nbytes for column in arrays.values()) / 8
-    assert size <= drawn_bytes(made.source.env) <= 1.1 * size
+    assert size <= sampled_bytes(made.source.env) <= 1.1 * size
 
 
-def saved(algorithm: DQN, folder: Path) -> DQN:
+def save_and_load(algorithm: DQN, folder: Path) -> DQN:
     algorithm.save(folder)
     return DQN.from_checkpoint(folder)
 
 
 @pytest.mark.parametrize("more", [{}, {"prioritized": True, "beta": 1.0}], ids=str)
 def test_a_saved_run_goes_on_as_if_never_stopped(more: dict[str, Any], tmp_path: Path) -> None:
-    again = saved(taxi(120, **more), tmp_path / "half")
+    again = save_and_load(train_taxi(120, **more), tmp_path / "half")
     again.train(240)
-    require_same(again, taxi(240, **more))
-    assert again.source.memory.packing is not None
+    require_same(again, train_taxi(240, **more))
+    assert again.source.replay_sampler.packing is not None
 
 
 def test_a_checkpoint_with_one_hot_rows_goes_on_with_them(tmp_path: Path) -> None:
     with one_hot():
-        early = taxi(120, memory="64kB")
+        early = train_taxi(120, memory="64kB")
         early.save(tmp_path / "old")
-        whole = taxi(240, memory="64kB")
+        whole = train_taxi(240, memory="64kB")
     again = DQN.from_checkpoint(tmp_path / "old")
     again.train(180)
-    again = saved(again, tmp_path / "newer")
+    again = save_and_load(again, tmp_path / "newer")
     again.train(240)
     require_same(again, whole)
-    assert again.source.memory.buffer.capacity == whole.source.memory.buffer.capacity
-    assert again.source.memory.full_bytes == whole.source.memory.full_bytes
+    assert again.source.replay_sampler.buffer.capacity == whole.source.replay_sampler.buffer.capacity
+    assert again.source.replay_sampler.full_bytes == whole.source.replay_sampler.full_bytes
 
 
 def config(total: int) -> Any:
@@ -197,7 +200,7 @@ def config(total: int) -> Any:
                 "exploration_fraction": 1e-6,
             },
             "buffer": {"name": "uniform", "capacity": 256},
-            "env": {"id": TAXI},
+            "env": {"id": TAXI_ID},
             "eval": {"episodes": 1, "max_steps": 20},
             "checkpoint": {"every": 100, "keep": 2},
             "total_steps": total,
@@ -221,15 +224,15 @@ def test_a_run_folder_of_either_kind_resumes_to_the_same_weights(
         with before():
             run(200, tmp_path / "part")
     algorithm, saved_state = resume(tmp_path / "part", config(400))
-    Session(algorithm, tmp_path / "part", resumed=saved_state).run()
+    Session(algorithm, tmp_path / "part", resume_checkpoint=saved_state).run()
     require_same(algorithm, run(400, tmp_path / "whole"))
-    assert (algorithm.source.memory.packing is None) == (before is not None)
+    assert (algorithm.source.replay_sampler.packing is None) == (before is not None)
 
 
 def test_a_dataset_of_a_replay_has_one_hot_observations() -> None:
-    packed = replayed_columns(taxi(300))
+    packed = read_replay_columns(train_taxi(300))
     with one_hot():
-        plain = replayed_columns(taxi(300))
+        plain = read_replay_columns(train_taxi(300))
     assert packed["obs"].shape[1] == 500
     for name in plain:
         assert np.array_equal(packed[name], plain[name]), name

@@ -14,7 +14,7 @@ from torch import Tensor
 
 import rlox.collectors.recurrent as module
 from rlox.collectors.recurrent import RecurrentCollector
-from rlox.envs.base import GOES_ON, Finals
+from rlox.envs.base import LIFE_LOST, EpisodeEnds
 from rlox.errors import ConfigError
 from rlox.policies import DiscretePolicy
 from rlox.policies.heads import CategoricalHead
@@ -52,7 +52,7 @@ class ByHand:
 
     def after(self, obs: NDArray[Any], state: Tensor) -> Tensor:
         """The state once `obs` has been seen: both recurrences take a step."""
-        seen, own = torch.from_numpy(obs[None]), self.policy.acting_size
+        seen, own = torch.from_numpy(obs[None]), self.policy.actor_state_size
         states = [self.policy.actor_rnn.step(seen, state[:, :own])[1]]
         if self.policy.critic_rnn is not None:
             states.append(self.policy.critic_rnn.step(seen, state[:, own:])[1])
@@ -67,7 +67,7 @@ class ByHand:
                 seen, state, at = obs[start + t, n], self.states[n], start + t
                 found["values"][t, n] = self.value(seen, state)
                 logits, _ = self.policy.act(
-                    torch.from_numpy(seen[None]), state[:, : self.policy.acting_size]
+                    torch.from_numpy(seen[None]), state[:, : self.policy.actor_state_size]
                 )
                 self.logits[t, n] = logits
                 chosen = int(actions.view(T, N)[t, n])
@@ -115,7 +115,7 @@ def test_actions_are_drawn_by_what_the_states_of_single_steps_say() -> None:
     for number in range(3):
         rollout = collector.collect(made, T)
         oracle.rollout(number * T, rollout.actions)
-        explore = made.head.explorer(T, N, collector.streams.generator("action", number))
+        explore = made.head.sampler(T, N, collector.streams.generator("action", number))
         expected = torch.stack([explore(logits, t) for t, logits in enumerate(oracle.logits)])
         assert torch.equal(rollout.actions.view(T, N), expected)
 
@@ -133,9 +133,9 @@ def test_rows_that_begin_an_episode_are_marked_across_rollouts() -> None:
 class Lives(ScriptedVecEnv):
     """Every end is a lost life, behind which the game goes on."""
 
-    def step_into(self, *given: Any) -> Finals | None:
+    def step_into(self, *given: Any) -> EpisodeEnds | None:
         finals = super().step_into(*given)
-        return finals and finals._replace(infos=[{GOES_ON: True}] * len(finals.envs))
+        return finals and finals._replace(infos=[{LIFE_LOST: True}] * len(finals.envs))
 
 
 def test_a_memory_begins_anew_with_each_life_also_where_a_rollout_does() -> None:
@@ -194,9 +194,7 @@ def test_a_time_limit_is_bootstrapped_from_the_state_that_led_to_it_by_hand() ->
     no = np.zeros((3, 1), bool)
     truncated = np.array([[0], [1], [0]], bool)
     env: Any = ScriptedVecEnv(obs, finals, np.ones((3, 1)), no, truncated)
-    rollout = RecurrentCollector("env", 1, 0, gamma=GAMMA, gae_lambda=0.0, env=env).collect(
-        tiny(), 3
-    )
+    rollout = RecurrentCollector("env", 1, 0, gamma=GAMMA, gae_lambda=0.0, env=env).collect(tiny(), 3)
 
     def value(x: float, h: float) -> float:
         return 2 * math.tanh(1.5 * numbers_of_a_gru(x, h)) - 0.25
@@ -207,9 +205,7 @@ def test_a_time_limit_is_bootstrapped_from_the_state_that_led_to_it_by_hand() ->
     after = [values[1], value(last, h2), value(0.5, numbers_of_a_gru(-1.0, 0.0))]
     np.testing.assert_allclose(rollout.values, values, atol=1e-6)
     np.testing.assert_allclose(rollout.next_values, after, atol=1e-6)
-    assert (
-        abs(value(last, h2) - value(last, 0.0)) > 0.05
-    )  # the state that a reset leaves is another
+    assert abs(value(last, h2) - value(last, 0.0)) > 0.05  # the state that a reset leaves is another
     expected = [1 + GAMMA * n - v for n, v in zip(after, values, strict=True)]
     np.testing.assert_allclose(rollout.advantages, expected, atol=1e-6)
 
@@ -224,9 +220,7 @@ def test_how_many_rows_are_scored_at_once_changes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     whole, memory = collected(10_000, monkeypatch)
-    expected = {
-        name: getattr(whole, name).clone() for name in ("log_probs", "values", "next_values")
-    }
+    expected = {name: getattr(whole, name).clone() for name in ("log_probs", "values", "next_values")}
     for many in (1, 2 * T):
         rollout, left = collected(many, monkeypatch)
         for name, column in expected.items():

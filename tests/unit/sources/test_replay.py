@@ -16,9 +16,9 @@ from rlox.configs import PrioritizedConfig, ReplayConfig, UniformConfig
 from rlox.configs.off_policy import OffPolicyConfig
 from rlox.envs.normalize import ObservationNormalizer, RewardNormalizer
 from rlox.errors import NonFiniteError
-from rlox.sources.memory import Memory, make_buffer
-from rlox.sources.replay import TICK_STEPS, Cadence, ReplaySource
-from rlox.sources.store import InMemory, Nowhere
+from rlox.sources.replay import MAX_TICK_STEPS, ReplaySource, UpdateSchedule
+from rlox.sources.replay_sampler import ReplaySampler, make_buffer
+from rlox.sources.store import InMemoryStore, NullStore
 from rlox.types import Clock, Transitions, Update
 
 GAMMA = 0.9
@@ -31,7 +31,7 @@ class Numbered:
         self.seen: list[Any] = []
         self.steps: list[int] = []
 
-    def random(self, step: int, obs: NDArray[np.float32]) -> Any:
+    def random_actions(self, step: int, obs: NDArray[np.float32]) -> Any:
         self.steps.append(step)
         return 1
 
@@ -56,15 +56,15 @@ def source(
     algo = config or settings_of(learning_starts=0, train_freq=1)
     env, kind = ScriptedVecEnv(*script), buffer or UniformConfig()
     made, full = make_buffer(replace(kind, capacity=kind.capacity or 4096), env, 3)
-    memory = Memory(made, kind, batch_size, algo.n_step, GAMMA, full)
-    cadence = Cadence(algo.learning_starts, algo.train_freq, algo.gradient_steps_between)
+    memory = ReplaySampler(made, kind, batch_size, algo.n_step, GAMMA, full)
+    cadence = UpdateSchedule(algo.learning_starts, algo.train_freq, algo.gradient_steps_between)
     return ReplaySource(env, memory, Numbered(), cadence, **more)
 
 
 def run(source: ReplaySource, total: int) -> list[tuple[int, int]]:
     """Ticks until `total`: the environment steps and the batches of each."""
     clock, ticks = Clock(horizon=total), []
-    while clock.left:
+    while clock.units_left:
         batch, progress = source.next(clock)
         count = 0 if batch is None else len(batch)
         clock = clock.tick(progress, Update(count=count))
@@ -94,8 +94,8 @@ def test_the_replay_source_stores_true_transitions_and_final_observations(
     script = random_script(np.random.default_rng(0), 60, n_envs)
     made = source(script)
     run(made, 60 * n_envs)
-    held = model_of(script, 60).held()
-    rows = made.memory.buffer.gather(np.array(list(held), np.uint64))
+    held = model_of(script, 60).transitions()
+    rows = made.replay_sampler.buffer.gather(np.array(list(held), np.uint64))
     for i, expected in enumerate(held.values()):
         for key, value in expected.items():
             np.testing.assert_array_equal(rows[key][i], np.float32(value), err_msg=key)
@@ -105,9 +105,7 @@ def test_the_replay_source_stores_true_transitions_and_final_observations(
 @pytest.mark.parametrize("n_step", [1, 3])
 def test_targets_of_windows_follow_the_definition_also_at_every_kind_of_end(n_step: int) -> None:
     script = random_script(np.random.default_rng(1), 80, 3)
-    made = source(
-        script, settings_of(learning_starts=0, train_freq=240, n_step=n_step), batch_size=999
-    )
+    made = source(script, settings_of(learning_starts=0, train_freq=240, n_step=n_step), batch_size=999)
     clock = Clock(horizon=240)
     batch, _ = made.next(clock)
     assert batch is not None
@@ -145,16 +143,16 @@ def test_actions_are_random_until_learning_starts_and_the_policys_from_then_on()
     script = random_script(np.random.default_rng(3), 40, 2)
     made = source(script, settings_of(learning_starts=30, train_freq=1))
     run(made, 80)
-    actions = made.memory.buffer.gather(np.arange(80, dtype=np.uint64))["actions"]
+    actions = made.replay_sampler.buffer.gather(np.arange(80, dtype=np.uint64))["actions"]
     assert actions.tolist() == [1] * 30 + [0] * 50
-    assert made.behaviour.steps == list(range(40))  # type: ignore[attr-defined]
+    assert made.exploration.steps == list(range(40))  # type: ignore[attr-defined]
 
 
 def test_a_policy_is_shown_the_environments_observations_and_how_much_of_the_run_is_over() -> None:
     script = random_script(np.random.default_rng(4), 10, 2)
     made = source(script)
     run(made, 20)
-    for t, (obs, elapsed) in enumerate(made.behaviour.seen):  # type: ignore[attr-defined]
+    for t, (obs, elapsed) in enumerate(made.exploration.seen):  # type: ignore[attr-defined]
         np.testing.assert_array_equal(obs, script[0][t])
         assert elapsed == pytest.approx(2 * t / 20)
 
@@ -163,7 +161,7 @@ def test_a_long_warm_up_returns_often_and_without_batches() -> None:
     script = random_script(np.random.default_rng(5), 10_000, 1)
     made = source(script, settings_of(learning_starts=9_000, train_freq=1_000))
     ticks = run(made, 10_000)
-    assert max(steps for steps, _ in ticks) <= TICK_STEPS
+    assert max(steps for steps, _ in ticks) <= MAX_TICK_STEPS
     assert len([count for _, count in ticks if not count]) > 30
     assert sum(count for _, count in ticks) == 1
 
@@ -222,9 +220,9 @@ def test_importance_weights_become_full_at_the_end_of_the_run() -> None:
     made = source(script, None, PrioritizedConfig(beta=0.4, beta_final=1.0))
     betas = []
     clock = Clock(horizon=100)
-    while clock.left:
+    while clock.units_left:
         _, progress = made.next(clock)
-        betas.append(made.memory.buffer.beta)  # type: ignore[union-attr]
+        betas.append(made.replay_sampler.buffer.beta)  # type: ignore[union-attr]
         clock = clock.tick(progress, Update(count=1))
     np.testing.assert_allclose(betas, 0.4 + 0.6 * np.arange(100) / 100)
 
@@ -240,7 +238,7 @@ def test_raw_rows_are_stored_and_standardised_by_what_is_known_when_they_are_dra
     )
     batch, _ = made.next(Clock(horizon=100))
     assert batch is not None
-    raw = made.memory.buffer.gather(batch.indices[0])
+    raw = made.replay_sampler.buffer.gather(batch.indices[0])
     seen = script[0].reshape(-1, 2).astype(np.float64)  # every observation, the first ones too
     expected = (raw["obs"] - seen.mean(0)) / seen.std(0)
     np.testing.assert_allclose(batch.obs[0], expected, atol=1e-3)
@@ -262,7 +260,7 @@ def test_every_finished_episode_is_told_with_its_raw_return_and_where_it_ended()
             total[:, n] = 0
     made = source(script, reward_normalizer=RewardNormalizer(2, GAMMA))
     clock, told = Clock(horizon=120), []
-    while clock.left:
+    while clock.units_left:
         batch, progress = made.next(clock)
         told += [(e.env, e.total_reward, e.length, e.env_steps) for e in progress.episodes]
         clock = clock.tick(progress, Update(count=0 if batch is None else len(batch)))
@@ -292,7 +290,7 @@ def test_the_return_that_scales_rewards_begins_anew_at_every_kind_of_end() -> No
             if terminated[t, n] or truncated[t, n]:
                 total = 0.0
     assert known.moments.var == pytest.approx(np.var(returns), rel=1e-3)
-    raw = made.memory.buffer.gather(batch.indices[0])["rewards"]
+    raw = made.replay_sampler.buffer.gather(batch.indices[0])["rewards"]
     np.testing.assert_allclose(batch.rewards[0], raw / np.std(returns), rtol=1e-3)
 
 
@@ -314,17 +312,17 @@ def test_a_source_without_its_rows_fills_the_buffer_before_it_learns_again() -> 
     first = source(random_script(rng, 60, 1), algo)
     run(first, 60)
     again = source(random_script(rng, 200, 1), algo)
-    again.restore(first.save(Nowhere()), Nowhere())
-    assert "rows were not saved" in again.interruption(first.save(Nowhere()))
+    again.restore(first.save(NullStore()), NullStore())
+    assert "rows were not saved" in again.resume_warning(first.save(NullStore()))
     again.env.t = 0  # type: ignore[attr-defined]
     ticks, clock = [], Clock(env_steps=60, horizon=120)
-    while clock.left:
+    while clock.units_left:
         batch, progress = again.next(clock)
         clock = clock.tick(progress, Update())
         ticks.append((clock.env_steps, batch is not None))
     assert [learned for _, learned in ticks] == [at > 80 for at, _ in ticks]
-    assert again.behaviour.steps == list(range(60, 120))  # type: ignore[attr-defined]
-    assert len(again.behaviour.seen) == 60  # type: ignore[attr-defined]  # none was random
+    assert again.exploration.steps == list(range(60, 120))  # type: ignore[attr-defined]
+    assert len(again.exploration.seen) == 60  # type: ignore[attr-defined]  # none was random
 
 
 def test_windows_do_not_join_what_an_environment_that_was_not_saved_had_begun() -> None:
@@ -334,7 +332,7 @@ def test_windows_do_not_join_what_an_environment_that_was_not_saved_had_begun() 
     first, again = source(script, algo, batch_size=500), source(script, algo, batch_size=500)
     first.env.resume_grade = again.env.resume_grade = "episode_start"
     run(first, 10)
-    again.restore(first.save(InMemory()), InMemory())
+    again.restore(first.save(InMemoryStore()), InMemoryStore())
     batch, _ = again.next(Clock(env_steps=10, horizon=40))
     assert isinstance(batch, Transitions)
     old = batch.indices[0] < 10

@@ -131,9 +131,7 @@ def test_advantages_are_not_numbers_until_an_estimator_writes_them_where_they_li
         assert advantages is rollout.advantages
         obs, finals, rewards, terminated, truncated = (a[part : part + T] for a in script)
         after = np.where(truncated, finals[:, :, 0], script[0][part + 1 : part + T + 1, :, 0])
-        expected = advantages_by_definition(
-            rewards, obs[:, :, 0], after, terminated, truncated, 0.9, 0.8
-        )
+        expected = advantages_by_definition(rewards, obs[:, :, 0], after, terminated, truncated, 0.9, 0.8)
         assert advantages.numpy().reshape(T, N) == pytest.approx(expected, abs=1e-4)
         assert torch.allclose(returns, advantages + rollout.values, atol=1e-5)
 
@@ -245,9 +243,7 @@ def test_an_update_is_that_of_the_valid_rows_alone(facade: Any) -> None:
     (ours, weights), (expected, theirs) = results
     assert torch.equal(weights, theirs)
     assert ours == expected
-    assert not torch.equal(
-        weights, torch.cat([p.detach().flatten() for p in algorithm.policy.parameters()])
-    )
+    assert not torch.equal(weights, torch.cat([p.detach().flatten() for p in algorithm.policy.parameters()]))
 
 
 def test_a_rollout_moves_to_another_device_with_all_that_it_has() -> None:

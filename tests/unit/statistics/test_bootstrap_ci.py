@@ -13,9 +13,7 @@ from rlox.statistics import bootstrap_ci, iqm
     ("scores", "expected"),
     [([3.0], 3.0), ([1, 2, 9], 4.0), ([0, 1, 2, 100], 1.5), ([9, 1, 2, 3, 4, 5, 6, 70], 4.5)],
 )
-def test_iqm_is_the_mean_without_a_quarter_at_either_end(
-    scores: list[float], expected: float
-) -> None:
+def test_iqm_is_the_mean_without_a_quarter_at_either_end(scores: list[float], expected: float) -> None:
     assert iqm(np.array(scores)) == expected
 
 

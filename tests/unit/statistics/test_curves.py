@@ -62,8 +62,7 @@ def test_where_a_task_has_no_run_there_is_no_estimate() -> None:
 def test_curves_depend_on_their_generator_alone() -> None:
     curves = [(range(3), seeded().normal(size=3) + k) for k in range(5)]
     one, same, other = (
-        sample_efficiency(curves, rng=np.random.default_rng(seed), resamples=30)
-        for seed in (1, 1, 2)
+        sample_efficiency(curves, rng=np.random.default_rng(seed), resamples=30) for seed in (1, 1, 2)
     )
     assert np.array_equal(one.low, same.low)
     assert not np.array_equal(one.low, other.low)

@@ -24,9 +24,7 @@ from rlox.statistics import (
 )
 
 # runs x tasks; what follows from them was computed with rliable 1.2.0
-X = np.array(
-    [[0.1, 0.5, 0.9], [0.2, 0.6, 1.1], [0.3, 0.4, 1.0], [0.0, 0.7, 1.3], [0.25, 0.55, 0.95]]
-)
+X = np.array([[0.1, 0.5, 0.9], [0.2, 0.6, 1.1], [0.3, 0.4, 1.0], [0.0, 0.7, 1.3], [0.25, 0.55, 0.95]])
 Y = np.array([[0.15, 0.5, 0.8], [0.05, 0.65, 1.0], [0.3, 0.35, 0.9], [0.1, 0.45, 1.05]])
 TAUS = [0, 0.25, 0.5, 0.75, 1, 1.25]
 
@@ -133,8 +131,8 @@ def test_normalize_refuses_invalid_low_and_high_scores_by_name(
         normalize({"a": [1.0], "b": [2.0]}, low, high)
 
 
-MASKED = np.ma.masked_array([0.25, 0.5, 0.75], [False, False, True])
-NUMBERS: dict[str, Callable[[Any], Any]] = {
+MASKED_SCORES = np.ma.masked_array([0.25, 0.5, 0.75], [False, False, True])
+NUMBER_CALLS: dict[str, Callable[[Any], Any]] = {
     "scores": iqm,
     "scores of 'a'": lambda given: mean({"a": given}),
     r"scores\[0\]": lambda given: mean([np.asanyarray(given)]),
@@ -148,12 +146,12 @@ NUMBERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize("name", NUMBER_CALLS)
 def test_statistics_refuse_an_array_of_which_some_is_masked(name: str) -> None:
     told = f"{name.removeprefix('the ')}.*: some of it is masked.* leave it out"
     with pytest.raises(ShapeError, match=told):
-        NUMBERS[name](MASKED)
-    assert np.isfinite(iqm(MASKED.compressed()))
+        NUMBER_CALLS[name](MASKED_SCORES)
+    assert np.isfinite(iqm(MASKED_SCORES.compressed()))
 
 
 @pytest.mark.parametrize("given", [["1"], np.array(["1", "2"]), [b"1"], [1.0, np.ma.masked]])

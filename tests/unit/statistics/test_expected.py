@@ -13,7 +13,7 @@ import pytest
 
 from rlox.errors import ConfigError, NonFiniteError, RloxError
 from rlox.statistics import Verdict, compare, iqm
-from rlox.statistics.student import t_quantile, trimmed_difference
+from rlox.statistics.trimmed_means import t_quantile, trimmed_difference
 
 EXPERIMENTS = Path(__file__).parents[3] / "experiments"
 FOLDERS = sorted(path.parent.name for path in EXPERIMENTS.glob("*/expected.json"))
@@ -48,20 +48,17 @@ def by_name(expected: dict[str, Any], found: dict[str, Any]) -> dict[str, Verdic
 def test_every_experiment_agrees_with_itself(experiment: str) -> None:
     verdicts = compare(document(experiment), document(experiment))
     assert len(verdicts) >= 7  # of a comparison whose first leg is there
-    assert {verdict.word for verdict in verdicts} == {"agrees"}
+    assert {verdict.label for verdict in verdicts} == {"agrees"}
 
 
 def test_a_figure_is_named_by_its_place_in_the_document() -> None:
     names = [
-        verdict.figure
-        for verdict in compare(document("off_policy_control"), {"value": 0, "ci95": [0, 0]})
+        verdict.figure for verdict in compare(document("off_policy_control"), {"value": 0, "ci95": [0, 0]})
     ]
     leg = "Pendulum-v1_SAC"
     assert names[:3] == [f"{leg}/total_steps", f"{leg}/rlox", f"{leg}/sb3"]
     assert "HalfCheetah-v5_SAC/training/difference" in names
-    assert "QR_DQN/systems/QR-DQN/training" in by_name(
-        document("one_task_each"), document("one_task_each")
-    )
+    assert "QR_DQN/systems/QR-DQN/training" in by_name(document("one_task_each"), document("one_task_each"))
     assert "Pendulum-v1/behaviour" in by_name(
         document("behavioural_cloning"), document("behavioural_cloning")
     )
@@ -103,49 +100,47 @@ def test_a_figure_without_scores_is_judged_by_the_two_intervals() -> None:
     assert apart is not None
     assert apart.low == pytest.approx(10 - 5 * 2.5758 / 1.9600, abs=1e-3)
     assert apart.high == pytest.approx(10 + math.hypot(9, 9) * 2.5758 / 1.9600, abs=1e-3)
-    assert by_name(of(0, -9, 4), of(10, 7, 19))["gap"].word == "differs"
-    assert by_name(of(0, -9, 8), of(10, 2, 19))["gap"].word == "agrees"
+    assert by_name(of(0, -9, 4), of(10, 7, 19))["gap"].label == "differs"
+    assert by_name(of(0, -9, 8), of(10, 2, 19))["gap"].label == "agrees"
 
 
 def test_intervals_of_few_runs_are_taken_for_wider_than_they_are() -> None:
     def of(seeds: int, estimate: float) -> dict[str, Any]:
         return {"seeds": seeds, "gap": {"mean": estimate, "ci95": [estimate - 1, estimate + 1]}}
 
-    assert by_name(of(100, 0), of(100, 3))["gap"].word == "differs"
-    assert by_name(of(3, 0), of(3, 3))["gap"].word == "agrees"
-    assert by_name(of(1, 0), of(100, 3))["gap"].word == "unknown"
+    assert by_name(of(100, 0), of(100, 3))["gap"].label == "differs"
+    assert by_name(of(3, 0), of(3, 3))["gap"].label == "agrees"
+    assert by_name(of(1, 0), of(100, 3))["gap"].label == "unknown"
 
 
 def test_figures_that_cannot_be_compared_are_unknown_with_a_reason() -> None:
     expected = {"a": figure([1.0, 2.0, 3.0]), "b": figure([1.0, 2.0]), "d": figure([1.0, 2.0])}
     found = {"a": figure([9.0]), "c": figure([1.0, 2.0]), "d": {"mean": 1.5, "ci95": [1, 2]}}
     verdicts = by_name(expected, found)
-    assert {verdict.word for verdict in verdicts.values()} == {"unknown"}
-    assert {name: verdict.because for name, verdict in verdicts.items()} == {
+    assert {verdict.label for verdict in verdicts.values()} == {"unknown"}
+    assert {name: verdict.reason for name, verdict in verdicts.items()} == {
         "a": "too few runs",
         "b": "not in what was found",
         "d": "expected iqm, found mean",
         "c": "not in the expected figures",
     }
-    assert verdicts["b"].found is None
+    assert verdicts["b"].actual is None
     assert verdicts["c"].expected is None
 
 
 def test_an_interval_is_not_needed_where_there_are_scores() -> None:
     scores = {"iqm": 2.0, "scores": [1.0, 2.0, 3.0]}
-    verdicts = by_name(
-        {"a": scores, "b": scores}, {"a": figure([1.5, 2.0]), "b": figure([90.0, 91.0])}
-    )
-    assert [verdicts[name].word for name in ("a", "b")] == ["agrees", "differs"]
+    verdicts = by_name({"a": scores, "b": scores}, {"a": figure([1.5, 2.0]), "b": figure([90.0, 91.0])})
+    assert [verdicts[name].label for name in ("a", "b")] == ["agrees", "differs"]
     null = {"b": {"iqm": 9.0, "ci95": [None, None]}}
-    assert by_name({"b": scores}, null)["b"].because == "no interval of both"
+    assert by_name({"b": scores}, null)["b"].reason == "no interval of both"
 
 
 def test_figures_of_runs_with_other_total_steps_get_the_verdict_differs() -> None:
     expected = {"leg": {"total_steps": 100_000, "rlox": figure([1.0, 2.0])}}
     found = {"leg": {"total_steps": 50_000, "rlox": figure([1.0, 2.0])}}
     verdict = by_name(expected, found)["leg/total_steps"]
-    assert (verdict.word, verdict.because) == ("differs", "not the same setting")
+    assert (verdict.label, verdict.reason) == ("differs", "not the same setting")
 
 
 def test_a_figure_may_be_rounded_beside_its_scores() -> None:
@@ -205,13 +200,11 @@ def test_t_quantile_equals_the_values_of_published_tables(freedom: int, quantile
 def test_the_trimmed_difference_is_that_by_hand() -> None:
     # Winsorized: 2 2 3 4 4 and 12 12 13 15 15, squares about their means 4 and 9.2; 3 left of each
     found = trimmed_difference(
-        np.array([1.0, 2, 3, 4, 90]), np.array([-7.0, 12, 13, 15, 16]), quarter=True, level=0.99
+        np.array([1.0, 2, 3, 4, 90]), np.array([-7.0, 12, 13, 15, 16]), is_trimmed=True, level=0.99
     )
     assert found.estimate == pytest.approx(3 - 40 / 3)
     reach = 4.6041 * math.sqrt((4 + 9.2) / 4 * (1 / 3 + 1 / 3))
     assert found.high - found.estimate == pytest.approx(reach, rel=1e-4)
     assert found.estimate - found.low == pytest.approx(reach, rel=1e-4)
-    untrimmed = trimmed_difference(
-        np.array([1.0, 3]), np.array([1.0, 3]), quarter=False, level=0.99
-    )
+    untrimmed = trimmed_difference(np.array([1.0, 3]), np.array([1.0, 3]), is_trimmed=False, level=0.99)
     assert untrimmed.high == pytest.approx(9.9248 * math.sqrt(2), rel=1e-5)

@@ -28,25 +28,23 @@ from rlox.statistics import (
 Intervals = Any
 
 
-def seeded() -> np.random.Generator:
+def make_generator() -> np.random.Generator:
     return np.random.default_rng(7)
 
 
 SCORES = np.random.default_rng(1).normal(size=(6, 3))
-OTHERS = SCORES[:4] + 0.3
-OF_BOTH: list[Any] = [difference, probability_of_improvement]
+OTHER_SCORES = SCORES[:4] + 0.3
+PAIR_STATISTICS: list[Any] = [difference, probability_of_improvement]
 
 
 @pytest.mark.parametrize("statistic", [mean, median, iqm, partial(optimality_gap, gamma=0.5)])
 def test_all_resamples_at_once_are_those_one_by_one(statistic: Any) -> None:
-    at_once = stratified_bootstrap(SCORES, statistic, rng=seeded(), resamples=300)
+    at_once = stratified_bootstrap(SCORES, statistic, rng=make_generator(), resamples=300)
     one_by_one = stratified_bootstrap(
-        SCORES, lambda scores: statistic(scores), rng=seeded(), resamples=300
+        SCORES, lambda scores: statistic(scores), rng=make_generator(), resamples=300
     )
     assert one_by_one.estimate == at_once.estimate
-    assert (one_by_one.low, one_by_one.high) == pytest.approx(
-        (at_once.low, at_once.high), abs=1e-12
-    )
+    assert (one_by_one.low, one_by_one.high) == pytest.approx((at_once.low, at_once.high), abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +57,7 @@ def test_any_statistic_is_given_resamples_in_the_form_of_the_scores(scores: Any)
         given.append(draw)
         return 0.0
 
-    stratified_bootstrap(scores, statistic, rng=seeded(), resamples=3)
+    stratified_bootstrap(scores, statistic, rng=make_generator(), resamples=3)
     assert len(given) == 4  # and once the scores themselves
     for draw in given:
         assert type(draw) is type(scores)
@@ -69,7 +67,7 @@ def test_any_statistic_is_given_resamples_in_the_form_of_the_scores(scores: Any)
             assert np.shape(draw) == np.shape(scores)
 
 
-def centring(scores: Any) -> float:
+def center_and_average(scores: Any) -> float:
     """A mean over tasks that writes to what it is given."""
     by_task = scores.values() if isinstance(scores, dict) else scores
     rows = [scores] if isinstance(scores, np.ndarray) else list(by_task)
@@ -90,12 +88,12 @@ def test_a_statistic_may_write_to_what_it_is_given(scores: Any) -> None:
         other = [values + 0.3 for values in scores] if form is list else scores + 0.3
     for found, expected in (
         (
-            stratified_bootstrap(scores, centring, rng=seeded(), resamples=50),
-            stratified_bootstrap(scores, mean, rng=seeded(), resamples=50),
+            stratified_bootstrap(scores, center_and_average, rng=make_generator(), resamples=50),
+            stratified_bootstrap(scores, mean, rng=make_generator(), resamples=50),
         ),
         (
-            difference(scores, other, centring, rng=seeded(), resamples=50),
-            difference(scores, other, mean, rng=seeded(), resamples=50),
+            difference(scores, other, center_and_average, rng=make_generator(), resamples=50),
+            difference(scores, other, mean, rng=make_generator(), resamples=50),
         ),
     ):
         assert (found.estimate, found.low, found.high) == pytest.approx(
@@ -115,20 +113,18 @@ def test_a_statistic_may_write_to_what_it_is_given(scores: Any) -> None:
 )
 def test_a_statistic_that_returns_no_number_is_told_of(said: Any, told: str) -> None:
     for asked in (
-        lambda: stratified_bootstrap(SCORES, lambda scores: said, rng=seeded()),
+        lambda: stratified_bootstrap(SCORES, lambda scores: said, rng=make_generator()),
         lambda: bootstrap_ci(SCORES, lambda scores: said),
-        lambda: sample_efficiency([([0, 1], [1.0, 2.0])] * 2, lambda of: said, rng=seeded()),
+        lambda: sample_efficiency([([0, 1], [1.0, 2.0])] * 2, lambda of: said, rng=make_generator()),
     ):
-        with pytest.raises(
-            ShapeError, match=f"^statistic returned a {told}.*, expected one number"
-        ):
+        with pytest.raises(ShapeError, match=f"^statistic returned a {told}.*, expected one number"):
             asked()
 
 
 @pytest.mark.parametrize("resamples", [2.5, True, "9", 0])
 def test_resamples_are_a_whole_number(resamples: Any) -> None:
     for asked in (
-        lambda: stratified_bootstrap(SCORES, rng=seeded(), resamples=resamples),
+        lambda: stratified_bootstrap(SCORES, rng=make_generator(), resamples=resamples),
         lambda: bootstrap_ci(SCORES, resamples=resamples),
     ):
         with pytest.raises(ConfigError, match=f"resamples={resamples!r}: expected a whole number"):
@@ -143,7 +139,7 @@ def test_runs_are_drawn_within_their_task() -> None:
         assert set(draw["high"]) <= {100.0, 200.0, 300.0}
         return float(draw["high"].mean())
 
-    found = stratified_bootstrap(scores, statistic, rng=seeded(), resamples=400)
+    found = stratified_bootstrap(scores, statistic, rng=make_generator(), resamples=400)
     assert (found.low, found.high) == (100, 300)
 
 
@@ -154,7 +150,7 @@ def test_the_ends_are_the_percentiles_of_the_resamples() -> None:
         drawn.append(float(draw.max()))
         return drawn[-1]
 
-    found = stratified_bootstrap(SCORES[:, 0], statistic, rng=seeded(), resamples=500, level=0.8)
+    found = stratified_bootstrap(SCORES[:, 0], statistic, rng=make_generator(), resamples=500, level=0.8)
     assert (found.low, found.high) == tuple(np.quantile(drawn[1:], [0.1, 0.9]))
 
 
@@ -162,7 +158,7 @@ def test_an_interval_depends_on_its_generator_alone() -> None:
     def made(seed: int) -> tuple[Any, ...]:
         rng = np.random.default_rng(seed)
         profile = performance_profile(SCORES, [0, 0.5], rng=rng)
-        both = [of(SCORES, OTHERS, rng=rng) for of in OF_BOTH]
+        both = [of(SCORES, OTHER_SCORES, rng=rng) for of in PAIR_STATISTICS]
         return (stratified_bootstrap(SCORES, rng=rng), *both, *profile.low, *profile.high)
 
     assert made(1) == made(1)
@@ -171,16 +167,16 @@ def test_an_interval_depends_on_its_generator_alone() -> None:
 
 def test_the_order_of_the_tasks_of_the_second_system_is_of_no_account() -> None:
     x = {"a": SCORES[:, 0], "b": SCORES[:, 1] + 9}
-    y = {"a": OTHERS[:, 0], "b": OTHERS[:, 1] + 9}
+    y = {"a": OTHER_SCORES[:, 0], "b": OTHER_SCORES[:, 1] + 9}
     turned = {"b": y["b"], "a": y["a"]}
-    for of in OF_BOTH:
-        assert of(x, y, rng=seeded()) == of(x, turned, rng=seeded())
+    for of in PAIR_STATISTICS:
+        assert of(x, y, rng=make_generator()) == of(x, turned, rng=make_generator())
 
 
 def test_the_difference_is_that_of_the_estimates_and_its_interval_is_wider_than_either() -> None:
-    apart = difference(SCORES, OTHERS, mean, rng=seeded())
-    assert apart.estimate == mean(SCORES) - mean(OTHERS)
-    x, y = (stratified_bootstrap(s, mean, rng=seeded()) for s in (SCORES, OTHERS))
+    apart = difference(SCORES, OTHER_SCORES, mean, rng=make_generator())
+    assert apart.estimate == mean(SCORES) - mean(OTHER_SCORES)
+    x, y = (stratified_bootstrap(s, mean, rng=make_generator()) for s in (SCORES, OTHER_SCORES))
     assert apart.high - apart.low > max(x.high - x.low, y.high - y.low)
     # of independent systems variances add
     assert (apart.high - apart.low) ** 2 == pytest.approx(
@@ -189,28 +185,28 @@ def test_the_difference_is_that_of_the_estimates_and_its_interval_is_wider_than_
 
 
 def test_the_band_of_a_profile_is_the_interval_of_the_part_above() -> None:
-    profile = performance_profile(SCORES, [-0.5, 0.5], rng=seeded())
+    profile = performance_profile(SCORES, [-0.5, 0.5], rng=make_generator())
     for k, tau in enumerate(profile.thresholds):
-        above = stratified_bootstrap(SCORES, lambda s, at=tau: np.mean(s > at), rng=seeded())
+        above = stratified_bootstrap(SCORES, lambda s, at=tau: np.mean(s > at), rng=make_generator())
         assert (profile.low[k], profile.high[k]) == pytest.approx((above.low, above.high))
 
 
 def test_a_system_that_always_wins_improves_with_certainty() -> None:
-    better = probability_of_improvement(SCORES + 99, SCORES, rng=seeded())
+    better = probability_of_improvement(SCORES + 99, SCORES, rng=make_generator())
     assert (better.estimate, better.low, better.high) == (1, 1, 1)
-    same = probability_of_improvement(np.ones(5), np.ones(4), rng=seeded())
+    same = probability_of_improvement(np.ones(5), np.ones(4), rng=make_generator())
     assert (same.estimate, same.low, same.high) == (0.5, 0.5, 0.5)
 
 
 def test_many_resamples_are_not_in_memory_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rlox.statistics.bootstrap.AT_ONCE", 100)
+    monkeypatch.setattr("rlox.statistics.bootstrap.MAX_INDICES", 100)
     sizes: list[int] = []
 
     def statistic(draw: Any) -> float:
         sizes.append(len(draw))
         return float(np.mean(draw))
 
-    found = stratified_bootstrap(np.arange(30.0), statistic, rng=seeded(), resamples=301)
+    found = stratified_bootstrap(np.arange(30.0), statistic, rng=make_generator(), resamples=301)
     assert len(sizes) == 302
     assert found.low < found.estimate < found.high
 
@@ -218,15 +214,15 @@ def test_many_resamples_are_not_in_memory_at_once(monkeypatch: pytest.MonkeyPatc
 def test_one_run_alone_has_an_estimate_and_no_interval() -> None:
     scores = {"a": [1.0, 2.0], "b": [5.0]}
     of_one = [
-        stratified_bootstrap(scores, mean, rng=seeded()),
-        *(of(scores, scores, rng=seeded()) for of in OF_BOTH),
+        stratified_bootstrap(scores, mean, rng=make_generator()),
+        *(of(scores, scores, rng=make_generator()) for of in PAIR_STATISTICS),
     ]
     assert [found.estimate for found in of_one] == [3.25, 0, 0.5]
     assert np.isnan([[found.low, found.high] for found in of_one]).all()
     for x, y in ((scores, {"a": [1.0, 2.0], "b": [5.0, 6.0]}), ({"a": [1.0, 2.0]}, {"a": [3.0]})):
-        of_either = [of(*pair, rng=seeded()) for of in OF_BOTH for pair in ((x, y), (y, x))]
+        of_either = [of(*pair, rng=make_generator()) for of in PAIR_STATISTICS for pair in ((x, y), (y, x))]
         assert np.isnan([[found.low, found.high] for found in of_either]).all()
-    profile = performance_profile(scores, [1.5], rng=seeded())
+    profile = performance_profile(scores, [1.5], rng=make_generator())
     assert profile.fraction == 2 / 3
     assert np.isnan([profile.low, profile.high]).all()
 
@@ -242,13 +238,13 @@ def test_an_interval_reads_as_it_stands_in_a_table() -> None:
 
 def test_systems_of_different_tasks_are_not_compared() -> None:
     x, y = {"Pong": [1.0], "Boxing": [2.0]}, {"Pong": [1.0], "Breakout": [2.0]}
-    for of in OF_BOTH:
+    for of in PAIR_STATISTICS:
         with pytest.raises(ShapeError, match="only x has 'Boxing', only y has 'Breakout'"):
-            of(x, y, rng=seeded())
+            of(x, y, rng=make_generator())
         with pytest.raises(ShapeError, match="x has 3 tasks and y 2"):
-            of(SCORES, SCORES[:, :2], rng=seeded())
+            of(SCORES, SCORES[:, :2], rng=make_generator())
         with pytest.raises(ShapeError, match="by the names of tasks and the other is not"):
-            of(x, SCORES[:, :2], rng=seeded())
+            of(x, SCORES[:, :2], rng=make_generator())
 
 
 @pytest.mark.parametrize(
@@ -261,11 +257,11 @@ def test_systems_of_different_tasks_are_not_compared() -> None:
     ],
 )
 def test_an_interval_that_cannot_be_made_is_an_error(given: dict[str, Any], said: str) -> None:
-    given = {"rng": seeded(), **given}
+    given = {"rng": make_generator(), **given}
     for made in (
         lambda: stratified_bootstrap(SCORES, **given),
         lambda: performance_profile(SCORES, [0], **given),
-        *(partial(of, SCORES, OTHERS, **given) for of in OF_BOTH),
+        *(partial(of, SCORES, OTHER_SCORES, **given) for of in PAIR_STATISTICS),
     ):
         with pytest.raises(ConfigError, match=said):
             made()

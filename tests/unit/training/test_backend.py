@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 import torch
-from helpers.small import SMALL_PPO
+from helpers.small_ppo import SMALL_PPO
 
 from rlox.algorithms import A2C, DDPG, DQN, PPO, SAC, TD3
 from rlox.build import build, resume
 from rlox.configs import make_run
 from rlox.errors import ConfigError
-from rlox.parameters.layout import linear_layers, widest
+from rlox.parameters.layout import linear_shapes, max_width
 from rlox.runs.checkpoint import read_checkpoint, write_checkpoint
 from rlox.training import backend
-from rlox.training.backend import TABLE, Backend, cpu_kind
+from rlox.training.backend import TABLE_FILE, Backend, cpu_kind
 
 OFF = {"net_arch": (8,), "batch_size": 16, "learning_starts": 32, "buffer_size": 256}
 FACADES: dict[str, tuple[Any, str, dict[str, Any]]] = {
@@ -45,17 +45,15 @@ def table(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", FACADES)
-def test_the_engine_that_was_measured_to_be_faster_is_taken(
-    name: str, table: dict[str, Any]
-) -> None:
+def test_the_engine_that_was_measured_to_be_faster_is_taken(name: str, table: dict[str, Any]) -> None:
     facade, env, options = FACADES[name]
     for ratio, expected in ((2.5, "native"), (1.0, "torch"), (0.4, "torch")):
         table[name] = [cell(1024, 65536, ratio)]
         algorithm = facade(env, seed=0, backend="auto", **options)
-        assert algorithm.parts.backend.name == expected
+        assert algorithm.components.backend.name == expected
         at = "(layers 1024 wide, 65,536 rows an update)"
         told = f"native was measured at {ratio:g} times torch's speed {at}"
-        assert algorithm.parts.backend.reason == told
+        assert algorithm.components.backend.reason == told
         algorithm.close()
 
 
@@ -70,12 +68,12 @@ def test_the_measurement_that_counts_is_of_the_next_larger_sizes(table: dict[str
         algorithm = PPO(
             seed=0, backend="auto", **SMALL_PPO | {"net_arch": (width,), "batch_size": batch_size}
         )
-        assert said in algorithm.parts.backend.reason
+        assert said in algorithm.components.backend.reason
         algorithm.close()
     for options in ({"net_arch": (129,)}, {"batch_size": 257, "n_steps": 128}):
         algorithm = PPO(seed=0, backend="auto", **SMALL_PPO | options)
-        assert algorithm.parts.backend.name == "torch"
-        assert "not measured at such sizes" in algorithm.parts.backend.reason
+        assert algorithm.components.backend.name == "torch"
+        assert "not measured at such sizes" in algorithm.components.backend.reason
         algorithm.close()
 
 
@@ -85,23 +83,20 @@ def test_a_kind_of_cpu_that_nobody_measured_learns_with_torch(
     monkeypatch.setattr(backend, "cpu_kind", lambda: "riscv64 unknown DEFAULT")
     algorithm = PPO(seed=0, backend="auto", **SMALL_PPO)
     said = "native was not measured on this kind of CPU (riscv64 unknown DEFAULT)"
-    assert algorithm.parts.backend == Backend("torch", said)
+    assert algorithm.components.backend == Backend("torch", said)
     algorithm.close()
 
 
 @pytest.mark.usefixtures("table")
 def test_backend_auto_selects_torch_with_a_reason_for_unsupported_policies() -> None:
     noisy = DQN(seed=0, noisy=True, backend="auto", **OFF)
-    assert noisy.parts.backend.name == "torch"
-    assert (
-        noisy.parts.backend.reason
-        == "native does not learn DQN with noisy layers (algo.noisy=true)"
-    )
+    assert noisy.components.backend.name == "torch"
+    assert noisy.components.backend.reason == "native does not learn DQN with noisy layers (algo.noisy=true)"
     noisy.train(64)
     noisy.close()
     exploring = SAC("Pendulum-v1", seed=0, use_sde=True, backend="auto", **OFF)
-    assert exploring.parts.backend.name == "torch"
-    assert "algo.use_sde=true" in exploring.parts.backend.reason
+    assert exploring.components.backend.name == "torch"
+    assert "algo.use_sde=true" in exploring.components.backend.reason
     exploring.close()
     with pytest.raises(ConfigError, match="native does not learn DQN with noisy"):
         DQN(seed=0, noisy=True, backend="native", **OFF)
@@ -117,7 +112,7 @@ def test_threads_that_were_asked_for_are_torchs() -> None:
         }
     )
     algorithm = build(config)
-    assert algorithm.parts.backend == Backend(
+    assert algorithm.components.backend == Backend(
         "torch", "torch_threads=2, and native updates with one thread"
     )
     algorithm.close()
@@ -128,12 +123,12 @@ def test_a_checkpoint_that_does_not_say_what_learned_goes_on_in_torch(
 ) -> None:
     table["ppo"] = [cell(1024, 1024, 3.0)]
     run = PPO("CartPole-v1", n_envs=1, n_steps=16, batch_size=16)
-    assert run.parts.backend.name == "native"
+    assert run.components.backend.name == "native"
     run.save(tmp_path / "saved")
     saved = read_checkpoint(tmp_path / "saved")
     of_old = {name: part for name, part in saved.state.items() if name != "backend"}
     write_checkpoint(tmp_path / "saved", replace(saved, state=of_old))
-    assert PPO.from_checkpoint(tmp_path / "saved").parts.backend.name == "torch"
+    assert PPO.from_checkpoint(tmp_path / "saved").components.backend.name == "torch"
 
 
 def test_orders_of_very_many_epochs_are_torchs_which_holds_one_at_a_time(
@@ -142,8 +137,8 @@ def test_orders_of_very_many_epochs_are_torchs_which_holds_one_at_a_time(
     table["ppo"] = [cell(1024, 65536, 3.0)]
     options = SMALL_PPO | {"n_epochs": 100_000_000}
     algorithm = PPO(seed=0, backend="auto", **options)
-    assert algorithm.parts.backend.name == "torch"
-    assert "the orders of its epochs take" in algorithm.parts.backend.reason
+    assert algorithm.components.backend.name == "torch"
+    assert "the orders of its epochs take" in algorithm.components.backend.reason
     algorithm.close()
     with pytest.raises(ConfigError, match="of memory"):
         PPO(seed=0, backend="native", **options)
@@ -152,7 +147,7 @@ def test_orders_of_very_many_epochs_are_torchs_which_holds_one_at_a_time(
 def test_a_backend_that_the_user_chose_has_no_reason(table: dict[str, Any]) -> None:
     for name in ("torch", "native"):
         algorithm = PPO(seed=0, backend=name, **SMALL_PPO)
-        assert algorithm.parts.backend == Backend(name)
+        assert algorithm.components.backend == Backend(name)
         algorithm.close()
 
 
@@ -162,32 +157,32 @@ def test_a_run_goes_on_with_the_engine_that_it_began_with(
 ) -> None:
     table["ppo"] = [cell(1024, 65536, began)]
     algorithm = PPO(seed=0, backend="auto", **SMALL_PPO)
-    took = algorithm.parts.backend.name
+    took = algorithm.components.backend.name
     algorithm.train(128)
     algorithm.save(tmp_path / "checkpoints" / "step-000000000128")
     algorithm.close()
     table["ppo"] = [cell(1024, 65536, now)]
     loaded = PPO.from_checkpoint(tmp_path / "checkpoints" / "step-000000000128")
-    assert loaded.parts.backend == Backend(took, "it learned last")
+    assert loaded.components.backend == Backend(took, "it learned last")
     assert loaded.config.algo.backend == "auto"
     other = PPO.from_checkpoint(
         tmp_path / "checkpoints" / "step-000000000128",
         backend={"native": "torch", "torch": "native"}[took],
     )
-    assert other.parts.backend.name != took  # as asked
+    assert other.components.backend.name != took  # as asked
     resumed, saved = resume(tmp_path, replace(loaded.config, total_steps=256))
     assert saved is not None
-    assert resumed.parts.backend.name == took
+    assert resumed.components.backend.name == took
     for each in (loaded, other, resumed):
         each.close()
 
 
 def test_the_widest_layer_counts_its_inputs_too() -> None:
-    assert widest(linear_layers("", (376, 64, 17))) == 376
+    assert max_width(linear_shapes("", (376, 64, 17))) == 376
 
 
 def test_the_committed_table_has_every_algorithm_at_growing_sizes() -> None:
-    kinds = json.loads(TABLE.read_text("utf-8"))
+    kinds = json.loads(TABLE_FILE.read_text("utf-8"))
     assert kinds
     for known in kinds.values():
         assert set(known["algorithms"]) == set(FACADES)

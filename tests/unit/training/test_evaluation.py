@@ -21,16 +21,16 @@ def test_a_return_that_is_not_finite_leaves_no_iqm_and_no_error(wrong: float) ->
 @pytest.mark.filterwarnings("error")
 def test_finite_returns_whose_mean_overflows_are_no_score_and_say_why() -> None:
     played = Evaluation((1e308, 1.5e308, 1e308), (1, 1, 1), seed=0)
-    assert played.flaw == "the mean of 3 finite returns overflows: the largest is 1.5e+308"
+    assert played.non_finite_message == "the mean of 3 finite returns overflows: the largest is 1.5e+308"
     assert not math.isfinite(played.mean)
     assert played.ci95 is None
-    assert "eval/not_finite" not in played.row()
+    assert "eval/not_finite" not in played.metrics()
 
 
 @pytest.mark.filterwarnings("error")
 def test_an_interval_whose_resamples_overflow_is_left_out() -> None:
     played = Evaluation((1.7e308, 1.0, -1.7e308), (1, 1, 1), seed=0)
-    assert (played.flaw, played.ci95) == ("", None)
+    assert (played.non_finite_message, played.ci95) == ("", None)
 
 
 @pytest.mark.filterwarnings("error")

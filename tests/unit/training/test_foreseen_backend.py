@@ -13,7 +13,12 @@ from rlox.configs import RunConfig, make_run
 from rlox.envs.actions import ActionCodec
 from rlox.envs.spaces import ObservationCodec
 from rlox.training import backend
-from rlox.training.backend import cpu_kind, foreseen, foreseen_between, impossible
+from rlox.training.backend import (
+    cpu_kind,
+    native_obstacle,
+    predict_backend,
+    predict_backend_between,
+)
 from rlox.training.native_fields import NATIVE_FIELDS
 
 OBSERVATIONS = ObservationCodec.of(spaces.Box(-1.0, 1.0, (4,)))
@@ -41,14 +46,12 @@ def ppo(**algo: Any) -> RunConfig:
 
 
 @pytest.mark.parametrize(("name", "case"), OF_VECTORS)
-def test_the_foreseen_engine_is_the_one_that_is_built(
-    name: str, case: str, measured: Measured
-) -> None:
+def test_the_foreseen_engine_is_the_one_that_is_built(name: str, case: str, measured: Measured) -> None:
     measured(lambda width, rows: 2.0 + width / 1000 + rows / 1e6)  # which tells the sizes apart
     with_backend = {"backend": "auto"}
     algorithm = SPECS[name].make(case, **with_backend)
-    actor = algorithm.parts.actor
-    found = foreseen(algorithm.config, actor.observations, actor.actions)
+    actor = algorithm.components.actor
+    found = predict_backend(algorithm.config, actor.observations, actor.actions)
     own = "algo.policy" in found.reason  # that torch would have to make to be known
     built = algorithm.backend
     algorithm.close()
@@ -57,16 +60,16 @@ def test_the_foreseen_engine_is_the_one_that_is_built(
 
 def test_a_minibatch_is_no_larger_than_its_rollout(measured: Measured) -> None:
     measured(lambda width, rows: 2.0)
-    found = foreseen(ppo(batch_size=100_000), OBSERVATIONS, ACTIONS)
+    found = predict_backend(ppo(batch_size=100_000), OBSERVATIONS, ACTIONS)
     assert found.name == "native"
     assert "128 rows an update" in found.reason
 
 
 def test_a_speed_is_told_of_environments_that_run_in_rust_only(measured: Measured) -> None:
     measured(lambda width, rows: 7.37)
-    assert "7.37 times torch's speed" in foreseen(ppo(), OBSERVATIONS, ACTIONS).reason
+    assert "7.37 times torch's speed" in predict_backend(ppo(), OBSERVATIONS, ACTIONS).reason
     stepped = make_run({"algo": {"name": "ppo"}, "env": {"id": "Blackjack-v1"}})
-    found = foreseen(stepped, OBSERVATIONS, ACTIONS)
+    found = predict_backend(stepped, OBSERVATIONS, ACTIONS)
     assert found.name == "native"
     assert found.reason == (
         "its updates were measured to be faster than torch's (layers 64 wide, 64 rows an update)"
@@ -76,15 +79,18 @@ def test_a_speed_is_told_of_environments_that_run_in_rust_only(measured: Measure
 def test_runs_between_two_take_torch_where_one_of_them_would(measured: Measured) -> None:
     measured(lambda width, rows: 0.5 if (width, rows) == (64, 48) else 2.0)
     ends = [ppo(net_arch=[32], batch_size=128), ppo(net_arch=[128], batch_size=16)]
-    assert [foreseen(end, OBSERVATIONS, ACTIONS).name for end in ends] == ["native", "native"]
-    found = foreseen_between(ends, OBSERVATIONS, ACTIONS)
+    assert [predict_backend(end, OBSERVATIONS, ACTIONS).name for end in ends] == [
+        "native",
+        "native",
+    ]
+    found = predict_backend_between(ends, OBSERVATIONS, ACTIONS)
     assert found.name == "torch"
     assert "layers 64 wide, 48 rows an update" in found.reason
     near = [ends[0], ppo(net_arch=[32], batch_size=64)]
-    assert foreseen_between(near, OBSERVATIONS, ACTIONS).name == "native"
+    assert predict_backend_between(near, OBSERVATIONS, ACTIONS).name == "native"
 
 
 @pytest.mark.usefixtures("measured")
 def test_a_policy_of_ones_own_counts_as_one_that_native_cannot_learn() -> None:
-    told = impossible(ppo(policy="somewhere:Policy"), OBSERVATIONS, ACTIONS)
+    told = native_obstacle(ppo(policy="somewhere:Policy"), OBSERVATIONS, ACTIONS)
     assert told == "the policy is one of your own (algo.policy)"

@@ -6,9 +6,9 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import pytest
-from helpers.small import small_ppo
+from helpers.small_ppo import small_ppo
 
-from rlox.algorithms.on_policy import on_policy_parts
+from rlox.algorithms.on_policy import build_on_policy
 from rlox.algorithms.torch_ppo import PPOLearner
 from rlox.build import build
 from rlox.configs import RunConfig, make_run
@@ -16,9 +16,9 @@ from rlox.configs.params import param
 from rlox.errors import ConfigError
 from rlox.rng import Streams
 from rlox.training import backend
-from rlox.training.backend import Choice, cpu_kind
-from rlox.training.native_fields import NATIVE_FIELDS, not_in_native
-from rlox.training.parts import Tools
+from rlox.training.backend import BackendSelector, cpu_kind
+from rlox.training.components import BuildContext
+from rlox.training.native_fields import NATIVE_FIELDS, unsupported_fields
 
 SMALL: dict[str, dict[str, Any]] = {
     "ppo": {"n_steps": 16, "n_epochs": 1, "batch_size": 16},
@@ -68,9 +68,9 @@ def test_each_field_of_a_built_in_algorithm_is_known_to_its_engine(name: str) ->
 def test_an_unknown_field_off_its_default_learns_in_torch_under_auto(name: str) -> None:
     for value, expected in ((0.0, "native"), (10.0, "torch")):
         algorithm = build(edited(config_of(name), value))
-        assert algorithm.parts.backend.name == expected
+        assert algorithm.components.backend.name == expected
         algorithm.close()
-    assert algorithm.parts.backend.reason == (
+    assert algorithm.components.backend.reason == (
         "the native engine does not implement algo.mean_l2 (it is 10.0)"
     )
 
@@ -78,26 +78,22 @@ def test_an_unknown_field_off_its_default_learns_in_torch_under_auto(name: str) 
 @pytest.mark.parametrize("name", NATIVE_FIELDS)
 def test_an_unknown_field_off_its_default_is_refused_under_native(name: str) -> None:
     config = edited(config_of(name, "native"), 10.0)
-    with pytest.raises(
-        ConfigError, match=r"backend=native: .* algo\.mean_l2 \(it is 10\.0\); make"
-    ):
-        Choice("native", config)
+    with pytest.raises(ConfigError, match=r"backend=native: .* algo\.mean_l2 \(it is 10\.0\); make"):
+        BackendSelector("native", config)
 
 
 def test_an_algorithm_of_another_name_has_no_engine() -> None:
     config = config_of("sac", "native")
     other = replace(config, algo=replace(config.algo, target_entropy=-1.0))
-    assert not_in_native(other.algo) == ""
+    assert unsupported_fields(other.algo) == ""
     object.__setattr__(other.algo, "name", "sac_l2")  # as a plugin derived from SAC's configuration
     with pytest.raises(ConfigError, match="backend=native: sac_l2 has no native engine; make"):
-        Choice("native", other)
-    assert Choice("auto", other).surely_torch
+        BackendSelector("native", other)
+    assert BackendSelector("auto", other).is_torch_forced
 
 
 def test_parts_without_an_engine_refuse_the_native_one() -> None:
     config = make_run({"algo": small_ppo(backend="native"), "env": {"id": "CartPole-v1"}})
-    tools = Tools("cpu", Streams(0))
+    tools = BuildContext("cpu", Streams(0))
     with pytest.raises(ConfigError, match="backend=native: ppo has no native engine; make"):
-        on_policy_parts(
-            config, tools, lambda policy: PPOLearner(policy, config.algo, tools.streams)
-        )
+        build_on_policy(config, tools, lambda policy: PPOLearner(policy, config.algo, tools.streams))

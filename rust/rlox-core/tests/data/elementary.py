@@ -93,9 +93,7 @@ def main() -> None:
         exact = function(Decimal(x))
         high = float(exact)
         low = float(exact - Decimal(high))
-        lines.append(
-            " ".join([name, *(struct.pack(">d", number).hex() for number in (x, high, low))])
-        )
+        lines.append(" ".join([name, *(struct.pack(">d", number).hex() for number in (x, high, low))]))
     Path(__file__).with_suffix(".txt").write_text("\n".join(lines) + "\n")
 
 

@@ -69,5 +69,5 @@ fn has_raised() -> bool {
 /// # Errors
 /// `Abandoned`, where work like this is to be given up.
 fn abandoned(py: Python<'_>) -> PyResult<()> {
-    py.import("rlox.stopping")?.call_method0("check").map(drop)
+    py.import("rlox.stopping")?.call_method0("raise_if_expired").map(drop)
 }

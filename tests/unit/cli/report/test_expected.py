@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from helpers.cli import Cli
-from helpers.reports import Read, make_run
+from helpers.reports import ReportPage, make_run
 
 
 @pytest.fixture
@@ -43,20 +43,16 @@ def test_a_report_agrees_with_its_own_figures_as_expected_ones(cli: Cli, runs: P
     before = json.loads((runs / "report/report.json").read_text())
     code, out = said(cli, before, "strict=true")
     assert (code, "2 of 2 expected figures agree" in out) == (0, True)
-    table = Read(runs / "report/report.html").tables["table-expected"]
+    table = ReportPage(runs / "report/report.html").tables["table-expected"]
     assert table.column("figure") == ["CartPole-v1/ppo", "CartPole-v1/ppo/total_steps"]
     assert table.column("verdict") == ["agrees", "agrees"]
 
 
-def test_a_figure_that_differs_is_named_and_ends_with_1_where_that_is_asked(
-    cli: Cli, runs: Path
-) -> None:
+def test_a_figure_that_differs_is_named_and_ends_with_1_where_that_is_asked(cli: Cli, runs: Path) -> None:
     code, out = said(cli, leg([500.0, 499.0, 500.0, 498.0, 500.0]))
     assert code == 0
     assert "differs: CartPole-v1/ppo: expected 500.0" in out
-    assert Read(runs / "report/report.html").tables["table-expected"].column("verdict") == [
-        "differs"
-    ]
+    assert ReportPage(runs / "report/report.html").tables["table-expected"].column("verdict") == ["differs"]
     assert said(cli, leg([500.0, 499.0, 500.0, 498.0, 500.0]), "strict=true")[0] == 1
 
 
@@ -97,7 +93,7 @@ def reported(cli: Cli, runs: Path, *more: str) -> dict[str, Any]:
 
 def judged(runs: Path) -> dict[str, tuple[str, str]]:
     """By figure, what the page says of it and why."""
-    table = Read(runs / "report/report.html").tables["table-expected"]
+    table = ReportPage(runs / "report/report.html").tables["table-expected"]
     words = zip(table.column("verdict"), table.column("because"), strict=True)
     return dict(zip(table.column("figure"), words, strict=True))
 
@@ -152,9 +148,7 @@ def test_an_expected_pair_or_total_that_was_not_found_fails_a_strict_report(
         ),
     ],
 )
-def test_a_file_that_holds_no_figures_is_wrong_use(
-    cli: Cli, runs: Path, content: str, says: str
-) -> None:
+def test_a_file_that_holds_no_figures_is_wrong_use(cli: Cli, runs: Path, content: str, says: str) -> None:
     Path("expected.json").write_text(content)
     result = cli("report", "runs", "formats=[]", "expected=expected.json")
     assert (result.code, says in result.err) == (2, True), result.err

@@ -12,12 +12,12 @@ from helpers.cli import Cli
 from helpers.reports import make_run
 
 from rlox.errors import ConfigError
-from rlox_cli.report.foreign import baseline, read_foreign
+from rlox_cli.report.foreign import parse_baseline, read_foreign
 from rlox_cli.report.records import Run
 
 
 def runs_of(given: object, label: str = "other") -> list[Run]:
-    return sorted(read_foreign(baseline(label, given)), key=lambda run: (run.env, run.seed or 0))
+    return sorted(read_foreign(parse_baseline(label, given)), key=lambda run: (run.env, run.seed or 0))
 
 
 def table(path: Path, rows: list[list[object]]) -> str:

@@ -10,14 +10,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers.reports import Read, make_run
+from helpers.reports import ReportPage, make_run
 
 from rlox_cli.commands.report import ReportConfig
 from rlox_cli.report import figures_plotly, page, styles, tables
 from rlox_cli.report.build import report
 from rlox_cli.report.figures import Panel, Row
-from rlox_cli.report.records import text
-from rlox_cli.report.tables import Estimate, Table
+from rlox_cli.report.records import safe_text
+from rlox_cli.report.tables import IntervalEstimate, Table
 
 EVIL = "<img src=x onerror=alert(1)></script><script>alert(2)</script>$x_1$ \u202e %{x} {{7*7}}"
 
@@ -37,7 +37,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_no_string_of_a_run_is_markup(hostile: Path) -> None:
-    read = Read(hostile / "report.html")
+    read = ReportPage(hostile / "report.html")
     assert "img" not in read.tags
     assert read.tags["script"] == 3
     assert read.handlers == []
@@ -46,26 +46,25 @@ def test_no_string_of_a_run_is_markup(hostile: Path) -> None:
 
 
 def test_the_policy_of_the_page_runs_its_own_two_scripts_only(hostile: Path) -> None:
-    read = Read(hostile / "report.html")
+    read = ReportPage(hostile / "report.html")
     allowed = re.search(r"script-src ([^;]*);", read.policy)
     assert allowed is not None
     digests = [
-        base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-        for script in read.scripts[1:]
+        base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in read.scripts[1:]
     ]
     assert allowed[1].split() == [f"'sha256-{digest}'" for digest in digests]
     assert "default-src 'none'" in read.policy
 
 
 def test_the_page_asks_for_nothing_outside_itself(hostile: Path) -> None:
-    read = Read(hostile / "report.html")
+    read = ReportPage(hostile / "report.html")
     assert read.addresses
     assert {address[:1] for address in read.addresses} == {"#"}
     assert "@import" not in read.source.partition("</style>")[0]
 
 
 def test_plotly_gets_text_without_tags(hostile: Path) -> None:
-    panels = Read(hostile / "report.html").data["panels"]
+    panels = ReportPage(hostile / "report.html").data["panels"]
     said = [
         value
         for panel in panels.values()
@@ -82,7 +81,7 @@ def test_plotly_gets_text_without_tags(hostile: Path) -> None:
 
 def test_every_figure_is_beside_the_page_in_each_format_and_holds_no_markup(hostile: Path) -> None:
     drawn = {path.stem for path in (hostile / "figures").iterdir()}
-    shown = {name.split("-")[1] for name in Read(hostile / "report.html").data["panels"]}
+    shown = {name.split("-")[1] for name in ReportPage(hostile / "report.html").data["panels"]}
     assert drawn == shown
     for name in drawn:
         assert (hostile / f"figures/{name}.png").read_bytes()[:4] == b"\x89PNG"
@@ -101,7 +100,7 @@ def test_tables_beside_the_page_hold_no_markup_and_no_commands(hostile: Path) ->
 def test_plotly_takes_the_figures_as_they_are(hostile: Path) -> None:
     from plotly.graph_objects import Figure
 
-    panels = Read(hostile / "report.html").data["panels"]
+    panels = ReportPage(hostile / "report.html").data["panels"]
     kinds = {trace["type"] for panel in panels.values() for trace in panel["data"]}
     assert kinds == {"scatter", "bar"}
     for panel in panels.values():
@@ -109,13 +108,12 @@ def test_plotly_takes_the_figures_as_they_are(hostile: Path) -> None:
 
 
 def test_latex_and_markdown_say_the_text_itself() -> None:
-    row = ["a_b & 50% #1 ~^\\{}", Estimate(1.0, 0.5, 2.0)]
+    row = ["a_b & 50% #1 ~^\\{}", IntervalEstimate(1.0, 0.5, 2.0)]
     table = Table("x", "T_1", "C & D", ("a|b", "n"), [row])
-    assert (
-        r"a\_b \& 50\% \#1 \textasciitilde{}\textasciicircum{}\textbackslash{}\{\} & 1.000 {[}0.500"
-        in (tables.latex(table))
+    assert r"a\_b \& 50\% \#1 \textasciitilde{}\textasciicircum{}\textbackslash{}\{\} & 1.000 {[}0.500" in (
+        tables.to_latex(table)
     )
-    lines = tables.markdown(table).splitlines()
+    lines = tables.to_markdown(table).splitlines()
     assert lines[2] == r"| a\|b | n |"
     assert lines[4].startswith(r"| a\_b &amp; 50% \#1 \~^\\{} | 1.000 \[0.500, 2.000\]")
 
@@ -132,7 +130,7 @@ def test_latex_and_markdown_say_the_text_itself() -> None:
     ids=["newline", "escape", "surrogate", "nothing", "long"],
 )
 def test_text_of_a_run_is_spelled_where_it_cannot_be_shown(given: str | None, said: str) -> None:
-    assert text(given) == said
+    assert safe_text(given) == said
 
 
 def luminance(colour: str) -> float:
@@ -153,7 +151,7 @@ def test_colours_stand_out_from_the_ground_of_their_theme(theme: str) -> None:
     ]:
         bright, dim = sorted((ground, luminance(str(colour))), reverse=True)
         assert (bright + 0.05) / (dim + 0.05) >= least, colour
-    assert styles.GROUND[theme] == look["ground"]
+    assert styles.BACKGROUND[theme] == look["ground"]
 
 
 def test_methods_are_told_apart_without_colour() -> None:
@@ -162,8 +160,8 @@ def test_methods_are_told_apart_without_colour() -> None:
 
 
 def test_a_row_with_one_run_has_no_bar() -> None:
-    rows = [Row("a", 0, Estimate(1.0)), Row("b", 1, Estimate(1.0, 0.5, 2.0))]
-    one, two = figures_plotly.spec(Panel("t", "x", rows=rows))["data"]
+    rows = [Row("a", 0, IntervalEstimate(1.0)), Row("b", 1, IntervalEstimate(1.0, 0.5, 2.0))]
+    one, two = figures_plotly.panel_spec(Panel("t", "x", rows=rows))["data"]
     assert "error_x" not in one
     assert (two["error_x"]["array"], two["error_x"]["arrayminus"]) == ([1.0], [0.5])
 
@@ -175,7 +173,5 @@ def test_a_report_imports_no_torch(tmp_path: Path) -> None:
         "code = main(['report', 'run', 'formats=[]', 'resamples=100']); "
         "sys.exit(code or 'torch' in sys.modules)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

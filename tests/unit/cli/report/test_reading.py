@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.reports import Read, make_run
+from helpers.reports import ReportPage, make_run
 
 from rlox_cli.commands.report import ReportConfig
 from rlox_cli.report.build import report
 from rlox_cli.report.read import read_run
-from rlox_cli.report.study import study
+from rlox_cli.report.study import group_runs
 
 
-def page_of(folder: Path, **given: Any) -> Read:
-    config = {"formats": (), "resamples": 200, **given}
+def read_page(folder: Path, **settings: Any) -> ReportPage:
+    config = {"formats": (), "resamples": 200, **settings}
     assert report(ReportConfig(runs=(str(folder),), **config)) == 0
-    return Read(folder / "report" / "report.html")
+    return ReportPage(folder / "report" / "report.html")
 
 
 def test_losses_and_entropy_are_drawn_as_the_iqm_over_runs(tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ def test_losses_and_entropy_are_drawn_as_the_iqm_over_runs(tmp_path: Path) -> No
             "loss/once": {100: 1.0},
         }
         make_run(tmp_path / f"{seed}", 1.0, seed=seed, measures=measures)
-    page = page_of(tmp_path, formats=("png",))
+    page = read_page(tmp_path, formats=("png",))
     panels = {k: v for k, v in page.data["panels"].items() if k.startswith("plot-measures")}
     titles = {v["layout"]["yaxis"]["title"]["text"]: v for v in panels.values()}
     assert set(titles) == {"loss/value", "policy/entropy"}
@@ -40,7 +40,7 @@ def test_losses_and_entropy_are_drawn_as_the_iqm_over_runs(tmp_path: Path) -> No
     assert (tmp_path / "report" / "figures" / "measures.png").is_file()
 
 
-def two_tasks(folder: Path) -> Path:
+def make_two_tasks(folder: Path) -> Path:
     runs = [
         ("ppo", "A-v0", 1.0),
         ("ppo", "A-v0", 3.0),
@@ -61,7 +61,7 @@ def two_tasks(folder: Path) -> Path:
 
 
 def test_axes_say_what_they_are_and_a_scale_from_0_to_1_is_in_sight(tmp_path: Path) -> None:
-    page = page_of(two_tasks(tmp_path))
+    page = read_page(make_two_tasks(tmp_path))
     profile = page.data["panels"]["plot-profile-0"]["layout"]
     assert profile["xaxis"]["title"]["text"] == "score τ"
     assert profile["yaxis"]["title"]["text"] == "fraction of runs with score &gt; τ"
@@ -74,7 +74,7 @@ def test_axes_say_what_they_are_and_a_scale_from_0_to_1_is_in_sight(tmp_path: Pa
 def test_a_method_on_one_task_has_no_score_over_all_tasks(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page = page_of(two_tasks(tmp_path))
+    page = read_page(make_two_tasks(tmp_path))
     assert page.tables["table-aggregate"].column("method") == ["ppo"]
     overall = capsys.readouterr().out.partition("over all tasks")[2]
     assert "ppo: " in overall and "a2c: " not in overall
@@ -83,16 +83,16 @@ def test_a_method_on_one_task_has_no_score_over_all_tasks(
 def test_a_task_whose_runs_all_score_the_same_has_no_scale(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    two_tasks(tmp_path)
+    make_two_tasks(tmp_path)
     make_run(tmp_path / "5", 7.0, env="C-v0")
-    page = page_of(tmp_path)
+    page = read_page(tmp_path)
     assert page.tables["table-aggregate"].column("tasks") == ["2"]
     assert "C-v0 is left out, its runs all score 7.000: ranges.C-v0 gives it a scale" in page.text
     other = tmp_path / "other"
     for env in ("A-v0", "B-v0"):
         make_run(other / env, 7.0, env=env)
     capsys.readouterr()
-    assert "table-aggregate" not in page_of(other).tables
+    assert "table-aggregate" not in read_page(other).tables
     assert "over all tasks" not in capsys.readouterr().out
 
 
@@ -103,7 +103,7 @@ def test_the_terminal_says_what_letters_stand_for_and_cuts_a_long_reason(
     for place, settings in enumerate((long, {key: 0.5 for key in long})):
         make_run(tmp_path / f"{place}", 1.0 + place, settings=settings)
     make_run(tmp_path / "9", None, status="failed", reason="EnvError: " + "x" * 900)
-    page_of(tmp_path)
+    read_page(tmp_path)
     out = capsys.readouterr().out
     (said,) = [line for line in out.splitlines() if line.startswith("  ppo (A): learning_rate=")]
     assert "learning_rate=0.001" in said and "ent_coef=0.01" in said
@@ -128,20 +128,20 @@ def test_a_run_from_before_the_rules_had_keys_is_of_the_method_it_followed(
         env = {"id": "CartPole-v1", "normalize_obs": True, **keys}
         tree = {"algo": {"name": "ppo"}, "env": env, "seed": seed}
         (folder / "config.yaml").write_text(json.dumps(tree))
-    found = study(read_run(tmp_path / f"{seed}") for seed in range(2))
+    found = group_runs(read_run(tmp_path / f"{seed}") for seed in range(2))
     assert sorted(found.methods) == methods
 
 
-AGAIN = "; rlox resume goes on without it, and writes it again"
+RESUME_HINT = "; rlox resume goes on without it, and writes it again"
 
 
 @pytest.mark.parametrize(
     ("name", "data", "state", "reason"),
     [
-        ("status.json", None, "unreadable", f"status.json is missing{AGAIN}"),
-        ("status.json", "{", "unreadable", f"status.json is damaged{AGAIN}"),
-        ("result.json", None, "done", f"result.json is missing{AGAIN}"),
-        ("result.json", "[]", "done", f"result.json is damaged{AGAIN}"),
+        ("status.json", None, "unreadable", f"status.json is missing{RESUME_HINT}"),
+        ("status.json", "{", "unreadable", f"status.json is damaged{RESUME_HINT}"),
+        ("result.json", None, "done", f"result.json is missing{RESUME_HINT}"),
+        ("result.json", "[]", "done", f"result.json is damaged{RESUME_HINT}"),
         ("result.json", '{"score": NaN}', "done", "its score is 'nan', no number"),
         ("result.json", '{"score": "high", "train_return_last100": 2.0}', "done", "'high', no number"),
     ],
@@ -154,5 +154,5 @@ def test_a_run_that_does_not_count_names_the_file_that_is_missing_or_damaged(
     if data is not None:
         file.write_text(data)
     run = read_run(tmp_path / "0_a")
-    assert (run.status, run.counted) == (state, False)
+    assert (run.status, run.is_counted) == (state, False)
     assert reason in run.reason

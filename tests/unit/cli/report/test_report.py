@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from helpers.cli import Cli
-from helpers.reports import Read, make_run, numbers
+from helpers.reports import ReportPage, make_run, numbers
 from helpers.tree import tree
 
 from rlox.errors import ConfigError
@@ -30,11 +30,11 @@ def by_hand(scores: list[float]) -> float:
     return statistics.fmean(sorted(scores)[1:4])
 
 
-def written(place: Path, **given: object) -> Read:
+def written(place: Path, **given: object) -> ReportPage:
     """The page of a report on `place`."""
     config = ReportConfig(runs=(str(place),), **{"formats": (), "resamples": 200, **given})
     assert report(config) == 0
-    return Read(Path(config.out or place / "report") / "report.html")
+    return ReportPage(Path(config.out or place / "report") / "report.html")
 
 
 @pytest.fixture(scope="module")
@@ -55,15 +55,13 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def page(sweep: Path) -> Read:
+def page(sweep: Path) -> ReportPage:
     return written(sweep)
 
 
-def test_the_scores_are_those_of_the_result_files(sweep: Path, page: Read) -> None:
+def test_the_scores_are_those_of_the_result_files(sweep: Path, page: ReportPage) -> None:
     table = page.tables["table-scores"]
-    found = dict(
-        zip(zip(table.column("method"), table.column("task"), strict=True), table.rows, strict=True)
-    )
+    found = dict(zip(zip(table.column("method"), table.column("task"), strict=True), table.rows, strict=True))
     assert set(found) == set(SCORES)
     for (algo, env), row in found.items():
         files = [json.loads(p.read_text()) for p in sweep.glob(f"*_{algo}_?/result.json")]
@@ -71,9 +69,7 @@ def test_the_scores_are_those_of_the_result_files(sweep: Path, page: Read) -> No
         cells = dict(zip(table.head, row, strict=True))
         assert cells["n"] == "5"
         assert numbers(cells["IQM [95% CI]"])[0] == pytest.approx(by_hand(scores), rel=1e-3)
-        assert numbers(cells["mean [95% CI]"])[0] == pytest.approx(
-            statistics.fmean(scores), rel=1e-3
-        )
+        assert numbers(cells["mean [95% CI]"])[0] == pytest.approx(statistics.fmean(scores), rel=1e-3)
         assert numbers(cells["median"])[0] == pytest.approx(statistics.median(scores), rel=1e-3)
         assert numbers(cells["lowest"]) == pytest.approx([min(scores)], rel=1e-3)
         assert numbers(cells["highest"]) == pytest.approx([max(scores)], rel=1e-3)
@@ -81,7 +77,9 @@ def test_the_scores_are_those_of_the_result_files(sweep: Path, page: Read) -> No
         assert low <= value <= high
 
 
-def test_over_all_tasks_scores_are_between_each_tasks_lowest_and_highest_run(page: Read) -> None:
+def test_over_all_tasks_scores_are_between_each_tasks_lowest_and_highest_run(
+    page: ReportPage,
+) -> None:
     table = page.tables["table-aggregate"]
     for algo, row in zip(table.column("method"), table.rows, strict=True):
         scaled = []
@@ -92,27 +90,23 @@ def test_over_all_tasks_scores_are_between_each_tasks_lowest_and_highest_run(pag
         middle = sorted(scaled)[2:8]  # ten runs, a quarter rounded down cut at either end
         cells = dict(zip(table.head, row, strict=True))
         assert (cells["tasks"], cells["n"]) == ("2", "10")
-        assert numbers(cells["IQM [95% CI]"])[0] == pytest.approx(
-            statistics.fmean(middle), abs=6e-4
-        )
+        assert numbers(cells["IQM [95% CI]"])[0] == pytest.approx(statistics.fmean(middle), abs=6e-4)
         gap = statistics.fmean(1 - score for score in scaled)
         assert numbers(cells["optimality gap"])[0] == pytest.approx(gap, abs=6e-4)
 
 
-def test_the_probability_of_improvement_counts_pairs(page: Read) -> None:
+def test_the_probability_of_improvement_counts_pairs(page: ReportPage) -> None:
     table = page.tables["table-improvement"]
     (row,) = table.rows
     assert row[:3] == ["a2c", "ppo", "2"]
     parts = [
-        statistics.fmean(
-            (x > y) + (x == y) / 2 for x in SCORES["a2c", env] for y in SCORES["ppo", env]
-        )
+        statistics.fmean((x > y) + (x == y) / 2 for x in SCORES["a2c", env] for y in SCORES["ppo", env])
         for env in ("CartPole-v1", "Acrobot-v1")
     ]
     assert numbers(row[-1])[0] == pytest.approx(statistics.fmean(parts), abs=6e-4)
 
 
-def test_a_job_that_is_not_done_is_listed_with_its_reason_and_in_no_score(page: Read) -> None:
+def test_a_job_that_is_not_done_is_listed_with_its_reason_and_in_no_score(page: ReportPage) -> None:
     table = page.tables["table-left_out"]
     listed = dict(zip(table.column("status"), table.column("reason"), strict=True))
     assert listed == {"failed": "EnvError: it broke", "pruned": "by the study"}
@@ -120,7 +114,7 @@ def test_a_job_that_is_not_done_is_listed_with_its_reason_and_in_no_score(page: 
     assert "set_aside" not in page.text
 
 
-def test_curves_are_the_iqm_over_seeds_at_each_step(page: Read) -> None:
+def test_curves_are_the_iqm_over_seeds_at_each_step(page: ReportPage) -> None:
     panel = page.data["panels"]["plot-learning_curves-1"]
     lines = {t["name"]: t for t in panel["data"] if t["meta"]["role"] == "line"}
     for algo in ("ppo", "a2c"):
@@ -132,7 +126,7 @@ def test_curves_are_the_iqm_over_seeds_at_each_step(page: Read) -> None:
     assert "CartPole-v1: evaluations on the way" in page.text
 
 
-def test_the_time_table_of_a_report_shows_the_seconds_of_the_results(page: Read) -> None:
+def test_the_time_table_of_a_report_shows_the_seconds_of_the_results(page: ReportPage) -> None:
     table = page.tables["table-time"]
     cells = dict(zip(table.head, table.rows[0], strict=True))
     of = [cells[f"{part} s"] for part in ("collect", "update", "evaluate", "rest", "total")]
@@ -254,16 +248,12 @@ def test_a_report_without_learning_curves_says_why(
     assert "No learning curves" not in written(tmp_path).text
 
 
-def test_one_more_method_moves_no_digit_of_the_others(
-    tmp_path: Path, sweep: Path, page: Read
-) -> None:
+def test_one_more_method_moves_no_digit_of_the_others(tmp_path: Path, sweep: Path, page: ReportPage) -> None:
     extra = make_run(tmp_path / "more", 77.0, algo="dqn")
     out = tmp_path / "out"
-    config = ReportConfig(
-        runs=(str(sweep), str(extra), str(sweep)), formats=(), resamples=200, out=str(out)
-    )
+    config = ReportConfig(runs=(str(sweep), str(extra), str(sweep)), formats=(), resamples=200, out=str(out))
     assert report(config) == 0
-    before, after = (p.tables["table-scores"].rows for p in (page, Read(out / "report.html")))
+    before, after = (p.tables["table-scores"].rows for p in (page, ReportPage(out / "report.html")))
     assert [row for row in after if row[0] != "dqn"] == before
 
 
@@ -279,18 +269,14 @@ def test_the_command_takes_places_without_a_key_and_says_where_the_files_are(
 ) -> None:
     make_run(tmp_path / "runs" / "a=b, c", 5.0)
     make_run(tmp_path / "runs" / "plain", 7.0, seed=1)
-    said = cli(
-        "report", "runs/a=b, c", "runs/plain", "formats=[png]", "title=<b>Mine</b>", "resamples=100"
-    )
+    said = cli("report", "runs/a=b, c", "runs/plain", "formats=[png]", "title=<b>Mine</b>", "resamples=100")
     assert said.code == 0, said.err
     assert "ppo on CartPole-v1: 6.000 [5.000, 7.000] (2 runs)" in said.out
-    assert Read(tmp_path / "report/report.html").text.count("<b>Mine</b>") == 2
+    assert ReportPage(tmp_path / "report/report.html").text.count("<b>Mine</b>") == 2
     assert (tmp_path / "report/figures/scores.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_link_in_the_folder_of_a_run_does_not_say_where_the_report_goes(
-    cli: Cli, tmp_path: Path
-) -> None:
+def test_a_link_in_the_folder_of_a_run_does_not_say_where_the_report_goes(cli: Cli, tmp_path: Path) -> None:
     make_run(tmp_path / "run", 1.0)
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "run" / "report").symlink_to(tmp_path / "elsewhere")

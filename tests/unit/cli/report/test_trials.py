@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.reports import Read, make_run
+from helpers.reports import ReportPage, make_run
 
 from rlox_cli.commands.report import ReportConfig
 from rlox_cli.report.build import report
@@ -24,9 +24,9 @@ def searched(folder: Path, scores: dict[int, tuple[float | None, float]]) -> Pat
     return folder
 
 
-def page_of(folder: Path) -> Read:
+def page_of(folder: Path) -> ReportPage:
     assert report(ReportConfig(runs=(str(folder),), formats=("png",), resamples=200)) == 0
-    return Read(folder / "report" / "report.html")
+    return ReportPage(folder / "report" / "report.html")
 
 
 def test_a_search_is_shown_in_the_order_of_its_trials_with_the_best_so_far(tmp_path: Path) -> None:

@@ -1,0 +1,90 @@
+"""CQL(H)'s update of choices in torch: double Q-learning's, with values held down where there are no data."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from rlox.algorithms.encoding import EncoderSpec
+from rlox.algorithms.torch_cql import make_penalty_weight
+from rlox.configs import CQLConfig, RunConfig
+from rlox.envs.actions import ActionCodec
+from rlox.losses import critics_loss, td_target
+from rlox.networks import init_weights
+from rlox.optim import Adam, TargetNetwork
+from rlox.policies.min_q import MinQPolicy
+from rlox.training.components import BuildContext
+from rlox.training.finite import require_finite_parameters
+from rlox.training.learner import ActorCriticLearner, cast_obs, learn_each
+from rlox.training.replay_update import Stateful, update_label
+from rlox.types import Clock, Transitions, Update
+
+__all__ = ["DiscreteCQLLearner", "build_torch"]
+
+METRIC_NAMES = ("loss/critic", "loss/conservative", "value/q_mean", "train/grad_norm", "cql/alpha")
+
+
+class DiscreteCQLLearner(ActorCriticLearner[MinQPolicy]):
+    """Critics of choices, their target, the penalty's weight, and what batches of transitions do to them."""
+
+    def __init__(self, policy: MinQPolicy, config: CQLConfig) -> None:
+        self.config = config
+        self.critic = Adam(policy.critic, config.initial("learning_rate"), eps=1e-8)
+        self.target = TargetNetwork(copy.deepcopy(policy.critic), self.critic.flat)
+        self.weight = make_penalty_weight(config, self.critic.vector)
+        parts: dict[str, Stateful] = {"critic": self.critic, "target": self.target}
+        super().__init__(policy, {**parts, "weight": self.weight}, [self.target])
+
+    @torch.no_grad()
+    def update(self, batch: Transitions, clock: Clock) -> Update:
+        """One step of critics and target for each batch."""
+        self.critic.lr = self.config.at("learning_rate", clock.remaining)
+        batch, label = batch.to(self.critic.vector.device), update_label(batch, clock)
+        number = clock.updates
+        update = learn_each(batch, lambda i: self._step(batch, i, number + i), METRIC_NAMES, label)
+        require_finite_parameters(self.policy, self.critic.vector, label)
+        return replace(update, metrics={**update.metrics, "train/learning_rate": self.critic.lr})
+
+    def _step(self, batch: Transitions, i: int, update: int) -> tuple[Tensor, Tensor]:
+        """One step of sum_i E[(Q_i - y)^2 + w (log sum_a exp Q_i(s, a) - Q_i(s, a of the dataset))]."""
+        config, like = self.config, self.critic.vector
+        target_q = self._target_q(batch, i)
+        values = self.policy.critic.trace(cast_obs(batch.obs[i], like))
+        q_values, weight, rows = values.out, self.weight.alpha, len(target_q)
+        actions = batch.actions[i].reshape(1, -1, 1).long().expand(len(q_values), -1, -1)
+        q = q_values.gather(-1, actions).squeeze(-1)
+        penalty = (q_values.logsumexp(-1) - q).mean()
+        slope = weight * q_values.softmax(-1)
+        slope.scatter_add_(-1, actions, (2.0 * (q - target_q) - weight).unsqueeze(-1))
+        values.learn(slope.div_(rows))
+        norm = self.critic.clip(config.max_grad_norm)
+        self.critic.step()
+        self.weight.learn(penalty, self.critic.lr)
+        if (update + 1) % config.target_update_interval == 0:
+            self.target.polyak_update(config.tau)
+        loss = critics_loss(q, target_q)
+        return torch.stack([loss, penalty, q.mean(), norm, weight]), (q - target_q).abs().mean(0)
+
+    def _target_q(self, batch: Transitions, i: int) -> Tensor:
+        """R + gamma min_i Qbar_i(s', argmax_a min_i Q_i(s', a)) (van Hasselt et al. 2016, of several)."""
+        like = self.critic.vector
+        next_obs = cast_obs(batch.next_obs[i], like)
+        greedy = self.policy.mode(next_obs).unsqueeze(-1)
+        next_values: Tensor = self.target.module(next_obs).amin(0).gather(-1, greedy).squeeze(-1)
+        return td_target(batch.rewards[i].to(like), batch.discounts[i].to(like), next_values)
+
+
+def build_torch(
+    config: RunConfig, context: BuildContext, encoder_spec: EncoderSpec, actions: ActionCodec
+) -> tuple[MinQPolicy, DiscreteCQLLearner]:
+    """The policy and what it learns by."""
+    algo = cast(CQLConfig, config.algo)
+    sizes = (encoder_spec.features, actions.size, algo.n_critics, algo.net_arch, algo.activation)
+    policy = init_weights(MinQPolicy(*sizes), config.seed)
+    policy.critic = encoder_spec.wrap_ensemble(policy.critic)
+    policy = policy.to(context.device)
+    return policy, DiscreteCQLLearner(policy, algo)

@@ -1,0 +1,43 @@
+"""What a run that begins may not combine; the runs of earlier versions that did go on with it."""
+
+from __future__ import annotations
+
+from rlox.configs.buffers import UniformConfig
+from rlox.configs.env import EnvConfig
+from rlox.configs.run import RunConfig
+from rlox.errors import ConfigError
+
+__all__ = ["check_new_run"]
+
+
+def check_new_run(run: RunConfig) -> None:
+    """`ConfigError` for what users may no longer ask for together. Not asked of a saved configuration."""
+    _require_masks_of_each_step(run)
+    _require_one_unit_of_rewards(run)
+
+
+def _require_masks_of_each_step(run: RunConfig) -> None:
+    """An action that is repeated is taken in states whose masks nobody has looked at."""
+    env = run.env
+    for name in ("action_repeat", "repeat_action_probability"):
+        value = getattr(env, name)
+        if env.action_mask != "none" and value and value != getattr(EnvConfig, name):
+            raise ConfigError(
+                f"env.action_mask={env.action_mask} and env.{name}={value:g}: an action would be taken again "
+                "in states that may forbid it; leave one of them out"
+            )
+
+
+def _require_one_unit_of_rewards(run: RunConfig) -> None:
+    """Rewards for another goal are those of `compute_reward`, for one step of the environment."""
+    env, buffer = run.env, run.buffer
+    if not isinstance(buffer, UniformConfig) or buffer.hindsight is None:
+        return
+    for name in ("reward_scale", "reward_clip", "action_repeat"):
+        value = getattr(env, name)
+        if value != getattr(EnvConfig, name):
+            raise ConfigError(
+                f"buffer.hindsight={buffer.hindsight} and env.{name}={value:g}: rewards for another goal are "
+                "what compute_reward pays for one step, the others would be in other units; leave one of "
+                "them out"
+            )

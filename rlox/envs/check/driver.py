@@ -1,0 +1,232 @@
+"""Calls an environment as a run would, and makes a finding of a call that goes wrong."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple
+
+from rlox.envs.base import WrongTypeError, to_flag
+from rlox.envs.check.side_effects import seed_global_generators
+from rlox.envs.check.subject import Subject
+from rlox.envs.check.values import short_repr
+from rlox.importing import describe_error
+
+__all__ = ["EnvDriver", "MaskFilter", "StepResult", "TraceStep", "flag_message", "trace"]
+
+TRACE_EPISODES, TRACE_EPISODE_STEPS = 3, 40  # of a trace
+FLAG_MEANINGS = {
+    "terminated": "whether the task is over; return bool(...)",
+    "truncated": "whether a time limit or the like cut the episode; False where there is none",
+}
+
+
+class StepResult(NamedTuple):
+    """What one step gave."""
+
+    observation: Any
+    reward: Any
+    terminated: Any
+    truncated: Any
+    info: Any
+
+
+def flag_message(label: str, name: str, flag: Any) -> str:
+    """What is said of a flag that is no bool."""
+    return (
+        f"{name} of {label} is {short_repr(flag)} ({type(flag).__name__}), "
+        f"expected bool: {FLAG_MEANINGS[name]}"
+    )
+
+
+class TraceStep(NamedTuple):
+    """One entry of a trace, copied: what a reset gave has no reward."""
+
+    label: str
+    episode: int
+    observation: Any
+    reward: Any = None
+    flags: Any = None
+
+
+class EnvDriver:
+    """One environment, called with a word on each call to whoever waits for its answer."""
+
+    def __init__(
+        self,
+        subject: Subject,
+        env: Any,
+        watch: Callable[[str], AbstractContextManager[Any]] = lambda call: nullcontext(),
+    ) -> None:
+        self.subject, self.env = subject, env
+        self.episode = self.t = 0
+        self.is_running = False
+        self.watch = watch
+
+    @property
+    def last_call(self) -> str:
+        """The last call, in words."""
+        return f"step {self.t} of episode {self.episode}" if self.t else f"reset {self.episode}"
+
+    def reset(self, seed: int | None = None) -> tuple[Any, Any]:
+        """The first observation and its info."""
+        is_midway = self.is_running and self.t > 0
+        call = f"reset(seed={seed})" if seed is not None else "reset()"
+        self.subject.on_call(call)
+        if seed is not None:
+            seed_global_generators()
+        try:
+            with self.watch(call):
+                result = self.env.reset() if seed is None else self.env.reset(seed=seed)
+        except self.subject.env_exceptions as error:
+            self._reset_failed(error, call, is_midway)
+        self.episode, self.t, self.is_running = self.episode + 1, 0, True
+        report = self.subject.report
+        if not isinstance(result, tuple) or len(result) != 2:
+            report.stop(
+                "reset-no-pair",
+                f"reset returns {_describe(result)}, expected the pair (observation, info); end it with "
+                "return observation, {}",
+            )
+        if not isinstance(result[1], dict):
+            report.error(
+                "reset-info",
+                f"the info of reset is {_describe(result[1])}, expected a dict; return observation, {{}}",
+            )
+        return result
+
+    def step(self, action: Any, handed_action: Any = None) -> StepResult:
+        """One step; `handed_action` is the very object to hand over, where it is looked at afterwards."""
+        self.t += 1
+        self.subject.on_call(self.last_call)
+        try:
+            with self.watch(self.last_call):
+                result = self.env.step(copy.deepcopy(action) if handed_action is None else handed_action)
+        except self.subject.env_exceptions as error:
+            self._step_failed(error, action)
+        if not isinstance(result, tuple) or len(result) != 5:
+            self.subject.report.stop(
+                "step-length",
+                f"step returns {_describe(result)}, expected (observation, reward, terminated, truncated, "
+                "info); terminated: the task is over, truncated: a time limit cut it (they were one `done` "
+                "in Gym)",
+            )
+        step = StepResult(*result)
+        self.is_running = not (self._flag("terminated", step) or self._flag("truncated", step))
+        return step
+
+    def _flag(self, name: str, step: StepResult) -> bool:
+        """A flag of a step; a finding, with which it ends, for what is neither true nor false."""
+        flag = getattr(step, name)
+        try:
+            return to_flag(name, flag)
+        except WrongTypeError:
+            self.subject.report.stop(f"{name}-kind", flag_message(self.last_call, name, flag))
+
+    def mask(self, observation: Any, info: Any) -> Any:
+        """The mask after the last call, `None` where there is none."""
+        mask_location, label = (
+            self.subject.mask_location,
+            f"{self.subject.mask_location.label} after {self.last_call}",
+        )
+        if mask_location.source == "method":
+            self.subject.on_call(label)
+        try:
+            return mask_location.mask(self.env, observation, info)
+        except self.subject.env_exceptions as error:
+            self.subject.report.stop(
+                "mask-fails",
+                f"{label} raises {describe_error(error)}, expected a mask: it is asked for after each reset "
+                "and each step that an action follows; answer there too",
+            )
+
+    def _reset_failed(self, error: BaseException, call: str, is_midway: bool) -> Any:
+        if is_midway:
+            self.subject.report.stop(
+                "reset-refused",
+                f"{call} in the middle of an episode, after step {self.t}, raises {describe_error(error)}, "
+                "expected a new episode: a run that is stopped or goes on resets at any time; begin anew in "
+                "reset, whatever came before",
+            )
+        self.subject.report.stop(
+            "reset-fails",
+            f"{call} raises {describe_error(error)}, expected an observation and an info; call it by hand",
+        )
+
+    def _step_failed(self, error: BaseException, action: Any) -> Any:
+        report, label = self.subject.report, f"{self.last_call}, with action {short_repr(action)},"
+        if isinstance(error, SystemExit | KeyboardInterrupt):
+            exit_text = "sys.exit" if isinstance(error, SystemExit) else "raises KeyboardInterrupt"
+            report.stop(
+                "step-exits",
+                f"{label} ends the process ({exit_text}), expected an observation; raise an error where it "
+                "cannot go on",
+            )
+        if self.subject.mask_location.source != "none":
+            report.stop(
+                "allowed-refused",
+                f"{label} which its mask allows, raises {describe_error(error)}, expected an observation; "
+                "let the mask forbid the action there",
+            )
+        report.stop(
+            "step-fails",
+            f"{label} raises {describe_error(error)}, expected an observation: the action is of its "
+            "action_space",
+        )
+
+
+def trace(
+    driver: EnvDriver,
+    seed: int,
+    actions: Sequence[Any],
+    before_step: Callable[[], Any] = lambda: None,
+    overwrites: Sequence[Any] | None = None,
+) -> list[TraceStep]:
+    """What the actions lead to from a seed on, over some episodes, the later ones without a seed.
+
+    `before_step` is called before each step. With `overwrites` each action array is overwritten after its
+    step.
+    """
+    driver.episode = 0
+    observation, info = driver.reset(seed)
+    steps = [TraceStep("its first observation", 1, copy.deepcopy(observation))]
+    mask_filter = MaskFilter(driver)
+    for i, action in enumerate(actions):
+        before_step()
+        handed_action = copy.deepcopy(mask_filter.allowed_action(action, observation, info))
+        if handed_action is not None:
+            step = driver.step(handed_action, handed_action)
+            if overwrites is not None:
+                handed_action[...] = overwrites[i]
+            observation, info = step.observation, step.info
+            flags = (bool(step.terminated), bool(step.truncated))
+            copies = copy.deepcopy((observation, step.reward))
+            steps.append(TraceStep(driver.last_call, driver.episode, *copies, flags))
+        if handed_action is None or not driver.is_running or driver.t >= TRACE_EPISODE_STEPS:
+            if driver.episode == TRACE_EPISODES:
+                break
+            observation, info = driver.reset()
+            steps.append(TraceStep(driver.last_call, driver.episode, copy.deepcopy(observation)))
+    return steps
+
+
+class MaskFilter:
+    """Turns an action that a mask forbids into one that it allows, the same one each time, or none."""
+
+    def __init__(self, driver: EnvDriver) -> None:
+        self._driver, self._mask_location = driver, driver.subject.mask_location
+
+    def allowed_action(self, action: Any, observation: Any, info: Any) -> Any:
+        """The action to take after this observation and info."""
+        mask = self._driver.mask(observation, info)
+        if mask is None:
+            return action
+        return self._mask_location.allowed_action(mask, self._driver.env.action_space, action)
+
+
+def _describe(value: Any) -> str:
+    """What something is, in words."""
+    if isinstance(value, tuple):
+        return f"a tuple of {len(value)}"
+    return "None" if value is None else f"a {type(value).__name__}"

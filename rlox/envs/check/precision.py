@@ -1,0 +1,89 @@
+"""Whether float32, which networks see, tells the numbers apart that an environment gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from rlox.envs.check.values import Mismatch
+
+__all__ = ["PrecisionCheck"]
+
+CONSTANT_TOLERANCE = (
+    1e-12  # of the largest number: a column that varies by less is constant, but for rounding
+)
+LOSS_TOLERANCE = 1e-3  # of what a column varies by: differences below it are no loss
+
+
+class PrecisionCheck:
+    """Compares each number with the last, the least and the greatest one of its column."""
+
+    def __init__(self) -> None:
+        self._columns_by_part: dict[str, _ColumnStats] = {}
+
+    def observe(self, space: Any, value: Any, part: str = "") -> None:
+        """Take an observation that fits its space."""
+        if isinstance(space, spaces.Dict | spaces.Tuple):
+            subspaces = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
+            for key, subspace in subspaces:
+                self.observe(subspace, value[key], f"{part}[{key!r}]")
+        elif isinstance(space, spaces.Box) and not np.can_cast(space.dtype, np.float32):
+            numbers = np.array(value, np.float64)
+            if part in self._columns_by_part:
+                self._columns_by_part[part].observe(numbers)
+            else:
+                self._columns_by_part[part] = _ColumnStats(numbers)
+
+    def find_losses(self) -> Iterator[Mismatch]:
+        """The first column of each part whose numbers become equal in float32."""
+        for part, columns in self._columns_by_part.items():
+            if (loss := columns.find_loss()) is not None:
+                index, first, second = loss
+                yield Mismatch(
+                    "observation-digits",
+                    part,
+                    f"has {first!r} and {second!r} at {index}, which are equal in float32, expected numbers "
+                    "that differ there: networks see float32; subtract what they have in common, or use "
+                    "another unit",
+                )
+
+
+class _ColumnStats:
+    """What is known of the numbers in each place of an array."""
+
+    def __init__(self, values: NDArray[np.float64]) -> None:
+        self._last_values, self._min, self._max = values, values.copy(), values.copy()
+        # of the two numbers that differ most and are equal in float32
+        self._max_gap = np.zeros_like(values)
+        self._gap_pair = np.stack([values, values])
+
+    def observe(self, values: NDArray[np.float64]) -> None:
+        for reference in (self._last_values, self._min, self._max):
+            gap = np.where(_as_float32(values) == _as_float32(reference), np.abs(values - reference), 0.0)
+            is_wider = gap > self._max_gap
+            self._max_gap[is_wider] = gap[is_wider]
+            self._gap_pair[:, is_wider] = reference[is_wider], values[is_wider]
+        self._last_values = values
+        self._min, self._max = np.minimum(self._min, values), np.maximum(self._max, values)
+
+    def find_loss(self) -> tuple[list[int], float, float] | None:
+        """The first place where float32 loses differences that count, and two numbers there."""
+        spread = self._max - self._min
+        magnitude = np.maximum(np.abs(self._max), np.abs(self._min))
+        indices = np.argwhere(
+            (spread > CONSTANT_TOLERANCE * magnitude) & (self._max_gap > LOSS_TOLERANCE * spread)
+        )
+        if not len(indices):
+            return None
+        index = tuple(int(i) for i in indices[0])
+        first, second = (float(values[index]) for values in self._gap_pair)
+        return list(index), first, second
+
+
+def _as_float32(numbers: NDArray[np.float64]) -> NDArray[np.float32]:
+    with np.errstate(over="ignore"):  # beyond its range all are infinite, and equal
+        return numbers.astype(np.float32)

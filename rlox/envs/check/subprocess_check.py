@@ -1,0 +1,160 @@
+"""A check in a process of its own, so that an environment that hangs or dies is told of as well."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import Any
+
+from rlox.configs import EnvConfig
+from rlox.envs.check.findings import Finding
+from rlox.envs.check.run_checks import CheckResult, check_config
+from rlox.errors import ConfigError, InternalError
+from rlox.importing import describe_error
+
+__all__ = ["check_in_subprocess"]
+
+START_SECONDS = 60.0  # seconds that imports may take, whatever a step may
+OnFinding = Callable[[Finding], None]
+
+
+def check_in_subprocess(
+    config: EnvConfig, steps: int, seed: int, on_finding: OnFinding = lambda finding: None
+) -> CheckResult:
+    """The check of a configured environment; each call has `config.step_timeout` seconds to answer.
+
+    What it prints goes to standard error. `ConfigError` where it cannot be made as it is configured.
+    """
+    context = multiprocessing.get_context("spawn")
+    parent_end, child_end = context.Pipe()
+    process = context.Process(target=_check_main, args=(child_end, config, steps, seed))
+    process.start()
+    child_end.close()
+    try:
+        return _listen(_CheckedProcess(parent_end, process, config.step_timeout, on_finding))
+    finally:
+        process.kill()  # it may hang; nothing of it is needed any more
+        process.join()
+        parent_end.close()
+
+
+class _CheckedProcess:
+    """What is known of the other process: its findings, and the call that it makes."""
+
+    def __init__(self, connection: Connection, process: Any, timeout: float, on_finding: OnFinding) -> None:
+        self.connection, self.process, self.timeout, self.on_finding = (
+            connection,
+            process,
+            timeout,
+            on_finding,
+        )
+        self.current_call = ""
+        self.steps = self.resets = 0  # calls that came back
+        self.findings: list[Finding] = []
+
+    def set_current_call(self, call: str) -> None:
+        """It says what it does next."""
+        self.steps += self.current_call.startswith("step ")
+        self.resets += self.current_call.startswith("reset(")
+        self.current_call = call
+
+    def add(self, finding: Finding) -> None:
+        """One more finding."""
+        self.findings.append(finding)
+        self.on_finding(finding)
+
+    def finish_with(self, code: str, message: str) -> CheckResult:
+        """What is known where no more will come."""
+        self.add(Finding(code, "error", message))
+        return CheckResult(tuple(self.findings), "", "", self.steps, self.resets, {})
+
+
+def _listen(checked_process: _CheckedProcess) -> CheckResult:
+    """Listen until it is done, does not answer, or is gone."""
+    while True:
+        timeout = (
+            checked_process.timeout
+            if checked_process.current_call
+            else max(checked_process.timeout, START_SECONDS)
+        )
+        if not checked_process.connection.poll(timeout):
+            return checked_process.finish_with(
+                "no-answer",
+                f"{checked_process.current_call or 'importing it'} did not come back within {timeout:g} s, "
+                "expected an answer; look for an endless loop or something that it waits for, or set "
+                "env.step_timeout higher",
+            )
+        try:
+            word, content = checked_process.connection.recv()
+        except (EOFError, ConnectionError):
+            checked_process.process.join()
+            return checked_process.finish_with(
+                "process-died",
+                f"{checked_process.current_call or 'importing it'} ended the whole process "
+                f"({_exit_text(checked_process.process.exitcode)}), expected an answer or an exception; look "
+                "for os._exit, and for crashes of native code with python -X faulthandler",
+            )
+        if word == "doing":
+            checked_process.set_current_call(content)
+        elif word == "found":
+            checked_process.add(content)
+        elif word == "raised":
+            return checked_process.finish_with(
+                "process-died",
+                f"{checked_process.current_call} raises {content}, which ends a process, expected an answer "
+                "or an error of another kind; raise a RuntimeError where it cannot go on",
+            )
+        elif word == "refused":
+            raise ConfigError(content)
+        elif word == "failed":
+            raise InternalError(
+                f"the check itself failed, while {checked_process.current_call}: {content}; please report it"
+            )
+        else:
+            result: CheckResult = content
+            return result
+
+
+def _exit_text(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def _check_main(connection: Connection, config: EnvConfig, steps: int, seed: int) -> None:
+    """In the other process: check, and say each thing at once."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started it decides when it ends
+    os.dup2(2, 1)  # what native code prints shall not be in a list that is read by a program
+    threading.Thread(target=_exit_with_parent, args=(connection,), daemon=True).start()
+
+    def send(word: str, content: Any) -> None:
+        with suppress(BrokenPipeError):
+            connection.send((word, content))
+
+    try:
+        result = check_config(
+            config,
+            steps,
+            seed,
+            on_finding=lambda finding: send("found", finding),
+            on_call=lambda call: send("doing", call),
+        )
+        send("done", result)
+    except ConfigError as error:
+        send("refused", str(error))
+    except (SystemExit, KeyboardInterrupt) as error:
+        send("raised", describe_error(error))
+    except Exception as error:
+        send("failed", f"{type(error).__name__}: {error}")
+    connection.close()
+    os._exit(0)  # not held up by threads and exit handlers of the environment
+
+
+def _exit_with_parent(connection: Connection) -> None:
+    """Nothing is ever said to this process: the end of the line is the end of who started it."""
+    with suppress(EOFError, OSError):
+        connection.recv()
+    os._exit(1)

@@ -1,0 +1,154 @@
+"""Which engine a configuration or a user's object means, and what can be put around it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any
+
+import gymnasium as gym
+
+from rlox.configs import EnvConfig
+from rlox.configs.secrets import unwrap
+from rlox.envs.engines.atari import is_preprocessed_game, training_reward_clip
+from rlox.envs.engines.lives import life_tracker_for
+from rlox.envs.engines.masks import EngineMasks
+from rlox.envs.engines.pools import make_ale, make_envpool, require_pool_id
+from rlox.envs.engines.single_env_settings import require_engine_settings
+from rlox.envs.engines.vector import VectorEngine, autoreset_mode, require_vector
+from rlox.envs.failures import Closable
+from rlox.envs.identity import require_distinct_envs
+from rlox.envs.ids import find_spec, takes_num_envs, vector_factory
+from rlox.envs.mujoco_log import log_mujoco_warnings
+from rlox.errors import ConfigError, EnvError, MissingExtraError, RloxError
+from rlox.importing import describe_error
+
+__all__ = [
+    "EngineFactory",
+    "VectorEnvLike",
+    "close_on_error",
+    "engine_factory_for",
+    "make_engine",
+    "require_env",
+]
+
+Vector = gym.vector.VectorEnv[Any, Any, Any]
+# A ready engine, or what makes one with so many environments: `make(num_envs=n)`.
+VectorEnvLike = Vector | Callable[..., Vector]
+EngineFactory = Callable[[int, bool], Vector]  # of so many environments, for training or not
+
+
+@contextmanager
+def close_on_error(env: Closable, source: Any) -> Iterator[None]:
+    """The block that builds on environments made of `source`: they are closed where it raises.
+
+    A `gymnasium.vector.VectorEnv` that the user made stays open: it can be given to another run.
+    """
+    try:
+        yield
+    except BaseException:
+        if not isinstance(source, gym.vector.VectorEnv):
+            with suppress(Exception):
+                env.close()
+        raise
+
+
+def engine_factory_for(config: EnvConfig, source: Any = None) -> EngineFactory | None:
+    """What makes the engine that is meant; `None` for environments that are stepped one by one."""
+    if source is None and config.backend in ("envpool", "ale"):
+        make = make_envpool if config.backend == "envpool" else make_ale
+        engine_factory: EngineFactory = partial(_make_checked, make, config)
+    elif isinstance(source, gym.vector.VectorEnv):
+        engine_factory = partial(_user_engine, source, config)
+    else:
+        factory = vector_factory(config.id) if source is None else source
+        if not (callable(factory) and takes_num_envs(factory)):
+            return None
+        engine_factory = partial(_make_from_user, factory, config)
+    require_engine_settings(config, source)
+    return engine_factory
+
+
+def make_engine(
+    config: EnvConfig, engine_factory: EngineFactory, seed: int, keep_infos: bool, source: Any = None
+) -> VectorEngine:
+    """The engine as sources read it; closed where it does not fit, unless it is the user's own object."""
+    is_builtin = config.backend in ("envpool", "ale")
+    clip, lives = (
+        (training_reward_clip(config), life_tracker_for(config)) if is_builtin else (config.reward_clip, None)
+    )
+    env = engine_factory(config.n_envs, True)
+    stack_shape = env.single_observation_space.shape if is_builtin and is_preprocessed_game(config) else None
+    n_frames = stack_shape[0] if stack_shape else 1
+    shaping = config.reward_scale, clip, lives, n_frames
+    with close_on_error(env, source):
+        require_distinct_envs([env], config.id)
+        masks = _masks(env, config)
+        return VectorEngine(env, seed, config.id, keep_infos, *shaping, config.seeding, masks)
+
+
+def _masks(env: Vector, config: EnvConfig) -> EngineMasks | None:
+    """The configured masks of an engine's environments."""
+    if config.action_mask == "none":
+        return None
+    mode = autoreset_mode(env, config.id)
+    return EngineMasks(env, mode, config.action_mask, config.action_mask_key, config.id)
+
+
+def require_env(config: EnvConfig) -> None:
+    """Raise where nothing of the configured id is there: `UnknownNameError`, `MissingExtraError`."""
+    if config.backend == "envpool":
+        require_pool_id(config)
+    elif vector_factory(config.id) is None:
+        find_spec(config.id)
+
+
+def _make_checked(
+    make: Callable[[EnvConfig, int, bool], Vector], config: EnvConfig, n_envs: int, training: bool
+) -> Vector:
+    return _require_size(make(config, n_envs, training), n_envs, config.id)
+
+
+def _make_from_user(make: Callable[..., Any], config: EnvConfig, n_envs: int, training: bool) -> Vector:
+    """What a factory of the user's makes."""
+    options = unwrap(config.kwargs)
+    try:
+        inspect.signature(make).bind(num_envs=n_envs, **options)
+    except TypeError as error:
+        raise ConfigError(f"env={config.id}: env.kwargs do not fit: {error}") from error
+    try:
+        with log_mujoco_warnings():
+            env = make(num_envs=n_envs, **options)
+    except RloxError:
+        raise
+    except (gym.error.DependencyNotInstalled, ImportError) as error:
+        raise MissingExtraError(f"env={config.id} needs a package that is not installed: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise EnvError(
+            f"env={config.id} fails when it is made with num_envs={n_envs}: {describe_error(error)}"
+        ) from error
+    return _require_size(env, n_envs, config.id)
+
+
+def _require_size(env: Any, n_envs: int, name: str) -> Vector:
+    """What was made, if it is an engine of that size; else it is closed."""
+    with close_on_error(env, None):
+        return require_vector(env, n_envs, name)
+
+
+def _user_engine(env: Vector, config: EnvConfig, n_envs: int, training: bool) -> Vector:
+    """The user's own object, which trains; it cannot be had a second time."""
+    if not training:
+        raise ConfigError(
+            f"{config.id}: an evaluation needs an environment of its own, and a vectorised one cannot be "
+            "copied; pass what makes it instead: PPO(lambda num_envs: MyVectorEnv(num_envs))"
+        )
+    if config.kwargs:
+        raise ConfigError(f"env.kwargs={config.kwargs} need an id or a factory, got an environment")
+    if env.num_envs != n_envs:
+        raise ConfigError(
+            f"n_envs={n_envs}: {config.id} has {env.num_envs} environments; give n_envs={env.num_envs}"
+        )
+    return require_vector(env, n_envs, config.id)

@@ -1,0 +1,74 @@
+"""What is put around single environments, which engines have not: told with the preset that it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rlox.configs import EnvConfig
+from rlox.errors import ConfigError
+
+__all__ = ["SingleEnvSettingError", "naming_preset", "require_engine_settings"]
+
+# What only single environments have around them.
+_SINGLE_ENV_KEYS = (
+    "env.action_repeat",
+    "env.obs_keys",
+    "env.wrappers",
+    "env.reward_wrappers",
+    "env.record_every",
+    "env.workers",
+)
+
+
+class SingleEnvSettingError(ConfigError):
+    """Settings that an engine has not, as they are put around single environments: `keys`."""
+
+    def __init__(self, config: EnvConfig, pool: bool, keys: Sequence[str]) -> None:
+        self.keys = tuple(keys)
+        is_one = len(keys) == 1
+        label = f"env.backend={config.backend}" if pool else f"{config.id}, a vectorised environment,"
+        self._problem = f"{label} has no {', '.join(keys)}, which {'is' if is_one else 'are'} put around"
+        self._alternative = "use env.backend=gymnasium" if pool else "use gymnasium.wrappers.vector"
+        out = f"leave {'it' if is_one else 'them'} out"
+        super().__init__(f"{self._problem} single environments; {out}, or {self._alternative}")
+
+    def for_preset(self, preset: str, remedy: str, keys: Container[str]) -> ConfigError:
+        """The error where some are `keys` of a preset's, which `remedy` leaves out."""
+        preset_keys = [key for key in self.keys if key in keys]
+        if not preset_keys:
+            return self
+        return ConfigError(
+            f"{self._problem} single environments; {', '.join(preset_keys)} came with the tuned preset "
+            f"{preset}: {remedy}, or {self._alternative}"
+        )
+
+
+@contextmanager
+def naming_preset(preset: str | None, remedy: str, keys: Container[str]) -> Iterator[None]:
+    """While active, settings that do not fit are told as the tuned preset's where they are its `keys`."""
+    try:
+        yield
+    except SingleEnvSettingError as error:
+        if preset is None:
+            raise
+        raise error.for_preset(preset, remedy, keys) from error
+
+
+def require_engine_settings(config: EnvConfig, source: Any) -> None:
+    """Raise `ConfigError` for settings that there are for single environments only."""
+    is_builtin = config.backend in ("envpool", "ale") and source is None
+    single_env_keys = (
+        [*_SINGLE_ENV_KEYS]
+        if is_builtin
+        else [*_SINGLE_ENV_KEYS, "env.max_episode_steps", "env.repeat_action_probability"]
+    )
+    unsupported_keys = [key for key in config.gymnasium_only if key in single_env_keys]
+    if is_builtin and config.action_mask != "none":
+        unsupported_keys.append("env.action_mask")
+    if unsupported_keys:
+        raise SingleEnvSettingError(config, is_builtin, unsupported_keys)
+    if config.precision != "f64" or (config.backend == "native"):
+        key = "env.backend=native" if config.backend == "native" else f"env.precision={config.precision}"
+        raise ConfigError(f"{key} needs a native environment, {config.id} has an engine of its own")

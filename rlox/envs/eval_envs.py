@@ -1,0 +1,109 @@
+"""Where episodes of an evaluation are played: places side by side, in this process or in supervised ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+
+from rlox.envs.base import unpack_reset, unpack_step
+from rlox.envs.failures import encode_checked, env_error_message
+from rlox.envs.gym_vec import SyncGymVecEnv, close_all
+from rlox.envs.seeding import seeded_reset
+from rlox.envs.spaces import ObservationCodec
+from rlox.errors import EnvError, RloxError
+
+__all__ = ["BorrowedEvalEnvs", "EvalEnvs", "EvalStep", "LocalEvalEnvs"]
+
+
+class EvalStep(NamedTuple):
+    """What a step came to, by place."""
+
+    rewards: NDArray[np.float64]  # `[n_slots]`; of those that were stepped and not lost
+    ended_slots: set[int]  # whose episode is over
+    lost_slots: set[int]  # whose episode came to nothing and has begun again, from its seed
+
+
+class EvalEnvs(Protocol):
+    """An environment in each place."""
+
+    obs: NDArray[Any]  # `[n_slots, obs_dim]`: what a policy acts on next
+
+    def reset(self, seeds: Mapping[int, int]) -> set[int]:
+        """Begin episodes, by their seeds; the places whose episodes had to begin again, also others."""
+
+    def step(self, actions: Mapping[int, Any]) -> EvalStep:
+        """A step in each place that an action is for, as its environment takes it."""
+
+    def close(self) -> None:
+        """Close the environments."""
+
+
+class LocalEvalEnvs:
+    """Environments in this process, one after the other: one that fails is an error at once."""
+
+    def __init__(self, envs: Sequence[gym.Env[Any, Any]], observations: ObservationCodec, name: str) -> None:
+        self.envs, self.observations, self.name = envs, observations, name
+        self.obs = observations.rows(len(envs))
+        self._rewards = np.zeros(len(envs))
+        self._seeds = [0 for _ in envs]
+
+    def reset(self, seeds: Mapping[int, int]) -> set[int]:
+        """Begin episodes, by their seeds; none has to begin again."""
+        for slot, seed in seeds.items():
+            self._seeds[slot] = seed
+            try:
+                observation, _ = unpack_reset(seeded_reset(self.envs[slot], seed))
+            except RloxError:
+                raise
+            except (Exception, SystemExit) as error:
+                raise self._env_error(slot, "reset", error) from error
+            self._write(slot, observation)
+        return set()
+
+    def step(self, actions: Mapping[int, Any]) -> EvalStep:
+        """A step in each place that an action is for."""
+        ended_slots = set()
+        for slot, action in actions.items():
+            try:
+                observation, reward, terminated, truncated, _ = unpack_step(self.envs[slot].step(action))
+                self._rewards[slot] = reward
+            except RloxError:
+                raise
+            except (Exception, SystemExit) as error:
+                raise self._env_error(slot, "step", error) from error
+            self._write(slot, observation)
+            if terminated or truncated:
+                ended_slots.add(slot)
+        return EvalStep(self._rewards, ended_slots, set())
+
+    def close(self) -> None:
+        """Close every environment."""
+        close_all(self.envs, self.name)
+
+    def _write(self, slot: int, observation: Any) -> None:
+        encode_checked(self.observations, observation, self.obs[slot], self._episode_label(slot))
+
+    def _env_error(self, slot: int, call: str, error: BaseException) -> EnvError:
+        return EnvError(env_error_message(self._episode_label(slot), call, error))
+
+    def _episode_label(self, slot: int) -> str:
+        return f"{self.name} (evaluation episode of seed {self._seeds[slot]})"
+
+
+class BorrowedEvalEnvs(LocalEvalEnvs):
+    """The environments that training steps, for where no others can live beside them.
+
+    Closing it gives them back: training goes on in mid-episode where they can be saved, else with others.
+    """
+
+    def __init__(self, vec_env: SyncGymVecEnv, n_slots: int, observations: ObservationCodec) -> None:
+        super().__init__(vec_env.envs[:n_slots], observations, vec_env.name)
+        self._vec_env, self._state = vec_env, vec_env.state()
+
+    def close(self) -> None:
+        """Give the environments back."""
+        self._vec_env.restore_after_loan(self._state)

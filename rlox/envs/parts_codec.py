@@ -1,0 +1,261 @@
+"""Which codec a space has, and those of Dicts and Tuples, whose parts have codecs of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from rlox.envs.space_limits import require_choices_fit, require_width
+from rlox.envs.spaces import (
+    BYTE,
+    FLOAT,
+    NUMERIC_KINDS,
+    TRANSFORM_WRAPPER,
+    BinaryCodec,
+    ChoiceCodec,
+    Image,
+    ImageCodec,
+    ObservationCodec,
+    RowsT,
+    format_space,
+    shape_of,
+)
+from rlox.errors import ShapeError, UnsupportedSpaceError
+
+__all__ = ["PartsCodec", "make_codec"]
+
+# What makes something that can be learned from of a space that is neither numbers nor images.
+REMEDIES = {
+    spaces.Text: "set env.wrappers=[flatten_observation], which makes numbers of its letters, "
+    "or leave it out of a Dict with gymnasium.wrappers.FilterObservation",
+    spaces.Sequence: f"give it a fixed length, padded to a Box, with {TRANSFORM_WRAPPER}",
+    spaces.Graph: f"give its nodes and edges as Boxes of fixed sizes with {TRANSFORM_WRAPPER}",
+    spaces.OneOf: f"make a Dict with a part for each kind of it with {TRANSFORM_WRAPPER}",
+}
+
+
+# Of MiniGrid, whose sentence is of a kind of its own; by the names of what is beside it.
+MINIGRID_KEYS = frozenset({"image", "mission"})
+MINIGRID_REMEDY = "set env.wrappers=[minigrid_flat], or env.wrappers=[minigrid_image] for its image alone"
+
+
+def make_codec(
+    space: gym.Space[Any], name: str, sibling_keys: frozenset[str] = frozenset()
+) -> ObservationCodec:
+    """The codec for a space or a part of one, perhaps without anything to see.
+
+    `sibling_keys` are the parts of the Dict that it is in.
+    """
+    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        require_choices_fit("observation", space, name)
+    codec = _make_unlimited_codec(space, name, sibling_keys)
+    require_width("observation", space, codec.dim, name)
+    return codec
+
+
+def _make_unlimited_codec(space: gym.Space[Any], name: str, sibling_keys: frozenset[str]) -> ObservationCodec:
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        return PartsCodec.of_parts(space, name)
+    if isinstance(space, spaces.Discrete):
+        return ChoiceCodec(space, int(space.n))
+    if isinstance(space, spaces.MultiDiscrete):
+        return ChoiceCodec(space, sum(map(int, space.nvec.flat)))  # more than int64 may have
+    if isinstance(space, spaces.MultiBinary):
+        return BinaryCodec(space, prod(space.shape))
+    if isinstance(space, spaces.Box) and space.dtype.kind in NUMERIC_KINDS:
+        if _is_image(space):
+            image = Image("", space.shape, max(float(space.high.max()), 1.0))
+            return ImageCodec(space, image.size, images=(image,))
+        return ObservationCodec(space, prod(space.shape))
+    hints = [hint for space_class, hint in REMEDIES.items() if isinstance(space, space_class)]
+    hints += [MINIGRID_REMEDY] if sibling_keys >= MINIGRID_KEYS else [f"wrap it with {TRANSFORM_WRAPPER}"]
+    raise UnsupportedSpaceError(
+        f"{name} has observation space {format_space(space)}, expected Box, Discrete, MultiDiscrete, "
+        f"MultiBinary, or a Dict or Tuple of them; {hints[0]}"
+    )
+
+
+@dataclass(frozen=True)
+class PartsCodec(ObservationCodec):
+    """A `Dict` or a `Tuple` as one row, its parts in the order of the space; a Tuple's are "0", "1", ..."""
+
+    codecs: Mapping[str, ObservationCodec] = field(default_factory=dict)
+    image_slices: Mapping[str, slice] = field(default_factory=dict)  # in the images' bytes
+
+    @classmethod
+    def of_parts(cls, space: spaces.Dict | spaces.Tuple[Any], name: str) -> PartsCodec:
+        """The codec for `space`, or `UnsupportedSpaceError` naming the part that does not fit."""
+        spaces_by_name = space.spaces if isinstance(space, spaces.Dict) else _parts_by_index(space)
+        sibling_keys = frozenset(space.spaces) if isinstance(space, spaces.Dict) else frozenset()
+        codecs = {
+            key: make_codec(part, _part_label(name, key), sibling_keys)
+            for key, part in spaces_by_name.items()
+        }
+        images = tuple(
+            image._replace(name=f"{key}.{image.name}".rstrip("."))
+            for key, codec in codecs.items()
+            for image in codec.images
+        )
+        parts = _consecutive_slices({key: codec.numeric_dim for key, codec in codecs.items()})
+        image_bytes = {key: sum(i.size for i in codec.images) for key, codec in codecs.items()}
+        count = sum(codec.numeric_dim for codec in codecs.values())
+        dim = FLOAT.itemsize * count + sum(image_bytes.values()) if images else count
+        pictures = _consecutive_slices(image_bytes)
+        return cls(space, dim, parts, 0, images, codecs=codecs, image_slices=pictures)
+
+    @property
+    def one_hot_columns(self) -> Sequence[tuple[int, int]]:
+        """Those of each part, where the part's numbers are."""
+        return [
+            (self.parts[name].start + first, n)
+            for name, codec in self.codecs.items()
+            for first, n in codec.one_hot_columns
+        ]
+
+    @cached_property
+    def shape(self) -> Any:
+        """The shape of each part."""
+        return {name: codec.shape for name, codec in self.codecs.items()}
+
+    def encode_one(self, observation: Any) -> NDArray[Any]:
+        """One observation as a row `[1, dim]`."""
+        return self.encode_batch([observation])
+
+    def encode_batch(self, observations: Any) -> NDArray[Any]:
+        """Parts `[N, ...]` in a mapping or tuple, or a list of N observations, as rows `[N, dim]`."""
+        if not self._is_batch_list(observations):
+            return super().encode_batch(observations)
+        rows = self.rows(len(observations))
+        for observation, row in zip(observations, rows, strict=True):
+            self.encode_into(observation, row)
+        return rows
+
+    def count(self, observations: Any) -> int:
+        """N of a batch of parts."""
+        named_parts = self._named_parts(observations)
+        name, codec = next(item for item in self.codecs.items() if item[1].dim)
+        return codec.count(named_parts[name])
+
+    def write(self, observation: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]) -> None:
+        """Each part where it belongs."""
+        named_parts = self._named_parts(observation)
+        for name, codec in self.codecs.items():
+            try:
+                codec.write(named_parts[name], numbers[self.parts[name]], pixels[self.image_slices[name]])
+            except (ValueError, TypeError, IndexError) as error:
+                raise ValueError(f"part {name!r}: {error}") from error
+
+    def write_batch(self, observations: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]) -> None:
+        """Each part of all of them."""
+        named_parts = self._named_parts(observations)
+        for name, codec in self.codecs.items():
+            numeric_slice, image_slice = self.parts[name], self.image_slices[name]
+            codec.write_batch(named_parts[name], numbers[:, numeric_slice], pixels[:, image_slice])
+
+    def is_single(self, observation: Any) -> bool:
+        """Whether `observation` is one observation rather than a batch of them."""
+        if self._is_batch_list(observation):
+            return False
+        named_parts = self._named_parts(observation)
+        return all(codec.is_single(named_parts[name]) for name, codec in self.codecs.items())
+
+    def split(self, rows: RowsT) -> dict[str, RowsT]:
+        """The parts of rows, by name."""
+        by_numbers = super().split(rows)
+        if not self.images:
+            return by_numbers
+        columns: Any = rows
+        size, begin = FLOAT.itemsize, FLOAT.itemsize * self.numeric_dim
+        parts: dict[str, RowsT] = {}
+        for name, codec in self.codecs.items():
+            numeric_slice, image_slice = self.parts[name], self.image_slices[name]
+            floats = columns[..., size * numeric_slice.start : size * numeric_slice.stop]
+            pixels = columns[..., begin + image_slice.start : begin + image_slice.stop]
+            row = _concat_columns(floats, pixels) if codec.numeric_dim else pixels
+            parts[name] = row if codec.images else _as_float32(floats)
+        return parts
+
+    def join(self, parts: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+        """Rows of parts; a new array."""
+        expected = {name: codec.dim for name, codec in self.codecs.items()}
+        if {name: rows.shape[-1] for name, rows in parts.items()} != expected:
+            raise ShapeError(
+                f"parts of shapes {shape_of(parts)} cannot be joined, expected {expected} columns"
+            )
+        if not self.images:
+            return np.concatenate([parts[name] for name in expected], axis=-1)
+        codec_rows = [(codec, parts[name]) for name, codec in self.codecs.items()]
+        numbers = np.concatenate([codec.numeric_view(rows) for codec, rows in codec_rows], -1)
+        pixels = [codec.pixel_view(rows) for codec, rows in codec_rows if codec.images]
+        return np.concatenate([np.ascontiguousarray(numbers).view(BYTE), *pixels], -1)
+
+    def _is_batch_list(self, observations: Any) -> bool:
+        """Whether it is a list of observations; of a Dict also another sequence."""
+        if isinstance(self.space, spaces.Dict):
+            return isinstance(observations, Sequence)
+        return isinstance(observations, list)
+
+    def _named_parts(self, observation: Any) -> Mapping[str, Any]:
+        """The parts that are given, by name; `TypeError` or `ValueError` where they are not the space's."""
+        if isinstance(self.space, spaces.Dict):
+            if not isinstance(observation, Mapping):
+                raise TypeError(f"{type(observation).__name__} is no mapping of {list(self.codecs)}")
+            if observation.keys() != self.codecs.keys():
+                raise ValueError(f"has the parts {list(observation)}, expected {list(self.codecs)}")
+            return observation
+        if not isinstance(observation, tuple | list):
+            raise TypeError(f"{type(observation).__name__} is no tuple of {len(self.codecs)} parts")
+        return dict(zip(self.codecs, observation, strict=True))
+
+
+def _is_image(space: spaces.Box) -> bool:
+    """uint8 of 3 dimensions, or 4: frames of such; of 2 where every value from 0 to 255 may be."""
+    if space.dtype != BYTE or not prod(space.shape):
+        return False
+    is_full_range = bool((space.low == 0).all() and (space.high == 255).all())
+    return len(space.shape) in (3, 4) or (len(space.shape) == 2 and is_full_range)
+
+
+def _parts_by_index(space: spaces.Tuple[Any]) -> dict[str, gym.Space[Any]]:
+    """The parts of a Tuple by their places."""
+    return {str(index): part for index, part in enumerate(space.spaces)}
+
+
+def _part_label(name: str, key: Any) -> str:
+    """An environment's part as messages name it, to any depth."""
+    return f"{name.removesuffix(',')}, part {key!r},"
+
+
+def _consecutive_slices(sizes: Mapping[str, int]) -> dict[str, slice]:
+    """Slices of these sizes, one after the other."""
+    slices, start = {}, 0
+    for name, size in sizes.items():
+        slices[name] = slice(start, start + size)
+        start += size
+    return slices
+
+
+def _as_float32(columns: Any) -> Any:
+    """Bytes `[..., 4 n]` as float32 `[..., n]`: of an array a view, of a tensor a copy, which is aligned."""
+    if isinstance(columns, np.ndarray):
+        return columns.view(FLOAT)
+    import torch  # only whoever has tensors comes here
+
+    return columns.clone(memory_format=torch.contiguous_format).view(torch.float32)
+
+
+def _concat_columns(left: Any, right: Any) -> Any:
+    """Columns of arrays, or of tensors, one after the other."""
+    if isinstance(left, np.ndarray):
+        return np.concatenate([left, right], -1)
+    import torch
+
+    return torch.cat([left, right], -1)

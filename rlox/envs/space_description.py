@@ -1,0 +1,62 @@
+"""What of a space a policy depends on, in words, which a checkpoint keeps and whoever loads it compares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from rlox.envs.masks import OBSERVATION, MaskedSpace
+from rlox.envs.spaces import BYTE, format_space
+
+__all__ = ["describe_space"]
+
+
+def describe_space(space: gym.Space[Any], with_bounds: bool = False) -> str:
+    """A space as text, which is the same of two spaces where a policy cannot tell them apart.
+
+    Only with `with_bounds` are the bounds of a Box in it, and whether it is of whole numbers: actions are cut
+    to them or stretched over them, observations are not. Axes of length 1 do not count, but for those of
+    bytes, which may be an image. A mask of actions beside observations does not count: weights are taken over
+    with and without.
+    """
+    if isinstance(space, MaskedSpace):
+        return describe_space(space[OBSERVATION], with_bounds)
+    if isinstance(space, spaces.Dict):
+        part_texts = (f"{key}: {describe_space(part, with_bounds)}" for key, part in space.spaces.items())
+        return f"Dict({', '.join(part_texts)})"
+    if isinstance(space, spaces.Tuple):
+        return f"Tuple({', '.join(describe_space(part, with_bounds) for part in space.spaces)})"
+    if isinstance(space, spaces.Discrete):
+        return f"Discrete({int(space.n)}{_start_text(space.start)})"
+    if isinstance(space, spaces.MultiDiscrete):
+        return f"MultiDiscrete({space.nvec.tolist()}{_start_text(space.start)})"
+    if isinstance(space, spaces.MultiBinary):
+        return f"MultiBinary({_shape_text(space.shape)})"
+    if isinstance(space, spaces.Box):
+        shape = space.shape if space.dtype == BYTE else [n for n in space.shape if n != 1]
+        return f"Box({_shape_text(shape)}{_bounds_text(space) if with_bounds else ''})"
+    return format_space(space)
+
+
+def _start_text(start: Any) -> str:
+    """The lowest value of integers that do not count from 0."""
+    return f", start={np.asarray(start).tolist()}" if np.any(start) else ""
+
+
+def _shape_text(shape: Any) -> str:
+    return "x".join(map(str, shape)) or "1"
+
+
+def _bounds_text(box: spaces.Box) -> str:
+    dtype_text = "" if box.dtype.kind == "f" else ", whole numbers"
+    return f", from {_bound_text(box.low)} to {_bound_text(box.high)}{dtype_text}"
+
+
+def _bound_text(bound: NDArray[Any]) -> str:
+    """Bounds in six digits, so that rounding to float32 is no difference; one number if all are alike."""
+    value_texts = [f"{value:g}" for value in bound.reshape(-1).astype(np.float32).tolist()]
+    return value_texts[0] if len({*value_texts}) == 1 else f"[{', '.join(value_texts)}]"

@@ -1,0 +1,156 @@
+"""Films of episodes as mp4 files, with the optional imageio package: of evaluations, and of training."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+
+from rlox.envs.base import LIFE_LOST, to_flag
+from rlox.errors import ConfigError, EnvError, MissingExtraError
+from rlox.extras import install_command
+from rlox.importing import describe_error
+
+__all__ = ["VIDEO", "EpisodeVideoRecorder", "render_frame", "require_video", "write_mp4"]
+
+VIDEO = "rlox/film"  # in the info of the last step of an episode that was filmed: the bytes of an mp4
+
+
+def require_video() -> None:
+    """Raise now, before hours of training, if videos cannot be written."""
+    try:
+        import imageio.v2  # noqa: F401
+        import imageio_ffmpeg  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError(f"videos need imageio: {install_command('video')}") from error
+
+
+def write_mp4(path: Path, frames: Sequence[NDArray[np.uint8]], fps: float) -> None:
+    """Write RGB frames `[H, W, 3]` as H.264."""
+    require_video()
+    if not frames:
+        raise ConfigError(f"no frames to write to {path}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _writer(path, fps) as writer:
+        for frame in frames:
+            writer.append_data(frame)
+
+
+def render_frame(env: gym.Env[Any, Any]) -> NDArray[np.uint8]:
+    """What an environment shows now, RGB `[H, W, 3]`."""
+    name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
+    try:
+        frame = env.render()
+    except gym.error.DependencyNotInstalled as error:
+        raise MissingExtraError(
+            f"{name} draws with a package that is not installed: {install_command('video')} ({error})"
+        ) from error
+    except Exception as error:
+        raise EnvError(f"{name} raised {describe_error(error)} in render()") from error
+    if not isinstance(frame, np.ndarray):
+        raise ConfigError(
+            f"{name} gave {type(frame).__name__} in render(), expected a frame [height, width, 3] as of "
+            f"render_mode='rgb_array'; its render_mode is {env.render_mode!r}"
+        )
+    return frame
+
+
+class EpisodeVideoRecorder(gym.Wrapper[Any, Any, Any, Any]):
+    """Films every `every`-th episode, the first one among them.
+
+    Frames go into a temporary file as they come, since those of a long episode are gigabytes; the mp4,
+    which is small, is in the info of the last step under `VIDEO`. An episode that is cut off by a reset,
+    or that a resumed run has the second half of, is no film.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any], every: int) -> None:
+        super().__init__(env)
+        require_video()
+        if env.render_mode != "rgb_array":
+            raise ConfigError(
+                f"env.record_every={every}: {env} has render_mode={env.render_mode}, expected "
+                "'rgb_array'; make it with that, or leave env.record_every out"
+            )
+        self._every = every
+        self._n_episodes = 0  # episodes
+        self._game_continues = False  # whether the last step lost a life, and the game is not over
+        self._fps = float(env.metadata.get("render_fps", 30))
+        self._video: _VideoFile | None = None
+
+    def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode, and a film where it is its turn; the next life of a game is of the same one."""
+        game_continues = self._game_continues and options.get("seed") is None
+        if not game_continues:
+            self._discard_video()
+        result = self.env.reset(**options)
+        self._game_continues = False
+        if game_continues:
+            return result
+        if self._n_episodes % self._every == 0:
+            self._video = _VideoFile(self._fps)
+            self._video.add(render_frame(self.env))
+        self._n_episodes += 1
+        return result
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Step, with a frame of the film under way."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        self._game_continues = bool(info.get(LIFE_LOST))
+        if self._video is not None:
+            self._video.add(render_frame(self.env))
+            is_over = to_flag("terminated", terminated) or to_flag("truncated", truncated)
+            if is_over and not info.get(LIFE_LOST):
+                info = {**info, VIDEO: self._video.finish()}
+                self._video = None
+        return observation, reward, terminated, truncated, info
+
+    def close(self) -> None:
+        """Leave no half film behind."""
+        try:
+            self._discard_video()
+        finally:
+            super().close()
+
+    def save_state(self) -> dict[str, Any]:
+        """How many episodes there were: which one is filmed next."""
+        return {"begun": self._n_episodes, "goes_on": self._game_continues}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue from `save_state()`, with the next film."""
+        self._discard_video()
+        self._n_episodes, self._game_continues = int(state["begun"]), bool(state["goes_on"])
+
+    def _discard_video(self) -> None:
+        if self._video is not None:
+            self._video.finish()
+            self._video = None
+
+
+class _VideoFile:
+    """An mp4 under way."""
+
+    def __init__(self, fps: float) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="rlox-film-")
+        self._path = Path(self._folder.name) / "film.mp4"
+        self._writer = _writer(self._path, fps)
+
+    def add(self, frame: NDArray[np.uint8]) -> None:
+        self._writer.append_data(frame)
+
+    def finish(self) -> bytes:
+        """The whole file, which is gone then."""
+        self._writer.close()
+        content = self._path.read_bytes()
+        self._folder.cleanup()
+        return content
+
+
+def _writer(path: Path, fps: float) -> Any:
+    import imageio.v2 as imageio
+
+    return imageio.get_writer(path, fps=fps, macro_block_size=2)

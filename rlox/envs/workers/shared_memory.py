@@ -1,0 +1,74 @@
+"""The memory that a run and its workers share: a row an environment, of everything a step is made of."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+
+from rlox.envs.actions import ActionCodec
+from rlox.envs.spaces import ObservationCodec
+
+__all__ = ["SharedArrays", "codecs_of", "new_memory"]
+
+_LINE = 64  # bytes of a cache line: where each array begins
+
+
+def new_memory() -> int:
+    """A file that lives in memory and has no name: it goes with the last process that has it open."""
+    if sys.platform == "linux":
+        return os.memfd_create("rlox-envs")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def codecs_of(
+    observations: gym.Space[Any], actions: gym.Space[Any], name: str
+) -> tuple[ObservationCodec, ActionCodec]:
+    """How both sides write observations, and read actions, of the environment `name`."""
+    return ObservationCodec.of(observations, name), ActionCodec.of(actions, name)
+
+
+class SharedArrays:
+    """Arrays `[n_envs, ...]` in the memory of `fd`.
+
+    An environment's worker alone writes its rows, the run's process its actions. `obs` is what a policy
+    acts on next, `final_obs` the last observation of an episode that has ended, `is_busy` tells whose call
+    had begun and not ended where a process died or hung.
+    """
+
+    def __init__(self, fd: int, n_envs: int, observations: ObservationCodec, actions: ActionCodec) -> None:
+        specs = list(_array_specs(n_envs, observations, actions))
+        sizes = [-(-_byte_size(*form) // _LINE) * _LINE for form in specs]
+        if os.fstat(fd).st_size < sum(sizes):
+            os.ftruncate(fd, sum(sizes))
+        memory = mmap.mmap(fd, sum(sizes))
+        offsets = [sum(sizes[:k]) for k in range(len(sizes))]
+        arrays: list[NDArray[Any]] = [
+            np.ndarray(shape, dtype, memory, begin)
+            for (shape, dtype), begin in zip(specs, offsets, strict=True)
+        ]
+        self.actions, self.obs, self.final_obs = arrays[:3]
+        self.rewards, self.terminated, self.truncated, self.is_busy = arrays[3:]
+
+
+ArraySpec = tuple[tuple[int, ...], np.dtype[Any]]
+
+
+def _array_specs(n: int, observations: ObservationCodec, actions: ActionCodec) -> Iterator[ArraySpec]:
+    """Shape and type of each array, in the order of the memory."""
+    yield (n, *actions.shape), actions.dtype
+    yield from [((n, observations.dim), observations.dtype)] * 2
+    yield (n,), np.dtype(np.float64)
+    yield from [((n,), np.dtype(np.bool_))] * 3
+
+
+def _byte_size(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+    return int(np.prod(shape, dtype=np.int64)) * dtype.itemsize

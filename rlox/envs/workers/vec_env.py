@@ -1,0 +1,245 @@
+"""`SupervisedVecEnv`: environments in subprocesses, of which one that dies, hangs or lies is replaced."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlox.envs.base import LIFE_LOST, EpisodeEnds
+from rlox.envs.gym_vec import EnvFactory
+from rlox.envs.seeding import KEYED, Seeding
+from rlox.envs.state_columns import stack_states, unstack_states
+from rlox.envs.workers.messages import CloudPickled, Failure, StepReply, WorkerSetup, raise_first
+from rlox.envs.workers.registry import registered_specs
+from rlox.envs.workers.shared_memory import SharedArrays, codecs_of
+from rlox.envs.workers.worker_pool import EnvWorkerPool, envs_per_worker
+from rlox.errors import EnvError, ShapeError
+
+__all__ = ["SupervisedVecEnv"]
+
+log = logging.getLogger("rlox.envs")
+
+
+class SupervisedVecEnv:
+    """Gymnasium environments in worker processes, several in each.
+
+    An environment that raises or gives what is no observation, and all those of a worker that dies or
+    does not answer within `step_timeout` seconds, begin anew: they are made again, in another process
+    where theirs is dead. The step they were in has come to nothing, and their episodes with it
+    (`EpisodeEnds.lost_envs`). What fails in its constructor or its first reset is an error, and so is an
+    environment that fails more than `max_restarts` times without finishing an episode in between.
+
+    Environments are seeded by the rule `seeding` (`rlox.envs.seeding`), one that begins anew too, so that
+    nothing repeats itself. No seed depends on how many a worker has. Where the environments can be
+    saved (`rlox.envs.snapshot`) a resumed run goes on in mid-episode.
+    """
+
+    infos: Sequence[Mapping[str, Any]] = ()
+
+    def __init__(
+        self,
+        factories: Sequence[EnvFactory],
+        seed: int,
+        name: str,
+        step_timeout: float,
+        keep_infos: bool = False,
+        max_restarts: int = 5,
+        worker_envs: int | None = None,
+        seeding: str = KEYED,
+    ) -> None:
+        self.name, self.n_envs = name, len(factories)
+        self.seeding = Seeding(seed, self.n_envs, seeding)
+        self.max_restarts = max_restarts
+        self.starts = 0
+        self.restarts = np.zeros(self.n_envs, np.int64)  # of each environment, in the whole run
+        self.consecutive_failures = np.zeros(self.n_envs, np.int64)  # since it last finished an episode
+        # begun anew while the run was saved, and by how many failures: the next step tells of them
+        self._unreported_envs: set[int] = set()
+        self._unreported_restarts = 0
+        per_worker = min(worker_envs or envs_per_worker(self.n_envs), self.n_envs)
+        specs = CloudPickled(registered_specs())
+        setup = WorkerSetup(name, CloudPickled(tuple(factories)), self.n_envs, per_worker, keep_infos, specs)
+        self._workers = EnvWorkerPool(setup, seed, step_timeout)
+        reports = self._workers.start()
+        self._raise_first(failure for report in reports for failure in report.failures)
+        assert self._workers.spaces is not None
+        self.observation_space, self.action_space = self._workers.spaces
+        is_exact = all(report.is_exact for report in reports)
+        self.resume_grade = "exact" if is_exact else "episode_start"
+        try:
+            codec, self.actions = codecs_of(*self._workers.spaces, name)
+            self.observations = replace(codec, n_frames=reports[0].n_frames)
+            self.rows = SharedArrays(self._workers.memory_fd, self.n_envs, self.observations, self.actions)
+        except BaseException:
+            self.close()
+            raise
+        if keep_infos:
+            self.infos = [{} for _ in factories]
+
+    def reset_into(self, obs: NDArray[Any]) -> None:
+        """Start every environment's first episode; writes `[n_envs, obs_dim]`."""
+        failures = self.restarts.tolist()
+        seeds = {i: self.seeding.start_seed(i, self.starts, failures[i]) for i in range(self.n_envs)}
+        self.starts += 1
+        self._raise_first(self._process_resets(self._workers.reset(seeds)))
+        obs[:] = self.rows.obs
+
+    def step_into(
+        self,
+        actions: NDArray[Any],
+        obs: NDArray[Any],
+        rewards: NDArray[np.float64],
+        terminated: NDArray[np.bool_],
+        truncated: NDArray[np.bool_],
+    ) -> EpisodeEnds | None:
+        """Step every environment at once, and begin those anew whose step came to nothing."""
+        rows = self.rows
+        if np.shape(actions) != rows.actions.shape:
+            raise ShapeError(f"actions have shape {np.shape(actions)}, expected {rows.actions.shape}")
+        rows.actions[:] = actions
+        replies = self._workers.step()
+        ends = self._process_replies(replies) if replies or self._unreported_envs else None
+        obs[:], rewards[:] = rows.obs, rows.rewards
+        terminated[:], truncated[:] = rows.terminated, rows.truncated
+        return ends
+
+    def state(self) -> dict[str, Any]:
+        """How often all and each were started, and their own state where it can be saved.
+
+        What turns out to be dead begins anew, and is told of as lost by the next step.
+        """
+        is_exact = self.resume_grade == "exact" and self.starts > 0
+        envs = stack_states(self._env_states()) if is_exact else []
+        state: dict[str, Any] = {
+            "starts": self.starts,
+            "restarts": self.restarts.copy(),
+            "in_a_row": self.consecutive_failures.copy(),
+            "envs": envs,
+            **self.seeding.state(),
+        }
+        if self._unreported_envs:
+            state["untold"] = [self._unreported_restarts, *sorted(self._unreported_envs)]
+        return state
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on in mid-episode, or from the start of new ones than the run began with."""
+        self.starts = int(state["starts"])
+        self.seeding.restore(state)
+        self.restarts[:], self.consecutive_failures[:] = state["restarts"], state["in_a_row"]
+        self._unreported_restarts, *unreported_envs = state.get("untold", [0])
+        self._unreported_envs = set(unreported_envs)
+        if state["envs"]:
+            self._workers.restore(unstack_states(state["envs"], self.n_envs))
+
+    def close(self) -> None:
+        """Close the environments and end their processes, whatever they are doing."""
+        self._workers.close()
+
+    def _env_states(self) -> list[Any]:
+        """The states of all environments, other ones in the place of those that are dead."""
+        states, failures = self._workers.save()
+        while failures:
+            restarted_envs, restarts = self._recreate(failures)
+            self._unreported_envs |= restarted_envs
+            self._unreported_restarts += restarts
+            states, failures = self._workers.save()
+        return states
+
+    def _process_replies(self, replies: Mapping[int, StepReply | Failure]) -> EpisodeEnds | None:
+        """What a step has besides numbers, once every environment has an observation to go on from."""
+        rows, failures = self.rows, [each for each in replies.values() if isinstance(each, Failure)]
+        final_infos: dict[int, Mapping[str, Any]] = {}
+        for worker, reply in replies.items():
+            if isinstance(reply, StepReply):
+                final_infos.update(reply.final_infos)
+                failures += reply.failures
+                self._store_infos(worker, reply)
+        for i in self._unreported_envs & final_infos.keys():  # an episode that nobody has seen the start of
+            del final_infos[i]
+        self.consecutive_failures[list(final_infos)] = 0
+        restarted_envs, restarts = self._recreate(failures)
+        if self._unreported_envs:
+            restarted_envs, restarts = self._include_unreported(restarted_envs, restarts)
+        # a game that was to go on behind a lost life, and nobody knows how, has come to nothing as a whole
+        for i in [i for i in restarted_envs & final_infos.keys() if final_infos[i].get(LIFE_LOST)]:
+            del final_infos[i]
+        index = np.array(sorted(final_infos), np.int64)
+        final_obs, infos = rows.final_obs[index], [final_infos[i] for i in sorted(final_infos)]
+        # where the step ended an episode, only the next one has come to nothing
+        lost_envs = np.array(sorted(restarted_envs - final_infos.keys()), np.int64)
+        rows.rewards[lost_envs], rows.terminated[lost_envs], rows.truncated[lost_envs] = 0.0, False, True
+        return (
+            EpisodeEnds(index, final_obs, infos, lost_envs, restarts)
+            if final_infos or restarted_envs
+            else None
+        )
+
+    def _include_unreported(self, restarted_envs: set[int], restarts: int) -> tuple[set[int], int]:
+        """With what began anew while the run was saved, which is put back to its first observation."""
+        earlier_envs, restarts = self._unreported_envs - restarted_envs, restarts + self._unreported_restarts
+        self._unreported_envs, self._unreported_restarts = set(), 0
+        failures = self._process_resets(self._workers.reset({i: self._restart_seed(i) for i in earlier_envs}))
+        also_restarted, times = self._recreate(failures)
+        return restarted_envs | earlier_envs | also_restarted, restarts + times
+
+    def _recreate(self, failures: Sequence[Failure]) -> tuple[set[int], int]:
+        """Other environments in the place of those that failed; which, and after how many failures."""
+        restarted_envs: set[int] = set()
+        count = 0
+        while failures:
+            self._count_failures(failures)
+            count += len(failures)
+            failed_envs = sorted({i for failure in failures for i in failure.envs})
+            restarted_envs.update(failed_envs)
+            make_failures, replies = self._workers.recreate({i: self._restart_seed(i) for i in failed_envs})
+            failures = [*make_failures, *self._process_resets(replies)]
+        return restarted_envs, count
+
+    def _restart_seed(self, i: int) -> int:
+        """What an environment that began anew is seeded with."""
+        return self.seeding.restart_seed(i, self.starts, int(self.restarts[i]))
+
+    def _count_failures(self, failures: Iterable[Failure]) -> None:
+        """Take note of failures; `EnvError` for the one that is too many."""
+        for failure in failures:
+            envs = list(failure.envs)
+            self.restarts[envs] += 1
+            self.consecutive_failures[envs] += 1
+            times = int(self.consecutive_failures[envs].max())
+            if times > self.max_restarts:
+                self.close()
+                raise EnvError(
+                    f"{failure.detail}; failed {times} times without a finished episode in between, "
+                    f"expected at most env.max_restarts={self.max_restarts}\n{failure.trace}"
+                )
+            log.warning("%s; begins anew", failure.detail)
+
+    def _process_resets(self, replies: Mapping[int, StepReply | Failure]) -> list[Failure]:
+        """What went wrong where episodes were to begin; the infos of the others are kept."""
+        failures = []
+        for worker, reply in replies.items():
+            if isinstance(reply, Failure):
+                failures.append(reply)
+            else:
+                failures += reply.failures
+                self._store_infos(worker, reply)
+        return failures
+
+    def _raise_first(self, failures: Iterable[Failure]) -> None:
+        """Raise the first failure, and end what is left."""
+        try:
+            raise_first(failures)
+        except Exception:
+            self.close()
+            raise
+
+    def _store_infos(self, worker: int, reply: StepReply) -> None:
+        """The infos of a worker's environments, if it sent them."""
+        if reply.infos and isinstance(self.infos, list):
+            envs = self._workers.setup.envs_of(worker)
+            self.infos[envs.start : envs.stop] = reply.infos

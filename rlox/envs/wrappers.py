@@ -1,0 +1,254 @@
+"""What is put around an environment: by a key of its own, by name, by `module:Name`, or an object."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+
+from rlox.configs import EnvConfig, nearest
+from rlox.configs.atari import is_ale
+from rlox.configs.code import Code, arguments_of, display_name
+from rlox.envs.action_repeat import ActionRepeat, StickyActions
+from rlox.envs.base import LIFE_LOST, TRUE_RETURN, to_flag, to_reward
+from rlox.envs.engines.atari import AtariGame, is_preprocessed_game, training_reward_clip
+from rlox.envs.spaces import format_space
+from rlox.envs.velocities import HideVelocities
+from rlox.errors import ConfigError
+from rlox.importing import build_object, load
+
+__all__ = ["make_wrapper", "with_time_limit"]
+
+Env = gym.Env[Any, Any]
+
+# Wrappers of Gymnasium that change what is seen or done, or where an episode ends or begins.
+NON_REWARD_WRAPPERS = (
+    gym.ObservationWrapper,
+    gym.ActionWrapper,
+    *(
+        vars(gym.wrappers)[name]
+        for name in (
+            "AtariPreprocessing",
+            "Autoreset",
+            "FrameStackObservation",
+            "MaxAndSkipObservation",
+            "RepeatAction",
+            "TimeLimit",
+        )
+        if name in gym.wrappers.__all__  # not every version has all
+    ),
+)
+
+WRAPPERS_BY_NAME: dict[str, Callable[[Env], Env]] = {
+    "flatten_observation": gym.wrappers.FlattenObservation,
+    "hide_velocities": HideVelocities,
+    "minigrid_flat": lambda env: _wrap_minigrid(env, "FlatObsWrapper"),
+    "minigrid_image": lambda env: _wrap_minigrid(env, "ImgObsWrapper"),
+    "rescale_action": lambda env: gym.wrappers.RescaleAction(env, np.float32(-1), np.float32(1)),
+    "time_aware_observation": gym.wrappers.TimeAwareObservation,
+}
+
+
+def make_wrapper(config: EnvConfig, training: bool) -> Callable[[Env], Env]:
+    """What puts all that is configured around an environment; in training what changes rewards too.
+
+    Innermost first: the preprocessing of Atari games, sticky actions, action repeat, the chosen parts
+    of Dict observations, `env.wrappers`; then what is for training only, `env.reward_wrappers`, the scale
+    and the clip. The return that is told is counted beneath these. A time limit is beneath everything
+    (`with_time_limit`).
+
+    What they name is imported now. Own code is called as `Name(env, **arguments)`.
+    """
+    inner_wrappers = [
+        *_configured_wrappers(config, training),
+        *(_named_wrapper(w, "env.wrappers", config.id) for w in config.wrappers),
+    ]
+    reward_wrappers: list[Callable[[Env], Env]] = []
+    if training:
+        reward_wrappers += [
+            _named_wrapper(w, "env.reward_wrappers", config.id) for w in config.reward_wrappers
+        ]
+        clip = training_reward_clip(config)
+        if config.reward_scale != 1.0 or clip is not None:
+            reward_wrappers.append(lambda env: ShapedReward(env, config.reward_scale, clip))
+
+    def wrap_env(env: Env) -> Env:
+        for wrap in inner_wrappers:
+            env = wrap(env)
+        return _shape_rewards(env, reward_wrappers) if reward_wrappers else env
+
+    return wrap_env
+
+
+def _require_wraps(wrapped_env: Env, env: Env, label: str) -> None:
+    """`ConfigError` where a wrapper gave another environment, which training would step in place of `env`.
+
+    One that is no `gymnasium.Wrapper` may have it beneath anywhere: only another id tells.
+    """
+    layer = wrapped_env
+    while isinstance(layer, gym.Wrapper) and layer is not env:
+        layer = layer.env
+    wrapped_spec, env_spec = layer.spec, env.unwrapped.spec
+    if layer is not env and wrapped_spec is not None and (env_spec is None or wrapped_spec.id != env_spec.id):
+        raise ConfigError(
+            f"{label} gave {wrapped_spec.id}, which is not around the environment that it is called with, "
+            f"{type(env.unwrapped).__name__}; expected a wrapper of that one; to train in another, give "
+            "that as the environment"
+        )
+
+
+def with_time_limit(env: Env, max_steps: int) -> Env:
+    """An environment that somebody made, truncated after so many steps in place of its own limit."""
+    wrapper = env
+    while isinstance(wrapper, gym.Wrapper):
+        if isinstance(wrapper, gym.wrappers.TimeLimit):
+            wrapper._max_episode_steps = max_steps
+            return env
+        wrapper = wrapper.env
+    return gym.wrappers.TimeLimit(env, max_steps)
+
+
+def _configured_wrappers(config: EnvConfig, training: bool) -> Iterator[Callable[[Env], Env]]:
+    """The wrappers that are keys of their own."""
+    if is_preprocessed_game(config):
+        yield lambda env: AtariGame(env, config.atari, training)
+    probability, n_repeats = config.repeat_action_probability, config.action_repeat
+    if probability and not is_ale(config.id):  # which has a switch of its own for it
+        yield lambda env: StickyActions(env, probability)
+    if n_repeats > 1:
+        yield lambda env: ActionRepeat(env, n_repeats)
+    if config.obs_keys:
+        yield lambda env: _select_obs_keys(env, config)
+
+
+def _select_obs_keys(env: Env, config: EnvConfig) -> Env:
+    """The parts of Dict observations that are asked for; a mask of actions among them is one of them."""
+    space, keys = env.observation_space, set(config.obs_keys)
+    if not isinstance(space, spaces.Dict):
+        raise ConfigError(
+            f"env.obs_keys={list(config.obs_keys)}: {config.id} has observation space {format_space(space)}, "
+            "expected a Dict; leave env.obs_keys out"
+        )
+    if config.action_mask == "observation":
+        keys.add(config.action_mask_key)
+    for key in config.obs_keys:
+        if key not in space.spaces:
+            raise ConfigError(
+                f"env.obs_keys: {config.id} has no part '{key}', expected some of "
+                f"{', '.join(space)}{nearest(key, list(space))}"
+            )
+    return gym.wrappers.FilterObservation(env, [key for key in space if key in keys])
+
+
+def _wrap_minigrid(env: Env, name: str) -> Env:
+    """A wrapper of the package minigrid, around an environment of it."""
+    space = env.observation_space
+    if not (isinstance(space, spaces.Dict) and {"image", "mission"} <= set(space)):
+        raise ValueError(
+            f"its observations are {format_space(space)}, expected MiniGrid's: image and mission"
+        )
+    wrapped_env: Env = vars(importlib.import_module("minigrid.wrappers"))[name](env)
+    return wrapped_env
+
+
+def _shape_rewards(env: Env, reward_wrappers: Sequence[Callable[[Env], Env]]) -> Env:
+    """With wrappers of the reward, and the return that was paid beneath them told at the end."""
+    true_return = env = TrueReturn(env)
+    for wrap in reward_wrappers:
+        env = wrap(env)
+    layer = env
+    while isinstance(layer, gym.Wrapper) and layer is not true_return:
+        if isinstance(layer, NON_REWARD_WRAPPERS):
+            raise ConfigError(
+                f"env.reward_wrappers: {type(layer).__name__} changes more than rewards, which evaluations "
+                "would not have; put it into env.wrappers"
+            )
+        layer = layer.env
+    for name in ("observation_space", "action_space"):
+        if getattr(env, name) != getattr(true_return, name):
+            raise ConfigError(
+                f"env.reward_wrappers change the {name}, which evaluations would not have; put what does "
+                "into env.wrappers"
+            )
+    return TellTrueReturn(env, true_return)
+
+
+class ShapedReward(gym.RewardWrapper[Any, Any]):
+    """`clip(scale * reward, -clip, clip)`; without a clip where that is `None`."""
+
+    def __init__(self, env: Env, scale: float, clip: float | None) -> None:
+        super().__init__(env)
+        self._scale, self._limit = scale, math.inf if clip is None else clip
+
+    def reward(self, reward: Any) -> float:
+        """What is learned from."""
+        return min(max(self._scale * to_reward(reward), -self._limit), self._limit)
+
+
+class TrueReturn(gym.Wrapper[Any, Any, Any, Any]):
+    """Adds up what the environment itself pays in an episode, beneath wrappers that change it.
+
+    A game that goes on behind a lost life is one episode.
+    """
+
+    total = 0.0
+    on = False
+
+    def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
+        """Begin at 0."""
+        if not self.on or options.get("seed") is not None:
+            self.total = 0.0
+        self.on = False
+        return self.env.reset(**options)
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Step and add."""
+        result = self.env.step(action)
+        self.total += to_reward(result[1])
+        self.on = bool(result[4].get(LIFE_LOST))
+        return result
+
+
+class TellTrueReturn(gym.Wrapper[Any, Any, Any, Any]):
+    """Puts the true return into the info of an episode's last step."""
+
+    def __init__(self, env: Env, true_return: TrueReturn) -> None:
+        super().__init__(env)
+        self._true_return = true_return
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Step and tell."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        if to_flag("terminated", terminated) or to_flag("truncated", truncated):
+            info = {**info, TRUE_RETURN: self._true_return.total}
+        return observation, reward, terminated, truncated, info
+
+
+def _named_wrapper(spec: Code, key: str, env_id: str) -> Callable[[Env], Env]:
+    name, by_name = display_name(spec), WRAPPERS_BY_NAME.get(display_name(spec))
+    if by_name is None:
+        load(spec, key)  # here, so that a mistake is told before anything is made
+    elif unexpected_arguments := sorted(arguments_of(spec)):
+        raise ConfigError(f"{key}: {name} takes no arguments, got {', '.join(unexpected_arguments)}")
+
+    def wrap(env: Env) -> Env:
+        try:
+            wrapped_env = build_object(spec, key, env) if by_name is None else by_name(env)
+        except ConfigError:
+            raise
+        except (AssertionError, TypeError, ValueError) as error:
+            raise ConfigError(f"{key}: {name} does not fit {env_id}: {error or 'wrong space'}") from error
+        if not isinstance(wrapped_env, gym.Env):
+            raise ConfigError(
+                f"{key}: {name} gave a {type(wrapped_env).__name__}, expected a gymnasium.Env around the one "
+                "that it is called with"
+            )
+        _require_wraps(wrapped_env, env, f"{key}: {name}")
+        return wrapped_env
+
+    return wrap

@@ -1,0 +1,49 @@
+"""What one call at a time may do: a second one is refused, where threads would mix their numbers."""
+
+from __future__ import annotations
+
+import threading
+
+from rlox.errors import RloxError
+
+__all__ = ["ExclusiveLock"]
+
+
+class ExclusiveLock:
+    """A block that is entered once at a time; `RloxError` for a second entry, which waits for nothing.
+
+    `activity` is under way in it, in words: "PPO is training".
+    """
+
+    def __init__(self, activity: str) -> None:
+        self._activity, self._lock = activity, threading.Lock()
+        self._thread: threading.Thread | None = None  # that is in it
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self._raise_in_use()
+        self._thread = threading.current_thread()
+
+    def __exit__(self, *_: object) -> None:
+        self._thread = None
+        self._lock.release()
+
+    def require_free(self, include_own_thread: bool = False) -> None:
+        """`RloxError` where another thread, or this one with `include_own_thread`, is in the block."""
+        if self._thread is not None and (
+            include_own_thread or self._thread is not threading.current_thread()
+        ):
+            self._raise_in_use()
+
+    def _raise_in_use(self) -> None:
+        holder = self._thread
+        if holder is threading.current_thread():
+            raise RloxError(
+                f"{self._activity}, expected one call at a time; this one comes from within it, as from a "
+                "callback: make it when the other has returned"
+            )
+        thread_text = f" in thread {holder.name}" if holder else ""
+        raise RloxError(
+            f"{self._activity}{thread_text}, expected one call at a time; wait until it has returned, or use "
+            "an object for each thread"
+        )

@@ -1,0 +1,66 @@
+"""The files of an exported policy."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from rlox.disk import replace_file
+from rlox.errors import ConfigError, StorageError
+from rlox.export.exported_policy import build_exported_policy
+from rlox.export.onnx_file import check_onnx, onnx_bytes, require_onnx
+from rlox.export.safetensors_file import safetensors_bytes
+from rlox.runs.algorithm import Algorithm
+
+__all__ = ["FORMATS", "export_policy"]
+
+FORMATS = ("safetensors", "onnx", "all")
+BASE_NAME = "policy"
+
+
+def export_policy(
+    algorithm: Algorithm,
+    folder: str | Path,
+    format: str = "safetensors",
+    extra_metadata: Mapping[str, str] | None = None,
+) -> list[Path]:
+    """Write `policy.safetensors`, `policy.onnx` or both into a folder, and `policy.json`, their description.
+
+    What is written replaces what is there. `extra_metadata` is what else the description says.
+
+    Parameters
+    ----------
+    algorithm : whose deterministic policy it is, such as `PPO.from_checkpoint(RUN, replay=False)`
+    folder : made if it is not there
+    format : `safetensors`, `onnx` or `all`
+
+    Raises
+    ------
+    ConfigError : the policy is not one that such a file can express, which the message says
+    MissingExtraError : onnx or onnxruntime is not installed
+    StorageError : the folder cannot be written
+    """
+    if format not in FORMATS:
+        raise ConfigError(f"format={format}: expected one of {', '.join(FORMATS)}")
+    if format != "safetensors":
+        require_onnx()
+    policy = build_exported_policy(algorithm, extra_metadata)
+    files: dict[str, bytes] = {}
+    description = policy.description()
+    if format != "onnx":
+        files[f"{BASE_NAME}.safetensors"] = safetensors_bytes(policy)
+    if format != "safetensors":
+        model = files[f"{BASE_NAME}.onnx"] = onnx_bytes(policy)
+        description["onnx_difference"] = check_onnx(policy, model)
+    description["sha256"] = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+    files[f"{BASE_NAME}.json"] = (json.dumps(description, indent=2) + "\n").encode()
+    out_dir = Path(folder)
+    try:
+        out_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"{out_dir} cannot be written: {error.strerror}") from error
+    for name, data in files.items():
+        replace_file(out_dir / name, data)
+    return [out_dir / name for name in files]

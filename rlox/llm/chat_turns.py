@@ -1,0 +1,133 @@
+"""Turns of conversations as a chat template writes them: what ends one, and whose tokens are whose."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlox.errors import ConfigError
+from rlox.llm.codecs import Codec, Messages, Tokenizer, TokenizeRequest
+from rlox.llm.prompts import common_prefix_length
+
+__all__ = ["SETTING", "assistant_mask", "require_turn_end", "turn_requests"]
+
+Ids = NDArray[np.int64]
+SETTING = "algo.assistant_only_loss=true"
+GENERATION_MARK = re.compile(r"\{%-?\s*generation\s*-?%\}")  # by which transformers knows, too
+
+
+def require_turn_end(
+    codec: Codec,
+    messages: Messages,
+    template: Mapping[str, Any],
+    eos_ids: tuple[int, ...],
+    generates: bool,
+    place: str,
+) -> None:
+    """Warn where the chat template ends a turn by none of the `eos_ids` of completions.
+
+    Parameters
+    ----------
+    messages : a conversation up to an answer
+    generates : whether rewards or learning need completions that end
+    place : the key and value that messages name
+
+    Raises `ConfigError` where completions are written and nothing can end one.
+    """
+    if not isinstance(codec, Tokenizer):
+        return
+    while messages and messages[-1]["role"] == "assistant":
+        messages = messages[:-1]
+    try:
+        conversation = [*messages, {"role": "assistant", "content": "good"}]
+        ending = _suffix(
+            codec.encode_chat(conversation, "more", template), codec.encode_chat(conversation, "", template)
+        )
+    except ConfigError:  # a template that takes other conversations alone, as those of the file
+        return
+    if set(ending) & set(eos_ids):
+        return
+    token = next((t for t in ending if codec.is_special(t)), next(iter(ending), None))
+    token_name = "nothing" if token is None else codec.name_of(token)
+    eos_names = " or ".join(map(codec.name_of, eos_ids)) or "nothing"
+    remedy = "give the chat template an end of turns"
+    if token is not None:
+        remedy = f"set algo.eos_token_id=[{','.join(map(str, [token, *eos_ids]))}]"
+    message = f"{place}: the chat template ends a turn by {token_name}, and completions end by {eos_names}"
+    if generates and not eos_ids:
+        raise ConfigError(f"{message}: no completion could end; {remedy}")
+    warnings.warn(
+        f"{message}: a completion goes on behind its turn, up to algo.max_new_tokens; {remedy}",
+        UserWarning,
+        stacklevel=2,
+    )
+
+
+def turn_requests(codec: Codec, messages: Messages, template: Mapping[str, Any]) -> list[TokenizeRequest]:
+    """Whatever tokens `assistant_mask` needs of a conversation."""
+    if not isinstance(codec, Tokenizer):
+        raise ConfigError(f"{SETTING}: expected a tokenizer with a chat template")
+    if GENERATION_MARK.search(codec.template_of(template)):
+        return [TokenizeRequest(messages, "generated", template)]
+    answer_indices = _assistant_indices(messages)
+    if not answer_indices or answer_indices[0] == 0:
+        raise ConfigError(
+            f"{SETTING}: the conversation {'begins with' if answer_indices else 'has nothing of'} the "
+            f"assistant, and the chat template does not mark its turns ({{% generation %}})"
+        )
+    return [
+        request
+        for i in answer_indices
+        for request in (
+            TokenizeRequest(messages[:i], "", template),
+            TokenizeRequest(messages[:i], "answer", template),
+            TokenizeRequest(messages[: i + 1], "", template),
+        )
+    ]
+
+
+def assistant_mask(full_ids: Ids, parts: Sequence[Ids]) -> NDArray[np.bool_]:
+    """Which tokens of a conversation the assistant says, bool `[L]`.
+
+    Marked by `{% generation %}` in the chat template where that is there; else a turn goes from where an
+    answer begins up to what ends it.
+
+    Parameters
+    ----------
+    full_ids : the conversation, int64 `[L]`
+    parts : the tokens of `turn_requests`
+
+    Raises `ConfigError` where the template writes a turn otherwise once others follow, and where no token is
+    the assistant's.
+    """
+    mask = np.zeros(len(full_ids), bool)
+    if len(parts) == 1:
+        mask = parts[0].astype(bool)
+    else:
+        for ids_before, ids_with_header, ids_with_answer in zip(*[iter(parts)] * 3, strict=True):
+            start = common_prefix_length(ids_with_header, full_ids)
+            if common_prefix_length(ids_with_answer, full_ids) < len(ids_with_answer) or not len(
+                ids_before
+            ) <= start < len(ids_with_answer):
+                raise ConfigError(
+                    f"{SETTING}: the chat template writes a turn otherwise where others follow, and does not "
+                    "mark the assistant's ({% generation %}): which tokens are the assistant's is not known"
+                )
+            mask[start : len(ids_with_answer)] = True
+    if not mask.any():
+        raise ConfigError(f"{SETTING}: the chat template marks no token as the assistant's")
+    return mask
+
+
+def _assistant_indices(messages: Messages) -> list[int]:
+    return [i for i, message in enumerate(messages) if message["role"] == "assistant"]
+
+
+def _suffix(prefix_ids: Ids, full_ids: Ids) -> list[int]:
+    """What `full_ids` goes on with where it ceases to be `prefix_ids`."""
+    return [int(token) for token in full_ids[common_prefix_length(prefix_ids, full_ids) :]]

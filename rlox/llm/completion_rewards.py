@@ -1,0 +1,188 @@
+"""What completions are worth: by a task's right answers, or by functions of the user's."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AnySet
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rlox.errors import ConfigError, RewardError
+from rlox.importing import describe_error
+from rlox.llm.codecs import Codec
+from rlox.llm.decoding import GeneratedTokens
+from rlox.llm.prompts import Prompt
+from rlox.llm.reward_arguments import RewardArguments, RewardFunction
+from rlox.masked_arrays import MASKED_MESSAGE, is_masked
+
+__all__ = [
+    "AnswerReward",
+    "CompletionReward",
+    "FunctionReward",
+    "RewardColumns",
+    "call_user_function",
+    "parse_number",
+]
+
+
+class CompletionReward(Protocol):
+    """Rewards of completions."""
+
+    def __call__(self, prompts: Sequence[Prompt], generated_tokens: GeneratedTokens) -> NDArray[np.float64]:
+        """`[B, F]`, of each of F functions; NaN is no reward."""
+
+
+class AnswerReward:
+    """By right answers: `right`, 1 of the right one and 0 of others, or `close`, its part that is."""
+
+    def __init__(self, codec: Codec, kind: str = "right") -> None:
+        self._score = {"right": codec.exact_match, "close": codec.partial_match}[kind]
+
+    def __call__(self, prompts: Sequence[Prompt], generated_tokens: GeneratedTokens) -> NDArray[np.float64]:
+        """`[B, 1]`; `ConfigError` for a prompt without an answer."""
+        scores = []
+        for prompt, row in zip(prompts, generated_tokens.cpu().token_rows(), strict=True):
+            if prompt.answer is None:
+                raise ConfigError(
+                    "nobody knows the right answer of a prompt that is handed over, or of a row without a "
+                    "completion, or a text as answer: give a reward_fn (algo.rewards=[module:name])"
+                )
+            scores.append(self._score(prompt.ids.numpy(), row.numpy(), prompt.answer))
+        return np.array(scores)[:, None]
+
+
+class RewardColumns:
+    """Several, one after the other."""
+
+    def __init__(self, rewards: Sequence[CompletionReward]) -> None:
+        self._rewards = rewards
+
+    def __call__(self, prompts: Sequence[Prompt], generated_tokens: GeneratedTokens) -> NDArray[np.float64]:
+        """The columns of all, `[B, F]`."""
+        return np.concatenate([reward(prompts, generated_tokens) for reward in self._rewards], 1)
+
+
+def _copy_prompts(prompts: Sequence[Prompt]) -> Any:
+    """What a function of the user's is handed, which it may write to."""
+    ids = [prompt.ids.clone() for prompt in prompts]
+    return torch.stack(ids) if len({len(row) for row in ids}) == 1 else ids
+
+
+class FunctionReward:
+    """Functions of the user's; each parameter is filled by its name.
+
+    Parameters
+    ----------
+    functions : each with the name that messages call it
+    codec : makes texts of completions; None: there are no texts
+    columns : that prompts have, of a task or a file; None: not known, as of a file that is gone
+
+    Raises `ConfigError` for a function that asks for what there is not.
+    """
+
+    def __init__(
+        self,
+        functions: Sequence[tuple[str, RewardFunction]],
+        codec: Codec | None = None,
+        columns: Collection[str] | None = (),
+    ) -> None:
+        self._functions, self._codec, self._columns = functions, codec, columns
+        self._known_arguments = ["completions", "prompts", *(["texts"] if codec else [])]
+        for name, function in functions if columns is not None else ():
+            RewardArguments(name, function, {*self._known_arguments, *(columns or ())})
+
+    def __call__(self, prompts: Sequence[Prompt], generated_tokens: GeneratedTokens) -> NDArray[np.float64]:
+        """`[B, F]`, a column of each function."""
+        columns = [
+            self._call_function(name, function, generated_tokens.cpu().token_rows(), prompts)
+            for name, function in self._functions
+        ]
+        return np.stack(columns, 1)
+
+    def _call_function(
+        self, name: str, function: RewardFunction, rows: list[Tensor], prompts: Sequence[Prompt]
+    ) -> NDArray[np.float64]:
+        arguments = RewardArguments(name, function, {*self._known_arguments, *self._columns_of(prompts)})
+        values = {argument: self._value(argument, rows, prompts) for argument in arguments.names}
+        label, expected = f"reward {name}", "a number, or None, for each completion"
+        returned = call_user_function(label, lambda: arguments.call(function, values), expected)
+        return _parse_rewards(label, returned, len(rows))
+
+    def _columns_of(self, prompts: Sequence[Prompt]) -> Collection[str]:
+        """The columns of these prompts: prompts that were handed over have none."""
+        column_maps = [prompt.columns for prompt in prompts if prompt.columns is not None]
+        if len(column_maps) < len(prompts):
+            return ()
+        return self._columns if self._columns is not None else set().union(*column_maps)
+
+    def _value(self, name: str, rows: list[Tensor], prompts: Sequence[Prompt]) -> Any:
+        """What stands under a name; the function may write to it."""
+        if name == "completions":
+            return rows
+        if name == "prompts":
+            return _copy_prompts(prompts)
+        if name == "texts" and self._codec is not None:
+            return [self._codec.decode(row.numpy()) for row in rows]
+        return [copy.deepcopy((prompt.columns or {}).get(name)) for prompt in prompts]
+
+
+def call_user_function(label: str, call: Callable[[], Any], expected: str) -> list[Any]:
+    """What a function of the user's returns, `expected`, as a list.
+
+    Raises `RewardError` for what it raises, and for what has no order, is a text or has masked entries.
+    """
+    try:
+        returned = call()
+        is_unordered = isinstance(returned, (str, bytes, Mapping, AnySet)) or is_masked(returned)
+        if isinstance(returned, Iterable) and not is_unordered and getattr(returned, "ndim", None) != 0:
+            return list(returned)
+    except (Exception, SystemExit) as error:
+        raise RewardError(f"{label} fails: {describe_error(error)}") from error
+    if is_masked(returned):
+        raise RewardError(f"{label} returned an array: {MASKED_MESSAGE}; expected {expected}")
+    raise RewardError(f"{label} returned {returned!r:.80}, expected a list: {expected}")
+
+
+def _parse_rewards(label: str, returned: list[Any], count: int) -> NDArray[np.float64]:
+    """The rewards of so many completions; NaN where there is none."""
+    if len(returned) != count:
+        raise RewardError(
+            f"{label} returned {len(returned)} numbers for {count} completions, expected one each"
+        )
+    rewards = np.full(count, np.nan)
+    for i, reward in enumerate(returned):
+        if reward is None:
+            continue
+        value = parse_number(reward)
+        if value is None:
+            raise RewardError(
+                f"{label} returned {reward!r:.80} for completion {i}, expected a number, or None, for each"
+            )
+        rewards[i] = value
+        if not np.isfinite(rewards[i]):
+            raise RewardError(
+                f"{label} returned {rewards[i]} for completion {i}, expected a finite number, or None for "
+                "none"
+            )
+    return rewards
+
+
+def parse_number(value: Any) -> float | None:
+    """One of Python, NumPy or torch; None for anything else, also for a text that reads as one."""
+    if is_masked(value):  # whose item() is what the mask hides
+        return None
+    if isinstance(value, np.ndarray) and value.size == 1:
+        value = value.item()
+    if isinstance(value, Tensor):
+        value = value.detach()
+    if isinstance(value, (str, bytes, complex, np.complexfloating)):
+        return None
+    try:
+        return float(value)
+    except (OverflowError, RuntimeError, TypeError, ValueError):
+        return None

@@ -1,0 +1,185 @@
+"""Folders with a model or a tokenizer of transformers; nothing is downloaded, and no code of theirs runs."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rlox.disk import replace_file
+from rlox.errors import CheckpointError, ConfigError, MissingExtraError
+from rlox.extras import install_command
+from rlox.llm.adapters import has_adapters, save_adapters
+from rlox.llm.llama import Llama
+from rlox.llm.llama_files import CONFIG_FILE, GENERATION_FILE, is_llama, load_llama, save_llama, token_ids
+
+__all__ = [
+    "LOCAL_ONLY",
+    "depends_on_later_tokens",
+    "eos_ids_of",
+    "import_transformers",
+    "is_model",
+    "is_tokenizer",
+    "load_model",
+    "max_positions_of",
+    "save_model",
+]
+
+# What is asked of transformers each time.
+LOCAL_ONLY: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
+
+
+def is_model(folder: Path) -> bool:
+    """Whether there is a model."""
+    return (folder / CONFIG_FILE).is_file()
+
+
+def is_tokenizer(folder: Path) -> bool:
+    """Whether there is a tokenizer."""
+    return any((folder / name).is_file() for name in TOKENIZER_FILES)
+
+
+def import_transformers(purpose: str) -> Any:
+    """The package; `MissingExtraError` says what it is for."""
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    try:
+        import transformers
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{purpose} needs the package transformers: {install_command('llm')}"
+        ) from error
+    return transformers
+
+
+def load_model(folder: Path) -> nn.Module:
+    """The causal model in a folder, in float32, from safetensors only.
+
+    What is a Llama by all that its config.json says is one of `rlox.llm`, others are of transformers.
+    """
+    if is_llama(folder):
+        return load_llama(folder).float()
+    if not any(folder.glob("*.safetensors")):
+        raise CheckpointError(f"{folder} has no *.safetensors, and weights are taken from nothing else")
+    config = json.loads((folder / CONFIG_FILE).read_bytes())
+    transformers = import_transformers(f"a model of {config.get('model_type', 'an unknown kind')}")
+    try:
+        with _silence_transformers(transformers.utils.logging):
+            loaded_model, loading_info = transformers.AutoModelForCausalLM.from_pretrained(
+                folder,
+                use_safetensors=True,
+                dtype=torch.float32,
+                output_loading_info=True,
+                **LOCAL_ONLY,
+            )
+    except Exception as error:  # of a dozen kinds
+        first_line = str(error).strip().partition("\n")[0]
+        raise CheckpointError(
+            f"{folder} has no causal model that transformers reads: {first_line:.200}"
+        ) from error
+    if missing := sorted(map(str, [*loading_info["missing_keys"], *loading_info["mismatched_keys"]])):
+        raise CheckpointError(
+            f"{folder}: its weights do not fit its {CONFIG_FILE}: {missing[0]} is missing, or of another "
+            "shape"
+        )
+    module: nn.Module = loaded_model
+    _require_causal(module, folder)
+    return module
+
+
+def depends_on_later_tokens(get_logits: Callable[[Tensor], Tensor]) -> bool:
+    """Whether logits of a model change with a token behind them, by what `get_logits` says of ids `[3, 4]`.
+
+    False of a model that says something else of the same text, too.
+    """
+    ids = torch.tensor([[0, 1, 0, 0], [0, 1, 0, 1], [0, 1, 0, 0]])  # tokens that every model has
+    first_logits, second_logits, repeated_logits = get_logits(ids)[:, :3]
+    is_unchanged, is_repeatable = (
+        torch.allclose(first_logits, compared, atol=1e-3, rtol=1e-3, equal_nan=True)
+        for compared in (second_logits, repeated_logits)
+    )
+    return is_repeatable and not is_unchanged
+
+
+@torch.no_grad()
+def _require_causal(module: nn.Module, folder: Path) -> None:
+    """`CheckpointError` where what is said of a token depends on those behind it."""
+    module.eval()
+    if depends_on_later_tokens(lambda ids: module(input_ids=ids).logits):
+        raise CheckpointError(
+            f"{folder}: {type(module).__name__} sees tokens behind the one that it says, expected a "
+            "causal model"
+        )
+
+
+@contextmanager
+def _silence_transformers(logging: Any) -> Iterator[None]:
+    """Without a bar and tables, which are settings of the process."""
+    had_progress_bar, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    logging.disable_progress_bar()
+    logging.set_verbosity(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if had_progress_bar:
+            logging.enable_progress_bar()
+
+
+def max_positions_of(module: nn.Module) -> int | None:
+    """Tokens of a sequence that a model has positions for; None: it does not say."""
+    model_config = getattr(module, "size", None) or getattr(module, "config", None)
+    max_positions = getattr(model_config, "max_position_embeddings", None)
+    if isinstance(max_positions, bool) or not isinstance(max_positions, int):
+        return None
+    return max_positions
+
+
+def eos_ids_of(module: nn.Module) -> tuple[int, ...]:
+    """The tokens that end a text by a model itself, those of its vocabulary, each once.
+
+    Of a Llama those of its files; of a model of transformers the `eos_token_id` of its generation_config and
+    of its config, as its `generate` has them.
+    """
+    config = getattr(module, "config", None)
+    configs = [getattr(module, "generation_config", None), config]
+    configs.append(getattr(config, "text_config", None))
+    eos_ids = [] if not isinstance(module, Llama) else list(module.eos_ids)
+    for config_part in configs:
+        eos_ids += token_ids(getattr(config_part, "eos_token_id", None), f"{type(module).__name__}: eos")
+    size_or_config = getattr(module, "size", None) or config
+    vocab_size = getattr(size_or_config, "vocab_size", None)
+    return tuple(t for t in dict.fromkeys(eos_ids) if not isinstance(vocab_size, int) or t < vocab_size)
+
+
+def save_model(
+    module: nn.Module,
+    folder: Path,
+    eos: Sequence[int],
+    pad: int,
+    bos: int | None = None,
+    base: str | None = None,
+) -> None:
+    """Write a folder that transformers loads, or peft of adapters; `base` is the model's folder of before."""
+    model: Any = module
+    if has_adapters(module) and not callable(getattr(model, "get_base_model", None)):
+        save_adapters(module, folder, base)
+    elif isinstance(module, Llama):
+        eos_ids = module.eos_ids if set(module.eos_ids) == set(eos) else eos  # in the order of its files
+        save_llama(module, folder, eos=eos_ids, pad=pad, bos=bos)
+        if base is not None and (Path(base) / GENERATION_FILE).is_file():  # how it is meant to write
+            replace_file(folder / GENERATION_FILE, (Path(base) / GENERATION_FILE).read_bytes())
+    elif callable(getattr(model, "save_pretrained", None)):
+        with _silence_transformers(import_transformers("a model of transformers").utils.logging):
+            model.save_pretrained(folder)
+    else:
+        raise ConfigError(
+            f"{type(module).__name__} has no save_pretrained, expected a Llama, a model of transformers or "
+            "one with adapters; save() writes a checkpoint"
+        )

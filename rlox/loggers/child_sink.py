@@ -1,0 +1,154 @@
+"""Sinks in a process of their own, so that a library that hangs, spins or prints disturbs no run.
+
+The process has no argument that `ps` could show. It reads a line of JSON a call, answers with one, and ends
+when its standard input or the process that started it does, whatever it is in the middle of.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, cast
+
+from rlox.errors import StorageError
+from rlox.loggers.base import Row
+from rlox.loggers.server_check import require_answer
+
+__all__ = ["ChildSink"]
+
+CALL_TIMEOUT = 300.0  # seconds for a call, of several requests; a server may take 30 s for each
+READ_SIZE = 65536
+MAX_ERROR_LENGTH = 400  # characters of an error
+BOOTSTRAP_CODE = (
+    "import json, sys\n"
+    "hello = json.loads(sys.stdin.buffer.readline())\n"
+    "sys.path[:] = hello['path']\n"
+    "from rlox.loggers.serve import main\n"
+    "main(hello)\n"
+)
+
+
+class ChildSink:
+    """The sink that `rlox.loggers.serve` makes of `run_info`, started when it is first opened.
+
+    A process that died or did not answer in `timeout` seconds is replaced by a new one at the next `open`.
+    Where there is a `server`, none is started before that answers: importing its library takes seconds of a
+    core, perhaps of the only one.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        run_dir: Path,
+        run_info: Mapping[str, Any],
+        timeout: float = CALL_TIMEOUT,
+        server: str | None = None,
+    ) -> None:
+        self.name = name
+        self._setup_message = {"sink": name, "folder": str(run_dir.absolute()), "run_info": run_info}
+        self._timeout = timeout
+        self._server = server
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_abandoned = False
+
+    def open(self, rows: int) -> int:
+        """As the sink itself, in a new process where there is none."""
+        if self._process is None or self._process.poll() is not None:
+            self._start()
+        return int(self._call({"call": "open", "rows": rows}))
+
+    def write(self, rows: Sequence[Row]) -> None:
+        """As the sink itself."""
+        self._call({"call": "write", "rows": rows})
+
+    def finish(self) -> None:
+        """As the sink itself."""
+        self._call({"call": "finish"})
+
+    def close(self) -> None:
+        """Have the sink close, and end its process."""
+        if self._process is None or self._process.poll() is not None:
+            return
+        try:
+            self._call({"call": "close"})
+        finally:
+            self._kill()
+
+    def abandon(self) -> None:
+        """End the process in the middle of a call."""
+        self._is_abandoned = True
+        self._kill()
+
+    def _start(self) -> None:
+        if self._server is not None:
+            require_answer(self.name, self._server)
+        if self._is_abandoned:
+            raise StorageError(f"logger {self.name} is waited for no longer")
+        self._kill()
+        self._process = subprocess.Popen(
+            # a session of its own: Ctrl-C is for the run. Nothing of the current folder is imported
+            [sys.executable, "-I", "-c", BOOTSTRAP_CODE],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        self._send(
+            {
+                "path": [str(Path(p).absolute()) for p in sys.path if p],
+                "parent": os.getpid(),
+                **self._setup_message,
+            }
+        )
+        if self._is_abandoned:  # meanwhile, by another thread
+            self._kill()
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        process = cast(subprocess.Popen[bytes], self._process)
+        stdin = cast(IO[bytes], process.stdin)
+        try:
+            stdin.write(json.dumps(message).encode() + b"\n")
+            stdin.flush()
+        except (OSError, ValueError) as error:
+            raise self._died_error() from error
+
+    def _call(self, message: Mapping[str, Any]) -> Any:
+        if self._process is None:
+            raise StorageError(f"logger {self.name} is not open")
+        self._send(message)
+        reply = json.loads(self._read_line())
+        if "error" in reply:
+            raise StorageError(str(reply["error"])[:MAX_ERROR_LENGTH])
+        return reply.get("result")
+
+    def _read_line(self) -> bytes:
+        """The next line of the process, or `StorageError` when it has died or takes too long."""
+        process = cast(subprocess.Popen[bytes], self._process)
+        stream, line = cast(IO[bytes], process.stdout).fileno(), b""
+        deadline = time.monotonic() + self._timeout
+        with selectors.DefaultSelector() as selector:
+            selector.register(stream, selectors.EVENT_READ)
+            while not line.endswith(b"\n"):
+                if not selector.select(max(deadline - time.monotonic(), 0.0)):
+                    self._kill()
+                    raise StorageError(f"no answer within {self._timeout:g} s")
+                if not (chunk := os.read(stream, READ_SIZE)):
+                    raise self._died_error()
+                line += chunk
+        return line
+
+    def _died_error(self) -> StorageError:
+        self._kill()
+        code = self._process.returncode if self._process is not None else None
+        return StorageError(f"the process that sends to {self.name} died (exit code {code})")
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()

@@ -1,0 +1,168 @@
+"""What is wrong with a dataset, or probably not meant."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlox.offline.description import episode_lengths
+from rlox.sources.file_columns import iter_blocks
+
+__all__ = ["Finding", "find_problems"]
+
+MIN_FRACTION = 0.5  # of the episodes that are said to terminate: so many at one length are no accident
+MIN_COUNT = 3  # episodes of which nothing is concluded
+
+Columns = Mapping[str, Any]  # as `read_dataset` gives them
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that is wrong, by a code that stays."""
+
+    code: str
+    severity: Literal["error", "warning"]
+    message: str
+
+
+def find_problems(columns: Columns, metadata: Mapping[str, Any]) -> Iterator[Finding]:
+    """Everything that is found in the columns of a dataset, and in what it says of itself."""
+    for check in (
+        _check_numbers,
+        _check_next_obs,
+        _check_flags,
+        _check_time_limits,
+        _check_actions,
+        _check_episodes,
+    ):
+        yield from check(columns, metadata)
+
+
+def _check_numbers(columns: Columns, metadata: Mapping[str, Any]) -> Iterator[Finding]:
+    for name in ("obs", "next_obs", "actions", "rewards"):
+        column = columns[name]
+        if column.dtype.kind != "f":
+            continue
+        is_bad = np.concatenate(
+            [~np.isfinite(rows).reshape(len(rows), -1).all(1) for _, (rows,) in iter_blocks(column)]
+        )
+        if is_bad.any():
+            first_row = int(np.flatnonzero(is_bad)[0])
+            yield Finding(
+                "not_finite",
+                "error",
+                f"{name} is NaN or infinite in {int(is_bad.sum()):,} rows, the first is row {first_row}; "
+                "such rows are refused by every algorithm: leave their episodes out",
+            )
+
+
+def _check_next_obs(columns: Columns, metadata: Mapping[str, Any]) -> Iterator[Finding]:
+    """Within an episode what a step led to is what the next one saw."""
+    is_inside = ~(columns["terminated"] | columns["truncated"])[:-1]
+    masks = [
+        _rows_differ(next_obs[:-1], obs[1:])
+        for _, (next_obs, obs) in iter_blocks(columns["next_obs"], columns["obs"], overlap=1)
+    ]
+    is_different = np.concatenate(masks) & is_inside
+    if is_different.any():
+        first_row = int(np.flatnonzero(is_different)[0])
+        yield Finding(
+            "next_obs",
+            "error",
+            f"next_obs of {int(is_different.sum()):,} of {int(is_inside.sum()):,} rows inside episodes is "
+            f"not the obs of the row behind, the first is row {first_row}: an end of an episode is not "
+            "marked, or rows are in another order than they were played in",
+        )
+
+
+def _rows_differ(next_obs: NDArray[Any], obs: NDArray[Any]) -> NDArray[np.bool_]:
+    """In which rows these are not the same; NaN is NaN."""
+    is_equal = (next_obs == obs) | ((next_obs != next_obs) & (obs != obs))
+    is_different: NDArray[np.bool_] = ~is_equal.all(axis=tuple(range(1, is_equal.ndim)))
+    return is_different
+
+
+def _check_flags(columns: Columns, metadata: Mapping[str, Any]) -> Iterator[Finding]:
+    is_both = columns["terminated"] & columns["truncated"]
+    if is_both.any():
+        yield Finding(
+            "both_ends",
+            "warning",
+            f"{int(is_both.sum()):,} rows are terminated and truncated; they are learned from as "
+            "terminations",
+        )
+
+
+def _check_time_limits(columns: Columns, metadata: Mapping[str, Any]) -> Iterator[Finding]:
+    """Ends at one length, the longest, which are said to be terminations."""
+    lengths = episode_lengths(columns)
+    if not len(lengths):
+        return
+    is_end = columns["terminated"] | columns["truncated"]
+    is_terminated_only = (columns["terminated"] & ~columns["truncated"])[
+        is_end
+    ]  # else it ended on the last step
+    is_registered = _registered_time_limit(metadata) is not None
+    limit = _registered_time_limit(metadata) or int(lengths.max())
+    terminated, n_at_limit = lengths[is_terminated_only], int((lengths == limit).sum())
+    at_limit = int((terminated == limit).sum())
+    is_rare = at_limit < (1 if is_registered else MIN_COUNT) or at_limit < MIN_FRACTION * (
+        n_at_limit if is_registered else len(terminated)
+    )
+    if is_rare or limit == 1:
+        return
+    limit_text = "the environment's time limit" if is_registered else "the longest episode's length"
+    yield Finding(
+        "time_limit",
+        "error" if is_registered else "warning",
+        f"{at_limit:,} of {len(terminated):,} terminations are at {limit:,} steps, {limit_text}: time limits "
+        "are marked as terminations, so that what comes behind them would count for nothing; mark them so, "
+        f"rlox dataset convert DATA to=OTHER time_limit={limit}",
+    )
+
+
+def _registered_time_limit(metadata: Mapping[str, Any]) -> int | None:
+    """The time limit that Gymnasium has registered, as the dataset has it as text; nothing is imported."""
+    try:
+        limit = json.loads(metadata.get("spec") or "{}").get("max_episode_steps")
+    except (AttributeError, TypeError, ValueError, RecursionError):
+        return None
+    return limit if isinstance(limit, int) and limit > 0 else None
+
+
+def _check_actions(columns: Columns, metadata: Mapping[str, Any]) -> Iterator[Finding]:
+    """An action that never changes teaches nothing."""
+    column = columns["actions"]
+    if column.dtype.kind == "i":
+        min_choice = min(int(rows.min()) for _, (rows,) in iter_blocks(column))
+        if min_choice < 0:
+            yield Finding(
+                "negative_choice",
+                "error",
+                f"the actions are whole numbers from {min_choice} on, expected choices from 0: no "
+                "environment has such a one",
+            )
+    first_action = column[:1].reshape(-1)
+    masks = [(rows.reshape(len(rows), -1) == first_action).all(0) for _, (rows,) in iter_blocks(column)]
+    constant_columns = np.flatnonzero(np.logical_and.reduce(masks))
+    if len(constant_columns) and len(column) > 1:
+        yield Finding(
+            "constant_action",
+            "warning",
+            f"number {int(constant_columns[0])} of the actions is {first_action[constant_columns[0]]:g} in "
+            "all rows: no other value of it can be learned from",
+        )
+
+
+def _check_episodes(columns: Columns, metadata: Mapping[str, Any]) -> Iterator[Finding]:
+    if not (columns["terminated"] | columns["truncated"]).any():
+        yield Finding(
+            "no_end",
+            "warning",
+            "no episode ends: returns are not known, and rows that follow each other count as one episode",
+        )

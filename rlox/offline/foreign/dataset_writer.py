@@ -1,0 +1,112 @@
+"""A dataset that is written block by block, its rows never all in memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rlox.disk import replace_file
+from rlox.errors import CheckpointError, ShapeError, StorageError
+from rlox.offline.foreign.formats import ColumnBlock
+from rlox.sources.dataset_file import (
+    COLUMNS,
+    DATA_FILE,
+    DOCUMENT_FILE,
+    FORMAT,
+    Dataset,
+    digest_of,
+    read_dataset,
+    require_columns,
+)
+from rlox.sources.dataset_folder import replace_dataset
+from rlox.sources.file_columns import FileColumn, OpenFile
+
+__all__ = ["write_dataset"]
+
+# Of safetensors, largest first, as its own writer orders them.
+SAFETENSORS_TYPES = {"int64": "I64", "float32": "F32", "uint8": "U8", "bool": "BOOL"}
+
+
+def write_dataset(blocks: Iterable[ColumnBlock], metadata: Mapping[str, Any], folder: Path) -> Dataset:
+    """Write `folder`, and read it again without its rows; where that fails what was there stays.
+
+    `metadata` is read when all rows are there. What it says is the rows' digest has to be it.
+    """
+    with replace_dataset(folder) as scratch:
+        columns = _spool_columns(blocks, scratch)
+        require_columns(columns, str(folder))
+        digest = digest_of(columns)
+        if metadata.get("digest") not in (None, digest):
+            raise CheckpointError(
+                f"the rows have digest {digest}, {metadata['digest']} is written beside them: the file was "
+                "damaged or changed since rlox wrote it; if that is meant, take 'rlox' out of its metadata"
+            )
+        _write_safetensors(columns, scratch / DATA_FILE)
+        rows = len(columns["rewards"])
+        document = {**metadata, "format": FORMAT, "transitions": rows, "digest": digest}
+        replace_file(scratch / DOCUMENT_FILE, json.dumps(document, indent=1).encode())
+    return read_dataset(folder, max_bytes=0)
+
+
+def _spool_columns(blocks: Iterable[ColumnBlock], scratch: Path) -> dict[str, FileColumn]:
+    """Each column in a file of its own."""
+    kinds: dict[str, tuple[Any, tuple[int, ...]]] = {}
+    rows = 0
+    with ExitStack() as stack:
+        files = {name: stack.enter_context((scratch / name).open("wb")) for name in COLUMNS}
+        for block in blocks:
+            block_kinds = {name: (block[name].dtype, block[name].shape[1:]) for name in COLUMNS}
+            kinds = kinds or block_kinds
+            if block_kinds != kinds:
+                mismatched = next(name for name in COLUMNS if block_kinds[name] != kinds[name])
+                raise ShapeError(
+                    f"{mismatched} is {block_kinds[mismatched]} from row {rows} on, {kinds[mismatched]} "
+                    "before"
+                )
+            _require_disk(scratch, sum(column.nbytes for column in block.values()))
+            for name, file in files.items():
+                file.write(np.ascontiguousarray(block[name]).data)
+            rows += len(block["rewards"])
+    if not rows:
+        raise ShapeError("no transitions were read, expected one at least")
+    return {
+        name: FileColumn(OpenFile(scratch / name), 0, dtype, (rows, *shape))
+        for name, (dtype, shape) in kinds.items()
+    }
+
+
+def _require_disk(folder: Path, need: int) -> None:
+    free = shutil.disk_usage(folder).free
+    if need > free:
+        raise StorageError(f"{folder.parent} has {free:,} bytes left, the next rows need {need:,}")
+
+
+def _write_safetensors(columns: Mapping[str, FileColumn], path: Path) -> None:
+    """The columns as one file of safetensors, forced to the device."""
+    order = sorted(columns, key=lambda name: (-columns[name].dtype.itemsize, name))
+    header, offset = dict[str, Any](), 0
+    for name in order:
+        column = columns[name]
+        end = offset + column.nbytes
+        kind = SAFETENSORS_TYPES[str(column.dtype)]
+        header[name] = {"dtype": kind, "shape": list(column.shape), "data_offsets": [offset, end]}
+        offset = end
+    header_bytes = json.dumps(header, separators=(",", ":")).encode()
+    header_bytes += b" " * (-len(header_bytes) % 8)
+    _require_disk(path.parent, len(header_bytes) + offset)
+    with path.open("wb") as file:
+        file.write(len(header_bytes).to_bytes(8, "little") + header_bytes)
+        for name in order:
+            row = max(1, columns[name].nbytes // max(1, len(columns[name])))
+            for row_start in range(0, len(columns[name]), max(1, (8 << 20) // row)):
+                rows_slice = slice(row_start, row_start + max(1, (8 << 20) // row))
+                file.write(columns[name][rows_slice].data)
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,0 +1,87 @@
+"""Which format a file or folder is in, and what others call the columns of a dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from rlox.errors import ConfigError
+from rlox.sources.dataset_file import DOCUMENT_FILE
+
+__all__ = ["ALIASES", "MINARI_FILES", "NOTE_KEY", "OPTIONAL", "ColumnBlock", "detect_format", "match_columns"]
+
+ColumnBlock = dict[str, Any]  # arrays by the names of `ALIASES`; `next_obs` may be missing
+
+# Each column by the names that it has elsewhere; the first is what D4RL calls it, and what is written.
+ALIASES = {
+    "obs": ("observations", "obs", "observation", "states"),
+    "next_obs": ("next_observations", "next_obs", "next_observation", "next_states"),
+    "actions": ("actions", "action"),
+    "rewards": ("rewards", "reward"),
+    "terminated": ("terminals", "terminated", "terminations"),
+    "truncated": ("timeouts", "truncated", "truncations"),
+}
+OPTIONAL = ("next_obs", "truncated")
+NOTE_KEY = "rlox"  # under this name is what rlox said of a dataset that it wrote in a format of others
+MINARI_FILES = ("metadata.json", "main_data.hdf5")  # all that is in the data/ of a folder of Minari
+
+_MAGIC_BYTES = {
+    b"\x89HDF\r\n\x1a\n": "d4rl",
+    b"PK\x03\x04": "npz",
+    b"PK\x05\x06": "npz",
+    b"PAR1": "parquet",
+}
+
+
+def detect_format(path: Path) -> str:
+    """One of `rlox.configs.offline.FORMATS`, by what is there; `ConfigError` for anything else."""
+    if not path.exists():
+        raise ConfigError(f"{path} is not there, expected a dataset: a folder or a file")
+    if path.is_dir():
+        if (path / DOCUMENT_FILE).is_file():
+            return "rlox"
+        if minari_folder(path) is not None:
+            return "minari"
+        if (path / "checkpoints").is_dir():
+            raise ConfigError(
+                f"{path} is a run; rlox dataset make FOLDER policy={path} quality=full-replay makes a "
+                "dataset of its replay buffer"
+            )
+        raise ConfigError(
+            f"{path}: expected the folder of a dataset, with {DOCUMENT_FILE} as rlox dataset make writes "
+            "one, or Minari's data/metadata.json"
+        )
+    with path.open("rb") as file:
+        magic_bytes = file.read(8)
+    format_name = next(
+        (name for prefix, name in _MAGIC_BYTES.items() if magic_bytes.startswith(prefix)), None
+    )
+    if format_name is None:
+        raise ConfigError(
+            f"{path} begins with {magic_bytes!r}, which is none of HDF5, npz and Parquet; pickled data is "
+            "not read"
+        )
+    return format_name
+
+
+def minari_folder(path: Path) -> Path | None:
+    """The folder with Minari's metadata.json in `path`; None if there is none."""
+    return next((p for p in (path / "data", path) if (p / MINARI_FILES[0]).is_file()), None)
+
+
+def match_columns(available: Collection[str], source_name: str) -> dict[str, str]:
+    """What each column is called among the names `available`; `ConfigError` for a missing or doubled one."""
+    names_by_column = {}
+    for column, names in ALIASES.items():
+        present = [name for name in names if name in available]
+        if len(present) > 1:
+            raise ConfigError(f"{source_name} has {' and '.join(present)}, expected one of them")
+        if present:
+            names_by_column[column] = present[0]
+        elif column not in OPTIONAL:
+            available_text = ", ".join(sorted(available)[:20]) or "nothing"
+            raise ConfigError(
+                f"{source_name} has no {names[0]} ({', '.join(names)}); it has {available_text}"
+            )
+    return names_by_column

@@ -1,0 +1,144 @@
+"""What the process that reads a file sends, checked: whatever it did with the file, it cannot do here."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rlox.errors import CheckpointError, ConfigError, MissingExtraError
+from rlox.offline.foreign.formats import ALIASES, ColumnBlock
+from rlox.offline.foreign.limits import MAX_ROW_BYTES, MAX_TEXT_BYTES, NUMBER_KINDS, parse_json
+from rlox.stopping import raise_if_expired
+
+__all__ = ["READ_TIMEOUT", "read_in_subprocess"]
+
+READ_TIMEOUT = 120.0  # seconds without a byte, after which a reader counts as stuck
+MAX_FRAME_BYTES = 1 << 30  # bytes of a block
+MAX_STDERR_BYTES = 4096  # bytes of what a reader says last that are kept
+READER_COMMAND = (sys.executable, "-P", "-m", "rlox.offline.foreign.reader_process")
+
+
+def read_in_subprocess(kind: str, path: Path, metadata: dict[str, Any]) -> Generator[ColumnBlock]:
+    """The blocks of a file, read by a process of its own; what it says of itself goes into `metadata` before.
+
+    `CheckpointError` for a file that is damaged, ends the reader or keeps it busy for ever; `ConfigError`
+    for one that has something else in it than a dataset.
+    """
+    # no plugins of HDF5 are loaded, whatever the environment has set
+    env = {**os.environ, "HDF5_PLUGIN_PRELOAD": "::", "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        [*READER_COMMAND, kind, str(path.absolute())],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env,
+    )  # fmt: skip
+    try:
+        pipe = _ReaderPipe(process, path)
+        while (block := _read_frame(pipe, path, metadata)) is not None:
+            if block:
+                yield block
+    finally:
+        process.kill()
+        process.communicate()
+
+
+class _ReaderPipe:
+    """What comes from the reader, so many bytes at a time, and the last that it says besides.
+
+    That comes by a pipe of its own, for a reader may write no file; it is emptied all the while, or a reader
+    that says much would wait for ever.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], path: Path) -> None:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self._process, self._path = process, path
+        self._fd, self._stderr_fd = process.stdout.fileno(), process.stderr.fileno()
+        self._stderr, self._is_stderr_open = b"", True
+
+    def read(self, n: int) -> bytearray:
+        """`n` bytes."""
+        data, position = bytearray(n), 0
+        view = memoryview(data)
+        while position < n:
+            self._wait_readable()
+            count = os.readv(self._fd, [view[position : position + (1 << 20)]])
+            if not count:
+                self._raise_ended()
+            position += count
+        return data
+
+    def _wait_readable(self) -> None:
+        started = time.monotonic()
+        while not self._poll([self._fd]):
+            self._check_timeout(started)
+
+    def _poll(self, fds: list[int]) -> bool:
+        """Whether there is something from `fds` within half a second, or the reader's next words."""
+        ready = select.select([*fds, *[self._stderr_fd] * self._is_stderr_open], [], [], 0.5)[0]
+        if self._stderr_fd in ready:
+            chunk = os.read(self._stderr_fd, 1 << 16)
+            self._stderr, self._is_stderr_open = (self._stderr + chunk)[-MAX_STDERR_BYTES:], bool(chunk)
+        return any(fd in ready for fd in fds)
+
+    def _check_timeout(self, started: float) -> None:
+        raise_if_expired()
+        if time.monotonic() - started > READ_TIMEOUT:
+            raise CheckpointError(
+                f"{self._path}: its reader has made nothing of it for {READ_TIMEOUT:.0f} s; it is damaged"
+            )
+
+    def _raise_ended(self) -> None:
+        started = time.monotonic()
+        while self._is_stderr_open:
+            self._poll([])
+            self._check_timeout(started)
+        code = self._process.wait()
+        last_line = self._stderr.decode(errors="replace").strip().splitlines()[-1:] or ["nothing was said"]
+        cause = f"signal {-code}" if code < 0 else f"exit code {code}"
+        raise CheckpointError(
+            f"{self._path} ended the process that read it ({cause}: {last_line[0]}); the file is damaged"
+        )
+
+
+def _read_frame(pipe: _ReaderPipe, path: Path, metadata: dict[str, Any]) -> ColumnBlock | None:
+    """The next block, an empty one where the file was told about; None behind the last."""
+    size = int.from_bytes(pipe.read(8), "little")
+    if size > 2 * MAX_TEXT_BYTES:
+        raise CheckpointError(f"{path}: its reader says {size:,} bytes of header")
+    header = parse_json(bytes(pipe.read(size)), f"what the reader of {path} says")
+    if "error" in header:
+        kinds = {"MissingExtraError": MissingExtraError, "ConfigError": ConfigError}
+        raise kinds.get(str(header.get("kind")), CheckpointError)(str(header["error"]))
+    try:
+        if "end" in header:
+            return None
+        if "about" in header:
+            metadata.update(header["about"])
+            return {}
+        return {str(name): _read_array(pipe, path, str(name), *spec) for name, *spec in header["columns"]}
+    except CheckpointError:
+        raise
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path}: its reader says what is no block of rows: {error}") from error
+
+
+def _read_array(pipe: _ReaderPipe, path: Path, name: str, dtype: str, shape: list[int]) -> Any:
+    kind, sizes = np.dtype(dtype), [int(n) for n in shape]
+    need = kind.itemsize * int(np.prod(sizes, dtype=object))
+    row = kind.itemsize * int(np.prod(sizes[1:], dtype=object))
+    if (
+        name not in ALIASES
+        or kind.kind not in NUMBER_KINDS
+        or min(sizes) < 0
+        or row > MAX_ROW_BYTES
+        or need > MAX_FRAME_BYTES
+    ):
+        raise CheckpointError(f"{path}: its reader says {name} is {dtype} of {shape}")
+    return np.frombuffer(pipe.read(need), kind).reshape(sizes)

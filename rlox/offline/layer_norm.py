@@ -1,0 +1,70 @@
+"""Q functions that say nothing unheard-of about actions that no row has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import layer_norm
+
+from rlox.networks import EnsembleMLP
+from rlox.networks.layers import Layers, affine
+
+__all__ = ["LayerNormEnsemble"]
+
+EPS = 1e-5  # torch's
+
+
+class LayerNormEnsemble(EnsembleMLP):
+    """An ensemble of ReLU networks whose hidden layers are normalised before their activation.
+
+    What it says is then bounded by its last weights however far an input is from those it has learned
+    (Ball et al. 2023, arXiv:2302.02948, section 4.2), so that bootstrapping from what a policy would do,
+    which no row does, does not run away.
+    """
+
+    def forward(self, x: Tensor, members: int | None = None) -> Tensor:
+        """`[B, in]`, the same for all members -> `[members, B, out]`; `members`: only so many, the first."""
+        x = x.expand(len(self.weights[0]) if members is None else members, *x.shape)
+        for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            if i:
+                x = self.activation(layer_norm(x, x.shape[-1:], eps=EPS))
+            x = affine(x, weight[:members], bias[:members])
+        return x
+
+    def trace(self, x: Tensor, members: int | None = None) -> Layers:
+        """`forward` and its gradients, written out."""
+        return LayerNormLayers(x, *self._member_parameters(members), nn.ReLU)
+
+
+class LayerNormLayers(Layers):
+    """Layers that are normalised between what they say and the activation.
+
+    With z' = (z - mean z) / std z: dz = (g - mean g - z' mean(g z')) / std z.
+    """
+
+    __slots__ = ("_normal",)
+
+    def __init__(self, *args: Any) -> None:
+        self._normal: list[tuple[Tensor, Tensor, Tensor]] = []  # of each layer: z, mean, 1 / std
+        super().__init__(*args)
+
+    def _between(self, x: Tensor) -> Tensor:
+        normal, mean, inverse = torch.native_layer_norm(x, x.shape[-1:], None, None, EPS)
+        self._normal.append((x, mean, inverse))
+        return super()._between(normal)
+
+    def _before(self, gradient: Tensor, i: int) -> Tensor:
+        z, mean, inverse = self._normal[i - 1]
+        gradient_in: Tensor = torch.ops.aten.native_layer_norm_backward(
+            super()._before(gradient, i),
+            z,
+            z.shape[-1:],
+            mean,
+            inverse,
+            None,
+            None,
+            [True, False, False],
+        )[0]
+        return gradient_in

@@ -1,0 +1,112 @@
+"""The rows of a run's replay buffer as the columns of a dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlox.configs.atari import is_ale
+from rlox.envs.actions import UnitCodec
+from rlox.envs.engines.atari import training_reward_clip
+from rlox.errors import ConfigError
+from rlox.runs.algorithm import Algorithm
+from rlox.sources.replay_sampler import ReplaySampler
+from rlox.training.actor import require_actor
+
+__all__ = ["read_replay_columns", "require_replay_sampler"]
+
+ROWS_AT_ONCE = 8192  # rows that are read in one call
+
+
+def read_replay_columns(algorithm: Algorithm) -> dict[str, NDArray[Any]]:
+    """The whole episodes in the buffer of `algorithm`, one environment after the other, in time order.
+
+    Left out are one whose first rows were overwritten, one that goes on, and one that was broken off without
+    an end (a run that was resumed, a worker that failed): their returns are not known.
+    """
+    replay_sampler = require_replay_sampler(algorithm)
+    # with fewer rows than steps it may have been filled anew, from the midst of an episode on
+    is_restarted = replay_sampler.buffer.n_pushed < algorithm.clock.env_steps
+    env_columns = [
+        columns
+        for env, starts in enumerate(_episode_starts(replay_sampler.buffer, is_restarted))
+        if (columns := _episode_rows(replay_sampler.buffer, env, starts)) is not None
+    ]
+    if not env_columns:
+        raise ConfigError("the replay buffer of the checkpoint has no whole episode")
+    columns = {
+        name: np.concatenate([columns_of_env[name] for columns_of_env in env_columns])
+        for name in env_columns[0]
+    }
+    actor = require_actor(algorithm.components.actor, algorithm.name)
+    codec, shape = actor.actions, actor.actions.shape
+    if isinstance(codec, UnitCodec):
+        columns["actions"] = codec.to_bounds(columns["actions"]).astype(np.float32)
+    columns["actions"] = columns["actions"].reshape(-1, *shape)
+    obs_size = actor.observations.input_dim  # a dataset has no masks
+    for name in ("obs", "next_obs"):
+        columns[name] = replay_sampler.rows_of(columns[name])[:, :obs_size]
+    return columns
+
+
+def require_replay_sampler(algorithm: Algorithm) -> ReplaySampler:
+    """Its buffer; `ConfigError` where it keeps none, or one of other rewards than the environment's."""
+    replay_sampler = getattr(algorithm.source, "replay_sampler", None)
+    if not isinstance(replay_sampler, ReplaySampler):
+        raise ConfigError(
+            f"{algorithm.name} keeps no replay buffer, expected a run of dqn, rainbow, sac, td3 or ddpg"
+        )
+    env = algorithm.config.env
+    has_lives = is_ale(env.id) and env.atari.life_loss
+    is_clipped = training_reward_clip(env) is not None
+    if env.reward_wrappers or env.reward_scale != 1.0 or is_clipped or has_lives:
+        raise ConfigError(
+            "the buffer has rewards that env.reward_wrappers, env.reward_scale, env.reward_clip or "
+            "env.atari.clip_rewards changed, or lives as episodes (env.atari.life_loss), expected the "
+            "environment's own; make a dataset of another quality"
+        )
+    return replay_sampler
+
+
+def _episode_rows(buffer: Any, env: int, starts: NDArray[np.int64]) -> dict[str, NDArray[Any]] | None:
+    """The rows of `env` between the positions where its episodes begin, of those that have an end."""
+    names = ("obs", "next_obs", "actions", "rewards", "terminated", "truncated")
+    chunks: dict[str, list[NDArray[Any]]] = {name: [] for name in names}
+    for start in range(int(starts[0]), int(starts[-1]), ROWS_AT_ONCE):
+        positions = np.arange(start, min(start + ROWS_AT_ONCE, starts[-1]))
+        rows = buffer.gather((positions * buffer.n_envs + env).astype(np.uint64))
+        for name in names:
+            if isinstance(rows[name], dict):
+                raise ConfigError("the buffer has goals apart from observations: no dataset has")
+            chunks[name].append(rows[name])
+    if not chunks["rewards"]:
+        return None
+    columns = {name: np.concatenate(parts) for name, parts in chunks.items()}
+    has_end = (columns["terminated"] | columns["truncated"])[starts[1:] - starts[0] - 1]
+    if not has_end.any():
+        return None
+    is_kept = np.repeat(has_end, np.diff(starts))
+    return {name: column if is_kept.all() else column[is_kept] for name, column in columns.items()}
+
+
+def _episode_starts(buffer: Any, is_restarted: bool) -> Iterator[NDArray[np.int64]]:
+    """Where each environment's episodes begin that have all their rows, and behind its newest row.
+
+    Where rows may be missing before the first, with `is_restarted`, the episode at position 0 is not one of
+    them.
+
+    Flags do not say it: an episode that is broken off has none at its last row. Only the state of the
+    buffer does; its rows, which come with it, are not kept.
+    """
+    state = buffer.state()
+    rings, episodes = state["streams"].reshape(-1, 6).astype(np.int64), state["episodes"]
+    del state
+    position = 0
+    for start, pushed, _, n_waiting, _, count in rings:
+        starts = episodes[position : position + count].astype(np.int64)
+        position += count
+        # the newest row may wait for its next observation, which is to come
+        yield np.append(starts[starts >= max(start, int(is_restarted))], pushed - n_waiting)

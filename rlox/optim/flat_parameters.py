@@ -1,0 +1,187 @@
+"""All trainable parameters of a module as one vector, and their `grad` as another.
+
+One vector makes the global norm, the clipping and the step a handful of operations whatever the number
+of layers, which is most of the cost for the small networks of reinforcement learning; and a target
+network follows by one interpolation.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from operator import is_
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from rlox.errors import ConfigError
+from rlox.networks.traced import way_back
+from rlox.parameters.layout import Layout
+
+__all__ = ["FlatParameters"]
+
+
+class FlatParameters:
+    """The trainable parameters of `module`, which become views of `vector`, as their `grad` do of `gradient`.
+
+    Build it after the module is on its device; loading a state dict into the module afterwards works
+    as ever. `is_learned=False`: nothing is, and there are no gradients. A `vector` of this layout that is
+    given has the parameters, in place of the module's own.
+    """
+
+    def __init__(self, module: nn.Module, is_learned: bool = True, vector: Tensor | None = None) -> None:
+        trainable = {n: p for n, p in module.named_parameters() if p.requires_grad}
+        dtypes_and_devices = sorted({f"{p.dtype} on {p.device}" for p in trainable.values()})
+        if not dtypes_and_devices:
+            raise ConfigError(
+                "the policy has no parameter that could learn; one at least needs requires_grad=True"
+            )
+        if len(dtypes_and_devices) > 1:
+            raise ConfigError(
+                "the policy's trainable parameters must share one dtype and device, got "
+                f"{', '.join(dtypes_and_devices)}"
+            )
+        if inference_names := [name for name, p in trainable.items() if p.is_inference()]:
+            raise ConfigError(
+                f"{', '.join(inference_names)}: made under torch.inference_mode(), so that no gradient leads "
+                "there; make the policy outside of it"
+            )
+        self.parameters = list(trainable.values())
+        self.layout = Layout((name, tuple(p.shape)) for name, p in trainable.items())
+        has_vector = vector is not None
+        self.vector = self.parameters[0].detach().new_zeros(self.layout.size) if vector is None else vector
+        for parameter, view in zip(self.parameters, self.views(self.vector).values(), strict=True):
+            if not has_vector:
+                view.copy_(parameter.detach())
+            parameter.data = view
+        self._views = list(self.views(self.vector).values())
+        self._fixed_memory: NDArray[np.float32] | None = None
+        self._record_addresses()
+        self._module = module
+        self._record_module()
+        self.gradient = torch.zeros_like(self.vector) if is_learned else self.vector.new_empty(0)
+        self._gradients = list(self.views(self.gradient).values()) if is_learned else []
+        if is_learned:
+            self._attach_gradients()
+
+    def backward(self, loss: Tensor, max_norm: float | None) -> Tensor:
+        """Gradients of `loss`, clipped together to `max_norm` if given; returns their norm before that."""
+        way_back([loss], self.parameters)(torch.ones_like(loss))
+        return self.clip(max_norm)
+
+    def clip(self, max_norm: float | None) -> Tensor:
+        """The norm of the parameters' gradients together, which are then cut to `max_norm` if given."""
+        self._attach_gradients()
+        norm: Tensor = torch.linalg.vector_norm(self.gradient)
+        if max_norm is not None:
+            self.gradient.mul_((max_norm / (norm + 1e-6)).clamp_(max=1.0))
+        return norm
+
+    def fix_memory(self) -> NDArray[np.float32]:
+        """The vector's memory, which it then has for good; it is on the CPU."""
+        self._fixed_memory = memory = self.vector.numpy()
+        return memory
+
+    @torch.no_grad()
+    def sync_parameters(self) -> None:
+        """Parameters are parts of the vector again, with their numbers, where others took their memory since.
+
+        As `torch.nn.utils.vector_to_parameters` and `load_state_dict(assign=True)` do. ConfigError for one of
+        another dtype, shape or device, and where all of a vector that is to keep its memory went elsewhere.
+        """
+        if self.vector.data_ptr() != self._address:
+            self._follow_storage()
+        for name, parameter, view, address in zip(
+            self.layout.slices, self.parameters, self._views, self._addresses, strict=True
+        ):
+            if parameter.data_ptr() == address:
+                continue
+            expected_kind, kind = _kind(view), _kind(parameter)
+            if expected_kind != kind:
+                raise ConfigError(
+                    f"parameter {name} is {kind}, expected {expected_kind}, as when its learner was made; "
+                    "make the learner of the policy as it is to be"
+                )
+            view.copy_(parameter.detach())
+            parameter.data = view
+
+    def _follow_storage(self) -> None:
+        """Vector and parameters are views of a storage that has other memory, as `share_memory` gives it."""
+        if self._fixed_memory is not None:
+            raise ConfigError(
+                "the policy's parameters went to other memory (share_memory), where the native engine does "
+                "not learn; make the run with algo.backend=torch"
+            )
+        self._record_addresses()
+
+    def _record_addresses(self) -> None:
+        """Where the vector and its parts are now."""
+        self._address = self.vector.data_ptr()
+        self._addresses = [view.data_ptr() for view in self._views]
+
+    def _attach_gradients(self) -> None:
+        """Parts of `gradient` are the parameters' `grad`, also where others took their place since."""
+        self.sync_parameters()
+        self._require_unchanged()
+        for parameter, view in zip(self.parameters, self._gradients, strict=True):
+            if not parameter.requires_grad:
+                raise ConfigError(self._frozen_message())
+            if (gradient := parameter.grad) is not view:
+                if gradient is None:
+                    view.zero_()
+                else:
+                    view.copy_(gradient)
+                parameter.grad = view
+
+    def _record_module(self) -> None:
+        """What is looked at before every step: parts and parameters, and which are frozen."""
+        modules = list(self._module.modules())
+        self._module_dicts: list[dict[str, Any]] = [m._modules for m in modules]
+        self._module_dicts += [m._parameters for m in modules]
+        self._module_entries = self._list_module_entries()
+        held_ids = {id(p) for p in self.parameters}
+        self._other_parameters = [p for p in self._module.parameters() if id(p) not in held_ids]
+
+    def _list_module_entries(self) -> list[Any]:
+        return list(chain.from_iterable(map(dict.values, self._module_dicts)))
+
+    def _require_unchanged(self) -> None:
+        """ConfigError where the module has other trainable parameters than it had; some microseconds."""
+        entries = self._list_module_entries()
+        is_same = len(entries) == len(self._module_entries) and all(map(is_, entries, self._module_entries))
+        if is_same and not any(p.requires_grad for p in self._other_parameters):
+            return
+        held_ids, parameters_by_name = {id(p) for p in self.parameters}, dict(self._module.named_parameters())
+        new_names = [
+            name for name, p in parameters_by_name.items() if p.requires_grad and id(p) not in held_ids
+        ]
+        current_ids = {id(p) for p in parameters_by_name.values()}
+        removed_names = [
+            name
+            for name, p in zip(self.layout.slices, self.parameters, strict=True)
+            if id(p) not in current_ids
+        ]
+        if new_names or removed_names:
+            raise ConfigError(
+                f"{', '.join(dict.fromkeys([*new_names, *removed_names]))}: unfrozen, added, replaced or "
+                "taken out since the optimizer was made, which would not learn it; change layers before a "
+                "policy is given, or go on with a new learner that is given the policy as it is now"
+            )
+        self._record_module()
+
+    def _frozen_message(self) -> str:
+        names = [n for n, p in zip(self.layout.slices, self.parameters, strict=True) if not p.requires_grad]
+        return (
+            f"{', '.join(names)}: no gradient is wanted any more (requires_grad=False), but the optimizer "
+            "has it; freeze parameters before a learner is made, in the policy that it is given"
+        )
+
+    def views(self, vector: Tensor) -> dict[str, Tensor]:
+        """The parts of such a vector by the parameters' names, in their shapes."""
+        return self.layout.views(vector)
+
+
+def _kind(tensor: Tensor) -> str:
+    return f"{tensor.dtype} {list(tensor.shape)} on {tensor.device}"

@@ -1,0 +1,74 @@
+"""A policy that is asked for a return (Chen et al. 2021, arXiv:2106.01345)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from rlox.networks.transformer import CausalTransformer
+from rlox.policies.heads import sample_choices
+
+__all__ = ["DecisionTransformerPolicy"]
+
+
+class DecisionTransformerPolicy(nn.Module):
+    """What to do in each step of a stretch of an episode, by what is asked for and what came before.
+
+    A step has three tokens, its return to go, its observation and its action, each with an embedding of the
+    step's number; the action is said by the observation's token, which sees no later one.
+
+    Parameters
+    ----------
+    obs_dim : length of the observation vector
+    n_outputs : length of the action vector, or number of choices
+    is_discrete : whether actions are choices
+    width, n_layers, n_heads, dropout : of the transformer
+    max_timesteps : steps of an episode that are told apart
+    """
+
+    def __init__(
+        self,
+        obs_dim: int,
+        n_outputs: int,
+        is_discrete: bool,
+        width: int,
+        n_layers: int,
+        n_heads: int,
+        dropout: float,
+        max_timesteps: int,
+    ) -> None:
+        super().__init__()
+        self.n_outputs, self.is_discrete, self.dropout = n_outputs, is_discrete, dropout
+        self.of_timestep = nn.Embedding(max_timesteps, width)
+        self.of_return = nn.Linear(1, width)
+        self.of_obs = nn.Linear(obs_dim, width)
+        self.of_action: nn.Module = (
+            nn.Embedding(n_outputs, width) if is_discrete else nn.Linear(n_outputs, width)
+        )
+        self.norm = nn.LayerNorm(width)
+        self.transformer = CausalTransformer(width, n_layers, n_heads, dropout)
+        self.head = nn.Linear(width, n_outputs)
+
+    def forward(self, returns: Tensor, obs: Tensor, actions: Tensor, timesteps: Tensor) -> Tensor:
+        """Logits, or vectors in [-1, 1], `[B, L, actions]`.
+
+        `returns` `[B, L]` are scaled, `obs` `[B, L, obs_dim]`, `actions` choices `[B, L]` or vectors
+        `[B, L, act_dim]`, `timesteps` int64 `[B, L]`.
+        """
+        timestep_embedding = self.of_timestep(timesteps.clamp(max=self.of_timestep.num_embeddings - 1))
+        embeddings = (
+            self.of_return(returns.unsqueeze(-1)),
+            self.of_obs(obs),
+            self.of_action(actions),
+        )
+        tokens = torch.stack([embedding + timestep_embedding for embedding in embeddings], 2).flatten(1, 2)
+        tokens = functional.dropout(self.norm(tokens), self.dropout, self.training)
+        outputs: Tensor = self.head(self.transformer(tokens)[:, 1::3])
+        return outputs if self.is_discrete else outputs.tanh()
+
+    def select_actions(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """Actions of `outputs` `[B, n_outputs]`: vectors, choices `[B]`, sampled with a generator."""
+        if not self.is_discrete:
+            return outputs
+        return outputs.argmax(-1) if generator is None else sample_choices(outputs, generator)

@@ -1,0 +1,182 @@
+"""Acting by action values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from rlox.devices import to_device
+from rlox.networks import DuelingMLP, NoisyMLP, inference_function, mlp, trace
+from rlox.networks.noisy import apply_with_noise, factorized_noise, keyed_factorized_noise, noise_size
+from rlox.networks.traced import Graph, Traced
+from rlox.policies.base import Policy
+from rlox.policies.exploration_noise import EpsilonDraws
+from rlox.policies.step_blocks import StepBlocks
+from rlox.policies.value_distribution import ScalarValue, ValueDistribution
+
+__all__ = ["EpsilonGreedy", "NoisyGreedy", "QPolicy"]
+
+
+class QPolicy(Policy):
+    """Q(s, a) of each of `n_actions` choices by an MLP; the best one acts.
+
+    Parameters
+    ----------
+    obs_dim : length of the observation vector
+    n_actions : number of choices
+    net_arch : hidden widths
+    activation : `tanh`, `relu`, `elu` or `silu`
+    dueling : separate streams for value and advantage
+    epsilon : how often `sample` takes any choice
+    value_distribution : what the network says of a choice; its expectation unless given
+    sigma : of the noise of all linear layers at the start, None: there is none
+    """
+
+    def __init__(
+        self,
+        obs_dim: int,
+        n_actions: int,
+        net_arch: Sequence[int] = (64, 64),
+        activation: str = "relu",
+        dueling: bool = False,
+        epsilon: float = 0.05,
+        value_distribution: ValueDistribution | None = None,
+        sigma: float | None = None,
+    ) -> None:
+        super().__init__()
+        self.n_actions = n_actions
+        self.epsilon = epsilon
+        self.value_distribution = value_distribution or ScalarValue()
+        atoms = self.value_distribution.n_outputs
+        sizes = (obs_dim, *net_arch, n_actions * (atoms or 1))
+        self.q: nn.Module
+        if dueling:
+            self.q = DuelingMLP(obs_dim, n_actions, net_arch, activation, atoms, sigma)
+        elif sigma is None:
+            self.q = mlp(sizes, activation)
+        else:
+            self.q = NoisyMLP(sizes, activation, sigma)
+        self.noise_size = noise_size(self.q)
+
+    def outputs(self, obs: Tensor, noise: Tensor | None = None) -> Tensor:
+        """What the network says of each choice, `[..., n_actions]` or `[..., n_actions, numbers]`.
+
+        `noise` `[noise_size]` are the factors of the noisy layers; None: their means alone.
+        """
+        return self.reshape_outputs(apply_with_noise(self.q, obs, noise))
+
+    def reshape_outputs(self, flat: Tensor) -> Tensor:
+        """The network's outputs, `[..., n_actions]` or `[..., n_actions, numbers]`."""
+        numbers = self.value_distribution.n_outputs
+        return flat if numbers is None else torch.unflatten(flat, -1, (self.n_actions, numbers))
+
+    def trace(self, obs: Tensor, noise: Tensor | None = None) -> Traced:
+        """`outputs`, flat, `[B, n_actions (* n_outputs)]`, and the way back to the parameters."""
+        if noise is None:
+            return trace(self.q, obs)
+        return Graph(lambda x: apply_with_noise(self.q, x, noise), obs, self.q.parameters())
+
+    def forward(self, obs: Tensor, noise: Tensor | None = None) -> Tensor:
+        """Q-values `[..., n_actions]` for `obs` `[..., obs_dim]`."""
+        return self.q_values(self.outputs(obs, noise), obs)
+
+    def q_values(self, outputs: Tensor, obs: Tensor) -> Tensor:
+        """The Q-values `[..., n_actions]` of the `outputs` for the choices in `obs`."""
+        return self.value_distribution.values(outputs)
+
+    def inference_values(self) -> Callable[[Tensor], Tensor]:
+        """The Q-values, without noise, for many small calls without gradients."""
+        if isinstance(self.value_distribution, ScalarValue) and not self.noise_size:
+            return inference_function(self.q)  # the network's own outputs
+        return self
+
+    def mode(self, obs: Tensor) -> Tensor:
+        """The best choice `[B]`, without noise."""
+        actions: Tensor = self(obs).argmax(-1)
+        return actions
+
+    def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """The best choice `[B]`, or with probability `epsilon` any; of noisy layers the best with noise."""
+        if self.noise_size:
+            # rows with images are bytes, which noise is not
+            noise = factorized_noise((self.noise_size,), generator).to(next(self.q.parameters()))
+            noisy_actions: Tensor = self(obs, noise).argmax(-1)
+            return noisy_actions
+        greedy = self.mode(obs)
+        u = torch.rand((2, *greedy.shape), generator=generator, device=greedy.device)
+        return torch.where(u[0] < self.epsilon, (u[1] * self.n_actions).long(), greedy)
+
+
+class EpsilonGreedy(EpsilonDraws):
+    """Explores with a `QPolicy`: the best choice, or with probability epsilon any.
+
+    Parameters
+    ----------
+    policy : whose values decide
+    n_envs : environments that are acted in side by side
+    epsilon : from the part of the run that is over, 0 to 1, to the probability
+    seed : of the run; the draws of step t are numbers of the stream "explore"
+    device : where the policy is
+    """
+
+    def __init__(
+        self,
+        policy: QPolicy,
+        n_envs: int,
+        epsilon: Callable[[float], float],
+        seed: int,
+        device: torch.device,
+    ) -> None:
+        super().__init__(policy.n_actions, n_envs, epsilon, seed)
+        self._device = device
+        self._values = policy.inference_values()
+
+    def act(self, obs: NDArray[np.float32], step: int, elapsed: float) -> NDArray[np.int64]:
+        """Choices `[N]` for `obs` `[N, obs_dim]`; without gradients."""
+        random_actions = self.random_actions(step, obs)
+        is_random = self._draws[step][0] < self.epsilon(elapsed)
+        if is_random.all():
+            return random_actions
+        obs_tensor = torch.from_numpy(obs).to(self._device)
+        greedy: NDArray[np.int64] = self._values(obs_tensor).argmax(-1).cpu().numpy()
+        return np.where(is_random, random_actions, greedy) if is_random.any() else greedy
+
+
+class NoisyGreedy:
+    """Explores with the noisy layers of a `QPolicy`: the best choice by their weights of this step.
+
+    The noise of a step is the same in all environments and new at the next one.
+
+    Parameters
+    ----------
+    policy : whose values decide
+    warm_up : chooses before anything is learned
+    seed : of the run; the noise of step t is numbers of the stream "noise-acting"
+    device : where the policy is
+    """
+
+    def __init__(self, policy: QPolicy, warm_up: EpsilonGreedy, seed: int, device: torch.device) -> None:
+        self.policy = policy
+        self._random_policy = warm_up
+        self._seed = seed
+        self._device = device
+        self._noise = StepBlocks(self._draw, policy.noise_size)
+
+    def random_actions(self, step: int, obs: NDArray[np.float32]) -> NDArray[np.int64]:
+        """Any choice, `[N]`."""
+        return self._random_policy.random_actions(step, obs)
+
+    def act(self, obs: NDArray[np.float32], step: int, elapsed: float) -> NDArray[np.int64]:
+        """Choices `[N]` for `obs` `[N, obs_dim]`; without gradients."""
+        obs_tensor = torch.from_numpy(obs).to(self._device)
+        actions: NDArray[np.int64] = self.policy(obs_tensor, self._noise[step]).argmax(-1).cpu().numpy()
+        return actions
+
+    def _draw(self, block: int, rows: int) -> tuple[Tensor, ...]:
+        shape = (rows, self.policy.noise_size)
+        noise = keyed_factorized_noise(self._seed, "noise-acting", block, shape)
+        return to_device(noise, self._device).unbind(0)

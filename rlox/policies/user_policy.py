@@ -1,0 +1,355 @@
+"""A user's own policy, a module or a subclass of ours, on the same path as the built-in ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import signature
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rlox.envs.actions import ActionCodec
+from rlox.errors import ConfigError
+from rlox.networks.traced import REGISTRATION_REMEDY, learned, require_gradient
+from rlox.policies.base import (
+    ACTING_METHODS,
+    ActorCritic,
+    Policy,
+    Sampler,
+    evaluation_mode,
+    find_most_derived,
+)
+from rlox.policies.continuous import ContinuousPolicy, SDEPolicy
+from rlox.policies.discrete import DiscretePolicy
+from rlox.policies.factored import FactoredPolicy
+from rlox.rng import seeded_default_generators
+
+__all__ = [
+    "UserPolicy",
+    "as_actor_critic",
+    "make_sampler",
+    "require_matching_actions",
+    "require_policy_fits",
+    "require_valid_actions",
+    "sample_action",
+]
+
+_REQUIRED = ("get_action_and_logprob", "get_value", "get_logprob_and_entropy")
+
+
+def as_actor_critic(policy: nn.Module) -> ActorCritic:
+    """`policy` itself when it is one of ours, else an adapter around it, checked for its methods."""
+    return policy if isinstance(policy, ActorCritic) else UserPolicy(policy)
+
+
+def require_policy_fits(policy: ActorCritic, rows: Tensor, actions: ActionCodec, env: str) -> None:
+    """Raise `ConfigError` if a policy of somebody's own fails on two such `rows` of observations, or acts
+    otherwise than the environment does.
+    """
+    tensor = next((p for p in policy.parameters()), torch.zeros(1))
+    with torch.no_grad(), seeded_default_generators(0, {tensor.device}), evaluation_mode(policy):
+        try:
+            _probe(policy, rows.to(tensor.device), actions)
+        except (AttributeError, RuntimeError, ValueError, TypeError, IndexError) as error:
+            raise ConfigError(
+                f"policy {_class_name(policy)} fails on observations of {env}, [B, {rows.shape[1]}] "
+                f"{str(rows.dtype).removeprefix('torch.')}: "
+                f"{str(error).splitlines()[0]}"
+            ) from error
+
+
+def _probe(policy: ActorCritic, obs: Tensor, actions: ActionCodec) -> None:
+    """Call every method once; `ValueError` for results of other shapes or kinds than theirs."""
+    _require_matching_size(policy, actions)
+    if isinstance(policy, DiscretePolicy) and policy.logits(obs).shape[-1] != policy.n_actions:
+        raise ValueError(
+            f"logits gave {list(policy.logits(obs).shape)}, expected [B, {policy.n_actions}], one a choice"
+        )
+    value = policy.get_value(obs)
+    action, log_prob = _require_pair("get_action_and_logprob", policy.get_action_and_logprob(obs))
+    _require_action_batch("get_action_and_logprob", action, len(obs), actions)
+    scores, entropy = _require_pair("get_logprob_and_entropy", policy.get_logprob_and_entropy(obs, action))
+    row_shape, scalar_shape = obs.shape[:1], torch.Size()  # an entropy may be the same of all rows
+    for method, result, shapes in (
+        ("get_value", value, (row_shape,)),
+        ("get_action_and_logprob", log_prob, (row_shape,)),
+        ("get_logprob_and_entropy", scores, (row_shape,)),
+        ("get_logprob_and_entropy", entropy, (row_shape, scalar_shape)),
+    ):
+        if _require_tensor(method, result).shape not in shapes:
+            raise ValueError(f"{method} gave {list(result.shape)}, expected one number a row, [B]")
+    _require_action_batch("mode", policy.mode(obs), len(obs), actions)
+
+
+def _require_pair(method: str, result: Any) -> tuple[Any, Any]:
+    """`ConfigError` for other results than the two of this method."""
+    if isinstance(result, tuple | list) and len(result) == 2:
+        return result[0], result[1]
+    raise ConfigError(f"{method} gave a {type(result).__name__}, expected two tensors, [B] each")
+
+
+def _require_tensor(method: str, result: Any) -> Tensor:
+    """`ConfigError` for a result that is none."""
+    if isinstance(result, Tensor):
+        return result
+    raise ConfigError(f"{method} gave a {type(result).__name__}, expected a torch tensor [B]")
+
+
+def require_matching_actions(policy: nn.Module, actions: ActionCodec) -> None:
+    """Raise `ConfigError` for a built-in policy of other actions than the environment's."""
+    try:
+        _require_matching_size(policy, actions)
+    except ValueError as error:
+        raise ConfigError(f"policy {_class_name(policy)}: {error}") from None
+
+
+def _require_matching_size(policy: nn.Module, actions: ActionCodec) -> None:
+    """The same as a `ValueError`; other policies are held to what they draw."""
+    if not _is_builtin_policy(policy):
+        return
+    if isinstance(policy, DiscretePolicy):
+        policy_text = f"one of {policy.n_actions} choices"
+        is_valid = actions.is_discrete and policy.n_actions == actions.size
+    elif isinstance(policy, ContinuousPolicy | SDEPolicy):
+        policy_text = f"{policy.act_dim} numbers"
+        is_valid = not actions.choices and policy.act_dim == actions.size
+    elif isinstance(policy, FactoredPolicy):
+        policy_text = f"choices among {list(policy.head.choices)} and {policy.head.vector} numbers"
+        is_valid = (policy.head.choices, policy.head.vector) == (actions.choices, actions.box_dim)
+    else:
+        return
+    if not is_valid:
+        raise ValueError(f"its action is {policy_text}, the environment takes {_expected_text(actions)}")
+
+
+def _expected_text(actions: ActionCodec) -> str:
+    """The rows that the environment takes, in words."""
+    if actions.is_discrete:
+        return f"whole numbers [B] from 0 to {actions.size - 1}"
+    if not actions.choices:
+        return f"float [B, {actions.size}]"
+    expected = f"[B, {actions.shape[0]}]: choices from 0, of {list(actions.choices)}"
+    return expected + (
+        f", then {actions.box_dim} numbers of float32" if actions.box_dim else ", whole numbers"
+    )
+
+
+def _require_action_batch(method: str, actions_found: Any, n_rows: int, actions: ActionCodec) -> None:
+    """`ValueError` unless these are so many actions of the environment's kind."""
+    _require_tensor(method, actions_found)
+    size, description = (
+        actions.size,
+        f"{list(actions_found.shape)} of {str(actions_found.dtype).removeprefix('torch.')}",
+    )
+    if actions.kind == "factored":
+        _require_factored_batch(method, actions_found, description, n_rows, actions)
+        return
+    if actions.is_discrete:
+        is_valid = actions_found.shape == (n_rows,) and not actions_found.is_floating_point()
+        if is_valid and not 0 <= int(actions_found.min()) <= int(actions_found.max()) < size:
+            is_valid, description = (
+                False,
+                f"{description} from {int(actions_found.min())} to {int(actions_found.max())}",
+            )
+    else:
+        is_valid = actions_found.shape == (n_rows, size) and actions_found.is_floating_point()
+    if not is_valid:
+        raise ValueError(f"{method} gave {description}, the environment takes {_expected_text(actions)}")
+
+
+def _require_factored_batch(
+    method: str, actions_found: Tensor, description: str, n_rows: int, actions: ActionCodec
+) -> None:
+    """The same for actions of several parts: choices, then numbers."""
+    expected = _expected_text(actions)
+    if actions_found.shape != (n_rows, *actions.shape) or actions_found.is_floating_point() != (
+        actions.box_dim > 0
+    ):
+        raise ValueError(f"{method} gave {description}, the environment takes {expected}")
+    choices = actions_found[:, : len(actions.choices)]
+    is_in_range = (choices >= 0) & (choices < choices.new_tensor(actions.choices))
+    if not bool((is_in_range & (choices == choices.floor())).all()):
+        raise ValueError(f"{method} gave {choices.tolist()}, the environment takes {expected}")
+
+
+def _require_trainable(log_prob: Tensor, module: nn.Module) -> None:
+    """`ConfigError` where no gradient leads from log-probabilities to a parameter that is not frozen."""
+    require_gradient("the policy's log-probability has", log_prob)
+    parameters = learned(module.parameters())
+    gradients = torch.autograd.grad(log_prob.sum(), parameters, retain_graph=True, allow_unused=True)
+    if all(gradient is None for gradient in gradients):
+        raise ConfigError(
+            f"nothing can be learned: the log-probability of the policy {type(module).__name__} depends on "
+            f"none of its parameters; {REGISTRATION_REMEDY}"
+        )
+
+
+def make_sampler(
+    policy: ActorCritic,
+    actions: ActionCodec,
+    n_steps: int,
+    n_envs: int,
+    generator: torch.Generator,
+) -> Sampler:
+    """Exploration for one rollout, by the method of `ACTING_METHODS` that the most derived class defines.
+
+    All but a `sampler` draw from torch's default generators, keyed for each step. What a policy that is not
+    rlox's draws is looked at before an environment is given it: `ConfigError` for no action of its.
+    """
+    require_matching_actions(policy, actions)
+    name = find_most_derived(policy, *ACTING_METHODS)
+    if name == "sampler":
+        sample = policy.sampler(n_steps, n_envs, generator)
+        if _is_builtin_policy(policy):
+            return sample
+    else:
+        sample = _make_keyed_sampler(policy, name, generator)
+    reported_name = "get_action_and_logprob" if isinstance(policy, UserPolicy) else name
+
+    def sample_checked(obs: Tensor, t: int) -> Tensor:
+        sampled_actions = sample(obs, t)
+        require_valid_actions(policy, reported_name, sampled_actions, n_envs, actions)
+        return sampled_actions
+
+    return sample_checked
+
+
+def require_valid_actions(
+    policy: nn.Module, method: str, actions_found: Tensor, n_rows: int, actions: ActionCodec
+) -> None:
+    """Raise `ConfigError` where a policy that is not rlox's gave no `n_rows` actions of the environment."""
+    if _is_builtin_policy(policy):
+        return
+    try:
+        _require_action_batch(method, actions_found, n_rows, actions)
+    except ValueError as error:
+        raise ConfigError(f"policy {_class_name(policy)}: {error}") from None
+
+
+def sample_action(policy: Policy, obs: Tensor, generator: torch.Generator) -> Tensor:
+    """A sampled action, as the most derived class draws one.
+
+    One that takes no generator is a function of the next number of this.
+    """
+    name = find_most_derived(policy, "sample", "get_action_and_logprob", "get_action_value")
+    method = getattr(policy, name)
+    if "generator" in signature(method).parameters:
+        output = method(obs, generator=generator)
+    else:
+        with seeded_default_generators(_draw_key(generator), {obs.device, *_module_devices(policy)}):
+            output = method(obs.clone())
+    return _extract_action(name, output)
+
+
+def _extract_action(name: str, output: Any) -> Tensor:
+    """The action among what the method of this name gave; `ConfigError` where nothing is behind it."""
+    if name == "sample":
+        return _require_tensor(name, output)
+    if isinstance(output, tuple | list) and len(output) > 1:
+        return _require_tensor(name, output[0])
+    raise ConfigError(f"{name} gave a {type(output).__name__}, expected the action first, then its numbers")
+
+
+def _make_keyed_sampler(module: nn.Module, name: str, generator: torch.Generator) -> Sampler:
+    """Draws by the method of this name, with torch's default generators keyed for each step."""
+    method: Callable[[Tensor], Any] = getattr(module, name)
+    devices = _module_devices(module)
+
+    def sample(obs: Tensor, t: int) -> Tensor:
+        with seeded_default_generators(generator.initial_seed() + t, {obs.device, *devices}):
+            output = method(obs.clone())
+        return _extract_action(name, output)
+
+    return sample
+
+
+def _draw_key(generator: torch.Generator) -> int:
+    return int(torch.randint(2**63 - 1, (), generator=generator, device=generator.device))
+
+
+def _module_devices(module: nn.Module) -> set[torch.device]:
+    """Where a module is, and so draws: it has no generator of its own that could be keyed."""
+    return {tensor.device for tensor in (*module.parameters(), *module.buffers())}
+
+
+def _is_builtin_policy(policy: nn.Module) -> bool:
+    """Whether a policy is one of rlox's kinds, and does what they do."""
+    policy_class = type(policy)
+    return policy_class is not UserPolicy and policy_class.__module__.partition(".")[0] == "rlox"
+
+
+def _class_name(policy: nn.Module) -> str:
+    return type(policy.module if isinstance(policy, UserPolicy) else policy).__name__
+
+
+class UserPolicy(ActorCritic):
+    """Adapts a module with the three methods of a policy.
+
+    Required: `get_action_and_logprob(obs)`, `get_value(obs)`, `get_logprob_and_entropy(obs, actions)`.
+    For `predict` and evaluation also `mode(obs)`, or an `actor` submodule giving logits or means.
+
+    Each call is given copies, into which the module may write (`obs /= 255`): the tensors themselves are what
+    a rollout or a buffer stores.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        methods: Any = module
+        missing = [m for m in _REQUIRED if not callable(getattr(module, m, None))]
+        if not callable(getattr(module, "mode", None)) and not callable(getattr(module, "actor", None)):
+            missing.append("mode")
+        if missing:
+            raise ConfigError(
+                f"policy {type(module).__name__} lacks {', '.join(missing)}; a policy has "
+                f"{', '.join(_REQUIRED)} and mode (or an actor submodule)"
+            )
+        self.module = module
+        self._methods = [methods]  # in a list: not registered a second time
+        self._has_checked_gradient = False  # whether a gradient was seen to lead to its parameters
+
+    def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Sampler:
+        """Calls `get_action_and_logprob` with torch's default generators keyed for each step."""
+        return _make_keyed_sampler(self.module, "get_action_and_logprob", generator)
+
+    def evaluate_actions(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Log-probability, entropy and value, each `[B]`."""
+        copies = obs.clone(), actions.clone()
+        name = "get_logprob_and_entropy"
+        log_prob, entropy = _require_pair(name, self._methods[0].get_logprob_and_entropy(*copies))
+        log_prob, entropy = _require_tensor(name, log_prob), _require_tensor(name, entropy)
+        if torch.is_grad_enabled() and not self._has_checked_gradient:
+            _require_trainable(log_prob, self.module)
+            self._has_checked_gradient = True
+        return log_prob, entropy, self.get_value(obs)
+
+    def get_value(self, obs: Tensor) -> Tensor:
+        """V(obs), `[B]`."""
+        value = self._methods[0].get_value(obs.clone())
+        if isinstance(value, Tensor) and value.numel() == len(obs):
+            return value.reshape(len(obs))
+        description = list(value.shape) if isinstance(value, Tensor) else f"a {type(value).__name__}"
+        raise ConfigError(f"get_value gave {description}, expected a torch tensor [B]")
+
+    def mode(self, obs: Tensor) -> Tensor:
+        """The module's `mode`, or the best logit (integer actions) or mean of its `actor`."""
+        module = self._methods[0]
+        if callable(getattr(module, "mode", None)):
+            action: Tensor = module.mode(obs.clone())
+            return action
+        output: Tensor = module.actor(obs.clone())
+        with seeded_default_generators(
+            0, {obs.device, *_module_devices(module)}
+        ):  # only its kind is of interest
+            sampled_action = module.get_action_and_logprob(obs.clone())[0]
+        return output if sampled_action.is_floating_point() else output.argmax(-1)
+
+    def get_action_and_logprob(
+        self, obs: Tensor, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The module's own sample; with a `generator` a function of the next number of that."""
+        name, method = "get_action_and_logprob", self._methods[0].get_action_and_logprob
+        if generator is None:
+            return _require_pair(name, method(obs.clone()))
+        with seeded_default_generators(_draw_key(generator), {obs.device, *_module_devices(self.module)}):
+            return _require_pair(name, method(obs.clone()))

@@ -1,0 +1,70 @@
+"""Folders that callbacks save into: one that holds another run's checkpoints is not written over."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from rlox.callbacks import Callback, CheckpointCallback, EvalCallback
+from rlox.configs import RunConfig, dotted_items, to_plain
+from rlox.errors import CheckpointError, ConfigError
+from rlox.runs.checkpoint import read_manifest, step_folders
+
+__all__ = ["require_no_foreign_checkpoints"]
+
+MAX_NAMES_SHOWN = 3  # keys that differ, in a message
+
+
+def require_no_foreign_checkpoints(callbacks: Iterable[Callback], config: RunConfig, start_step: int) -> None:
+    """`ConfigError` where a run at step 0 would save over checkpoints of a run with another configuration.
+
+    One with the same settings but for the total makes the same checkpoints again. Of a folder of several the
+    newest is looked at. A run that goes on from a later step `start_step` may save where it likes.
+    """
+    if start_step:
+        return
+    settings = _flatten_settings(json.loads(json.dumps(to_plain(config))))
+    for label, folder in _target_folders(callbacks):
+        other_settings = _flatten_settings(_read_config(folder)) if folder else {}
+        differing_names = [
+            name for name in {**other_settings, **settings} if other_settings.get(name) != settings.get(name)
+        ]
+        if other_settings and differing_names:
+            difference_text = ", ".join(
+                f"{name}={other_settings.get(name)!r:.40} there and {settings.get(name)!r:.40} here"
+                for name in differing_names[:MAX_NAMES_SHOWN]
+            )
+            suffix = (
+                f" and {len(differing_names) - MAX_NAMES_SHOWN} more"
+                if len(differing_names) > MAX_NAMES_SHOWN
+                else ""
+            )
+            raise ConfigError(
+                f"{label}: {folder} is a checkpoint of another run ({difference_text}{suffix}), which this "
+                "one would replace; give each run a folder of its own, or delete that one"
+            )
+
+
+def _target_folders(callbacks: Iterable[Callback]) -> Iterator[tuple[str, Path | None]]:
+    """What the callbacks would replace, and by which argument."""
+    for callback in callbacks:
+        name = type(callback).__name__
+        if isinstance(callback, CheckpointCallback):
+            yield f"{name}(path)", next(reversed(step_folders(callback.path)), None)
+        elif isinstance(callback, EvalCallback) and callback.best_model_path is not None:
+            yield f"{name}(best_model_path)", Path(callback.best_model_path)
+
+
+def _read_config(folder: Path) -> Any:
+    """The configuration of a checkpoint; none where there is no whole one."""
+    try:
+        read_manifest(folder)
+        return json.loads((folder / "state.json").read_bytes())["config"]
+    except (CheckpointError, LookupError, OSError, RecursionError, TypeError, ValueError):
+        return {}
+
+
+def _flatten_settings(config: Any) -> dict[str, Any]:
+    return {name: value for name, value in dotted_items(config) if name != "total_steps"}

@@ -1,0 +1,51 @@
+"""A row of the log: the mean of every number since the row before, and whether one is due."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["DueCheck", "MetricMeans"]
+
+
+class MetricMeans:
+    """Sums and counts by name; a name once seen stays in every later row, empty if nothing came."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, float] = {}
+        self._counts: dict[str, int] = {}
+
+    def add(self, metrics: Mapping[str, float]) -> None:
+        """Take the numbers of one update."""
+        for name, value in metrics.items():
+            self._sums[name] = self._sums.get(name, 0.0) + value
+            self._counts[name] = self._counts.get(name, 0) + 1
+
+    def row(self) -> dict[str, float | None]:
+        """The means since the last call, and the next begins."""
+        means = {n: self._sums[n] / count if count else None for n, count in self._counts.items()}
+        self._sums = dict.fromkeys(self._sums, 0.0)
+        self._counts = dict.fromkeys(self._counts, 0)
+        return means
+
+    def state(self) -> dict[str, Any]:
+        """What a resumed run adds to."""
+        return {"sums": dict(self._sums), "counts": dict(self._counts)}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state()`."""
+        self._sums = {str(name): float(total) for name, total in state["sums"].items()}
+        self._counts = {str(name): int(count) for name, count in state["counts"].items()}
+
+
+@dataclass(frozen=True)
+class DueCheck:
+    """Whether a tick from `previous_step` to `step` passed a multiple of `every`; never for 0."""
+
+    previous_step: int
+    step: int
+
+    def __call__(self, every: int) -> bool:
+        """Whether one is due."""
+        return every > 0 and self.step // every > self.previous_step // every

@@ -1,0 +1,81 @@
+"""Names of Stable-Baselines3: those that are taken, and what the others are called here."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from rlox.errors import UnknownNameError
+
+__all__ = ["SB3Aliases"]
+
+# Arguments of `learn`.
+LEARN_ARGUMENTS = {
+    "progress_bar": "progress=True",
+    "callback": "callbacks=... where the algorithm is made",
+    "log_interval": "the command line's: rlox train log.every=STEPS",
+    "tb_log_name": "the command line's: rlox train logger=tensorboard run.name=TEXT",
+    "reset_num_timesteps": "nothing: totals count from the start; a new object begins anew",
+}
+# Attributes and methods of a model.
+MODEL_ATTRIBUTES = {
+    "num_timesteps": "clock.env_steps",
+    "env": "env_id, its name; training steps copies of its own, evaluate() plays others",
+    "get_env": "env_id, its name; training steps copies of its own, evaluate() plays others",
+    "set_env": "from_checkpoint(path, env=...), after save(path)",
+    "logger": "logger=... where the algorithm is made; summary() has the last metrics",
+    "set_logger": "logger=... where the algorithm is made",
+    "observation_space": "gymnasium.make(env_id).observation_space",
+    "action_space": "gymnasium.make(env_id).action_space",
+    "set_parameters": "policy.load_state_dict(...)",
+    "get_parameters": "policy.state_dict()",
+    "save_replay_buffer": "save(path), which writes the buffer too",
+    "load_replay_buffer": "from_checkpoint(path), which reads the buffer too",
+}
+
+
+class SB3Aliases(ABC):
+    """What is trained by `learn`; for a name that it does not have it says what is called otherwise."""
+
+    _owner_hint: ClassVar[str] = ""  # which attribute has what is named, where it is not the object itself
+
+    @abstractmethod
+    def train(self, total_timesteps: int, progress: bool = False) -> dict[str, float]:
+        """Train until `total_timesteps` steps in all."""
+
+    def learn(self, total_timesteps: int, progress: bool = False, **unknown: Any) -> dict[str, float]:
+        """`train`, by the name that Stable-Baselines3 has for it. The total counts from the start of the run.
+
+        `UnknownNameError` for any other argument, with what it is called here.
+        """
+        for name in unknown:
+            hint = f"; here that is {LEARN_ARGUMENTS[name]}" if name in LEARN_ARGUMENTS else ""
+            raise UnknownNameError(f"unknown argument '{name}' for learn{hint}")
+        return self.train(total_timesteps, progress=progress)
+
+    if not TYPE_CHECKING:  # a type checker knows the names that there are
+
+        def __getattr__(self, name: str) -> Any:
+            """None: `AttributeError`, with what a name of Stable-Baselines3 is called here."""
+            if name not in MODEL_ATTRIBUTES:
+                return object.__getattribute__(self, name)  # which raises what it raised before
+            raise AttributeError(
+                f"{type(self).__name__} has no {name}; here that is "
+                f"{MODEL_ATTRIBUTES[name]}{self._owner_hint}"
+            )
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            """`AttributeError` for a setting, of which learning would not hear."""
+            attributes = vars(self)
+            if name not in attributes and getattr(type(self), name, None) is None:
+                config = attributes.get("config") or getattr(attributes.get("algo"), "config", None)
+                sections = () if config is None else (config.algo, config.buffer, config.env)
+                if any(name in {field.name for field in fields(section)} for section in sections):
+                    class_name = type(self).__name__
+                    raise AttributeError(
+                        f"{class_name}.{name} cannot be set: learning goes by what {class_name} was made "
+                        f"with; give it there, {class_name}(..., {name}={value!r:.40}), or a schedule for "
+                        "what is to change"
+                    )
+            object.__setattr__(self, name, value)

@@ -1,0 +1,247 @@
+"""Hindsight for environments with goals (Andrychowicz et al. 2017): what was reached was meant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from rlox._core import HindsightConfig, ReplayBuffer
+from rlox.envs.parts_codec import PartsCodec
+from rlox.envs.spaces import NUMERIC_KINDS, ObservationCodec, format_space
+from rlox.errors import ConfigError, EnvError, NonFiniteError, UnsupportedSpaceError
+from rlox.importing import one_line_message
+from rlox.masked_arrays import MASKED_MESSAGE, is_masked
+
+__all__ = ["MAX_COMPARED", "HindsightRelabeler"]
+
+MAX_COMPARED = 1000  # transitions of a run whose reward is compared with that of their own goal
+REWARD_TOLERANCE = 1e-3  # of goals to float32, in a reward
+GOAL_KEYS = ("observation", "achieved_goal", "desired_goal")
+
+
+@dataclass(frozen=True)
+class HindsightRelabeler:
+    """Observations as parts, and draws of which some have another goal.
+
+    `env`, or its outermost wrapper that has it, is asked for `compute_reward(achieved_goal, desired_goal,
+    info)`, goals `[m, ...]` in the form that their space has them, and where there is one for
+    `compute_terminated` with the same arguments, `info` empty: both as in Gymnasium-Robotics. A rule that
+    gives one answer for many goals is asked for each of them. Rewards are finite numbers, ends are bools or
+    0 and 1.
+    """
+
+    env: gym.Env[Any, Any]
+    codec: PartsCodec
+    config: HindsightConfig
+    name: str  # of the environment, for errors
+    compute_rewards: Callable[[NDArray[Any], NDArray[Any], Any], NDArray[np.float32]]  # of goals in rows
+    compute_terminated: Callable[..., Any] | None  # the rule, where there is one
+
+    @classmethod
+    def of(
+        cls, env: gym.Env[Any, Any], codec: ObservationCodec, strategy: str, k: int, name: str
+    ) -> HindsightRelabeler:
+        """Of an environment, or the error that says what it lacks."""
+        missing_parts = [part for part in GOAL_KEYS if part not in codec.parts]
+        if missing_parts or not isinstance(codec, PartsCodec):
+            raise UnsupportedSpaceError(
+                f"buffer.hindsight={strategy}: {name} has no part '{missing_parts[0]}' in its observations, "
+                f"expected a Dict of {', '.join(GOAL_KEYS)}"
+            )
+        reached_codec, goal_codec = (codec.codecs[part] for part in ("achieved_goal", "desired_goal"))
+        if isinstance(goal_codec, PartsCodec) or _goal_format(reached_codec) != _goal_format(goal_codec):
+            raise UnsupportedSpaceError(
+                f"buffer.hindsight={strategy}: {name} has achieved_goal {format_space(reached_codec.space)} "
+                f"and desired_goal {format_space(goal_codec.space)}, expected Boxes of one shape, or one "
+                "Discrete, MultiDiscrete or MultiBinary for both"
+            )
+        compute_reward = _find_rule(env, "compute_reward")
+        if compute_reward is None:
+            raise ConfigError(
+                f"buffer.hindsight={strategy}: {name} has no compute_reward(achieved_goal, "
+                "desired_goal, info)"
+            )
+
+        def compute_rewards(achieved: NDArray[Any], desired: NDArray[Any], _: Any) -> NDArray[np.float32]:
+            goals = (_to_env_goals(goal_codec, rows) for rows in (achieved, desired))
+            return _compute_rewards(f"{name}: compute_reward", compute_reward, *goals)
+
+        hindsight_config, compute_terminated = (
+            HindsightConfig(compute_rewards, strategy, k),
+            _find_rule(env, "compute_terminated"),
+        )
+        return cls(env, codec, hindsight_config, name, compute_rewards, compute_terminated)
+
+    @property
+    def spaces(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """The parts as a buffer declares them."""
+        return {name: (part.dtype.name, (part.dim,)) for name, part in self.codec.codecs.items()}
+
+    def split(self, columns: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+        """Columns of rows `[n, obs_dim]` with observations as parts."""
+        split = {name: self.codec.split(columns[name]) for name in ("obs", "next_obs")}
+        return {**columns, **split}
+
+    def require_consistent_rewards(self, columns: Mapping[str, NDArray[Any]]) -> None:
+        """`EnvError` where rows `[n, obs_dim]` were not paid what `compute_reward` gives for their goal."""
+        next_obs, rewards = self.codec.split(columns["next_obs"]), columns["rewards"]
+        expected = self.compute_rewards(next_obs["achieved_goal"], next_obs["desired_goal"], None)
+        mismatched = np.flatnonzero(
+            ~np.isclose(rewards, expected, rtol=REWARD_TOLERANCE, atol=REWARD_TOLERANCE)
+        )
+        if len(mismatched):
+            raise EnvError(
+                f"buffer.hindsight: a step of {self.name} paid {rewards[mismatched[0]]:g}, and "
+                f"compute_reward gives {expected[mismatched[0]]:g} for the goal of that very step, expected "
+                "the same: rewards for other goals would be in other units; give what changes rewards, the "
+                "environment or a wrapper, a compute_reward(achieved_goal, desired_goal, info) that pays as "
+                "its steps do, without a look into info, or leave out buffer.hindsight"
+            )
+
+    def sample(self, buffer: ReplayBuffer, batch_size: int, count: int, gamma: float) -> dict[str, Any]:
+        """`count` batches with rows `[count, B, obs_dim]`; rewards and ends are those of the goals.
+
+        A row that keeps its goal keeps its end. One with another goal ends where `compute_terminated`
+        says so, or where it ended without being at its own goal: a fall is one for every goal. Without
+        that rule its end stays as well, whatever it was for, as in Stable-Baselines3.
+        """
+        sample = buffer.sample(batch_size, n_batches=count, her=self.config)
+        terminated = self._terminated(buffer, sample)
+        for name in ("obs", "next_obs"):
+            sample[name] = self.codec.join(sample[name])
+        sample["discounts"] = np.where(terminated, 0.0, gamma).astype(np.float32)
+        return sample
+
+    def _terminated(self, buffer: ReplayBuffer, sample: Mapping[str, Any]) -> NDArray[np.bool_]:
+        """Whether the state that a step reached ends the episode for the goal that is pursued."""
+        stored_flags: NDArray[np.bool_] = sample["terminated"]
+        compute_terminated = self.compute_terminated
+        if compute_terminated is None:
+            return stored_flags
+        achieved, desired = (
+            part.reshape(stored_flags.size, -1)
+            for part in (sample["next_obs"]["achieved_goal"], sample["next_obs"]["desired_goal"])
+        )
+        terminated, reaches_goal = (
+            stored_flags.ravel().copy(),
+            self._is_goal_terminal(compute_terminated, achieved, desired),
+        )
+        undecided_rows = np.flatnonzero(terminated | reaches_goal)  # the others end for no goal
+        if len(undecided_rows):
+            stored_undecided, reaches_goal, achieved = (
+                terminated[undecided_rows],
+                reaches_goal[undecided_rows],
+                achieved[undecided_rows],
+            )
+            rows = buffer.gather(sample["indices"].ravel()[undecided_rows])
+            own_goal: NDArray[Any] = rows["next_obs"]["desired_goal"].reshape(len(undecided_rows), -1)
+            has_own_goal = (own_goal == desired[undecided_rows]).all(1)
+            reaches_own_goal = self._is_goal_terminal(compute_terminated, achieved, own_goal)
+            terminated[undecided_rows] = np.where(
+                has_own_goal, stored_undecided, reaches_goal | (stored_undecided & ~reaches_own_goal)
+            )
+        return terminated.reshape(stored_flags.shape)
+
+    def _is_goal_terminal(
+        self, compute_terminated: Callable[..., Any], achieved: NDArray[Any], desired: NDArray[Any]
+    ) -> NDArray[np.bool_]:
+        """What the environment's rule says of goals in rows `[m, dim]`: `[m]`."""
+        label, codec = f"{self.name}: compute_terminated", self.codec.codecs["desired_goal"]
+        goals = (_to_env_goals(codec, rows) for rows in (achieved, desired))
+        flags = _call_rule_per_goal(label, "bool", compute_terminated, *goals)
+        is_invalid = (flags != 0) & (flags != 1)
+        if is_invalid.any():
+            raise EnvError(
+                f"{label} returned {flags[is_invalid][0]} for a goal, expected bools, or 0 and 1; "
+                "return an array of bool"
+            )
+        is_terminal: NDArray[np.bool_] = flags != 0
+        return is_terminal
+
+
+def _find_rule(env: gym.Env[Any, Any], name: str) -> Callable[..., Any] | None:
+    """The method of that name, of the outermost wrapper that has it, or of the environment."""
+    try:
+        attribute = env.get_wrapper_attr(name)
+    except AttributeError:
+        return None
+    return cast(Callable[..., Any], attribute) if callable(attribute) else None
+
+
+def _goal_format(codec: ObservationCodec) -> Any:
+    """What goals have to share, so that one can take the other's place."""
+    return (type(codec), codec.shape) if isinstance(codec.space, spaces.Box) else codec.space
+
+
+def _to_env_goals(codec: ObservationCodec, rows: NDArray[Any]) -> NDArray[Any]:
+    """Goals in rows `[m, dim]` as their space has them, `[m, ...]`: an integer is one, not one-hot.
+
+    Floating-point numbers stay float32, as they are stored.
+    """
+    space: Any = codec.space
+    if codec.one_hot_columns:
+        choices = [rows[:, start : start + n].argmax(1) for start, n in codec.one_hot_columns]
+        rows = np.stack(choices, 1) + np.reshape(space.start, -1)
+    if space.dtype.kind != "f":
+        rows = rows.astype(space.dtype)
+    return rows.reshape(len(rows), *space.shape)
+
+
+def _compute_rewards(
+    label: str, rule: Callable[..., Any], achieved: NDArray[Any], desired: NDArray[Any]
+) -> NDArray[np.float32]:
+    """What a rule pays for goals `[m, ...]`: `[m]`, finite."""
+    raw_rewards = _call_rule_per_goal(label, "number", rule, achieved, desired)
+    with np.errstate(over="ignore"):
+        rewards = raw_rewards.astype(np.float32)
+    is_non_finite = ~np.isfinite(rewards)
+    if is_non_finite.any():
+        raise NonFiniteError(
+            f"{label} returned {raw_rewards[is_non_finite][0]} for a goal, expected numbers that are finite "
+            "in float32"
+        )
+    return rewards
+
+
+def _call_rule_per_goal(
+    label: str, expected: str, rule: Callable[..., Any], achieved: NDArray[Any], desired: NDArray[Any]
+) -> NDArray[Any]:
+    """A real number `[m]` for each of the goals `[m, ...]`; else `EnvError` with what is `expected`."""
+    # copies: the rule may write into them, and the goals are learned from
+    results, n_goals = _call_rule(label, rule, achieved.copy(), desired.copy()), len(desired)
+    if results.size == 1 < n_goals:  # it judges one goal at a time, as `GoalEnv` declares it
+        pairs = zip(achieved.copy(), desired.copy(), strict=True)
+        results = np.array([_as_scalar(label, expected, _call_rule(label, rule, *goals)) for goals in pairs])
+    if results.size != n_goals or results.dtype.kind not in NUMERIC_KINDS:
+        raise EnvError(
+            f"{label} returned an array of shape {results.shape} and {results.dtype}, expected a {expected} "
+            f"for each of {n_goals} goals"
+        )
+    return results.reshape(n_goals)
+
+
+def _as_scalar(label: str, expected: str, result: NDArray[Any]) -> Any:
+    """The number that a rule answered for one goal."""
+    if result.size != 1 or result.dtype.kind not in NUMERIC_KINDS:
+        raise EnvError(f"{label} returned {result.tolist()!r} for a goal, expected a {expected}")
+    return result.item()
+
+
+def _call_rule(label: str, rule: Callable[..., Any], *goals: NDArray[Any]) -> NDArray[Any]:
+    """What a rule says of its goals, as an array."""
+    try:
+        result = rule(*goals, {})
+    except (Exception, SystemExit) as error:
+        raise EnvError(f"{label} raised {type(error).__name__}: {one_line_message(error)}") from error
+    if is_masked(result):
+        raise EnvError(f"{label} returned a masked array: {MASKED_MESSAGE}")
+    try:
+        return np.asarray(result)
+    except (ValueError, TypeError, RuntimeError) as error:  # of unequal lengths, of a tensor
+        raise EnvError(f"{label} returned what is no array: {one_line_message(error)}") from error

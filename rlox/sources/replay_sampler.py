@@ -1,0 +1,290 @@
+"""A buffer of `rlox._core` as sources use it: rows in, batches out, columns back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlox._core import PrioritizedReplayBuffer, ReplayBuffer
+from rlox.configs import PrioritizedConfig, ReplayConfig
+from rlox.configs.buffers import MAX_CAPACITY
+from rlox.envs.base import VectorEnv
+from rlox.envs.failures import close_or_warn
+from rlox.envs.spaces import ObservationCodec
+from rlox.errors import ConfigError
+from rlox.sources.hindsight import MAX_COMPARED, HindsightRelabeler
+from rlox.sources.one_hot_packing import OneHotPacking
+from rlox.sources.transition_chunks import TransitionChunk
+from rlox.types import Transitions
+
+__all__ = ["MAX_SAMPLED_ROWS", "ReplaySampler", "frames_to_share", "make_buffer", "sampled_bytes"]
+
+AnyReplayBuffer = ReplayBuffer | PrioritizedReplayBuffer
+
+OBS_COLUMNS = ("obs", "next_obs")
+MAX_SAMPLED_ROWS = 1 << 28  # rows that `rlox._core` draws in one call
+
+
+class ReplaySampler:
+    """A replay buffer with the sizes and discount of its batches.
+
+    Drawn batches stay in the same memory from call to call.
+
+    Attributes
+    ----------
+    returns_arrays : whether batches are arrays, as learners in Rust take them, and not tensors
+    """
+
+    returns_arrays = False
+
+    def __init__(
+        self,
+        buffer: AnyReplayBuffer,
+        config: ReplayConfig,
+        batch_size: int,
+        n_step: int,
+        gamma: float,
+        full_bytes: int,
+        hindsight: HindsightRelabeler | None = None,
+        n_frames: int = 1,
+        packing: OneHotPacking | None = None,
+        make_one_hot_buffer: Callable[[], tuple[AnyReplayBuffer, int]] | None = None,
+    ) -> None:
+        self.buffer = buffer
+        self.n_frames = n_frames  # that an observation is a stack of
+        self.packing = packing  # of the integers in it
+        self._make_one_hot_buffer = make_one_hot_buffer
+        self.config = config
+        self.full_bytes = full_bytes
+        self.hindsight = hindsight
+        self._n_compared = 0  # rows whose reward was that of their goal
+        self._return_settings: dict[str, Any] = {"n_step": n_step, "gamma": gamma}
+        self._batch_size = batch_size
+        # by number of batches: what is drawn into, the same with rows, and the columns of this memory
+        self._outputs: dict[int, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {}
+        self.last_sample: dict[str, NDArray[Any]] = {}
+
+    @property
+    def batches_at_once(self) -> int | None:
+        """1 where what is learned from a batch decides the next one; `None`: any number."""
+        return 1 if isinstance(self.config, PrioritizedConfig) else None
+
+    @property
+    def return_settings(self) -> dict[str, Any]:
+        """`n_step` and `gamma` of what is drawn."""
+        return self._return_settings
+
+    def push(self, chunk: TransitionChunk) -> None:
+        """Store transitions of the environments in time order; of a lost step there may be none."""
+        if len(chunk.env_ids):
+            self._check_rewards(chunk)
+            self.buffer.push_batch(**self._buffer_columns(chunk))
+        for env in chunk.lost_envs:
+            self.buffer.cut_episode(int(env))
+
+    def _check_rewards(self, chunk: TransitionChunk) -> None:
+        """Compare the first rewards with those of goals; not of a run that goes on with its rows."""
+        if self.hindsight is None or self._n_compared >= MAX_COMPARED or len(self.buffer) > self._n_compared:
+            return
+        self.hindsight.require_consistent_rewards(chunk.columns)
+        self._n_compared += len(chunk.env_ids)
+
+    def _buffer_columns(self, chunk: TransitionChunk) -> dict[str, Any]:
+        """The columns as the buffer has them."""
+        columns = chunk.columns
+        buffer_columns: dict[str, Any] = self.hindsight.split(columns) if self.hindsight else dict(columns)
+        if self.n_frames > 1:
+            for name in OBS_COLUMNS:
+                buffer_columns[name] = columns[name].reshape(len(columns[name]), self.n_frames, -1)
+        if self.packing is not None:
+            buffer_columns |= {name: self.packing.pack(columns[name]) for name in OBS_COLUMNS}
+        buffer_columns["env_ids"] = chunk.env_ids if self.buffer.n_envs > 1 else None
+        return buffer_columns
+
+    def set_beta(self, elapsed: float) -> None:
+        """Draw from now on with the weights of when the part `elapsed` of the run is over."""
+        config, buffer = self.config, self.buffer
+        if isinstance(config, PrioritizedConfig) and isinstance(buffer, PrioritizedReplayBuffer):
+            buffer.set_beta(config.beta + (config.beta_final - config.beta) * elapsed)
+
+    def output_arrays(self, count: int, env_steps: int) -> tuple[dict[str, Any], Transitions] | None:
+        """The arrays that `count` batches have been drawn into, and the batches whose memory that is.
+
+        `None` before the first draw, and where what is drawn is made into something else.
+        """
+        out = self._outputs.get(count)
+        if out is None or self.n_frames > 1 or self.packing is not None:
+            return None
+        return out[0], Transitions(**out[2], indices=out[0]["indices"], env_steps=env_steps)
+
+    def sample(self, count: int, elapsed: float, env_steps: int) -> Transitions:
+        """`count` batches; `elapsed` is the part of the run that is over."""
+        self.set_beta(elapsed)
+        if self.hindsight is not None and isinstance(self.buffer, ReplayBuffer):
+            gamma = self._return_settings["gamma"]
+            self.last_sample = self.hindsight.sample(self.buffer, self._batch_size, count, gamma)
+            columns = self._columns(self.last_sample)
+            return Transitions(**columns, indices=self.last_sample["indices"], env_steps=env_steps)
+        out = self._outputs.get(count)
+        sample = self.buffer.sample(
+            self._batch_size, n_batches=count, out=out and out[0], **self._return_settings
+        )
+        if out is None:
+            rows = sample if self.packing is None else sample | _unpacked_rows(self.packing, sample)
+            out = self._outputs[count] = sample, rows, self._columns(rows)
+        self.last_sample = out[1]
+        if self.packing is not None:
+            for name in OBS_COLUMNS:
+                self.packing.unpack(sample[name], self.last_sample[name])
+        return Transitions(**out[2], indices=self.last_sample["indices"], env_steps=env_steps)
+
+    def rows_of(self, stored: NDArray[Any]) -> NDArray[Any]:
+        """Observations `[n, ...]` as the buffer has them, as rows `[n, obs_dim]`."""
+        if self.packing is None:
+            return stored.reshape(len(stored), -1)
+        rows = self.packing.codec.rows(len(stored))
+        self.packing.unpack(stored, rows)
+        return rows
+
+    def use_one_hot_buffer(self) -> None:
+        """Keep integers one-hot, as buffers of earlier versions have them, in an empty buffer."""
+        if self._make_one_hot_buffer is not None:
+            self.buffer, self.full_bytes = self._make_one_hot_buffer()
+            self.packing = self._make_one_hot_buffer = None
+
+    def write_columns(self, indices: NDArray[np.uint64], columns: Mapping[str, NDArray[Any]]) -> None:
+        """Columns `[n, ...]` of the rows `indices` `[n]`; `priorities` are absolute errors."""
+        for name, values in columns.items():
+            if name == "priorities":
+                self._update_priorities(indices, values)
+            else:
+                self.buffer.update(name, indices, values)
+
+    def _columns(self, sample: Mapping[str, Any]) -> dict[str, Any]:
+        """Views of what was drawn; stacks of frames are rows again."""
+        names = ("obs", "actions", "rewards", "next_obs", "discounts", "weights")
+        columns = {name: sample[name] for name in names if name in sample}
+        if self.n_frames > 1:
+            for name in OBS_COLUMNS:
+                columns[name] = columns[name].reshape(*columns[name].shape[:-2], -1)
+        if self.returns_arrays:
+            return columns
+        import torch
+
+        return {name: torch.from_numpy(column) for name, column in columns.items()}
+
+    def close(self) -> None:
+        """Close the environment that judges goals."""
+        if self.hindsight is not None:
+            close_or_warn(self.hindsight.env, "the environment that judges goals")
+
+    def _update_priorities(self, indices: NDArray[np.uint64], errors: NDArray[Any]) -> None:
+        config, buffer = self.config, self.buffer
+        if isinstance(config, PrioritizedConfig) and isinstance(buffer, PrioritizedReplayBuffer):
+            buffer.update_priorities(indices, errors + config.priority_eps)
+
+
+def make_buffer(
+    config: ReplayConfig,
+    env: VectorEnv,
+    seed: int,
+    hindsight: HindsightRelabeler | None = None,
+    require_memory: Callable[[int, int], object] = lambda capacity, full: None,
+    packing: OneHotPacking | None = None,
+) -> tuple[AnyReplayBuffer, int]:
+    """The buffer that `config` describes for the transitions of `env`, and its bytes when full.
+
+    With `packing` its observations are packed. `require_memory(capacity, bytes)` is called before the buffer
+    is made, which may take memory for every row: it raises where that is too much. `ConfigError` for a
+    `buffer.memory` that holds too few transitions or too many.
+    """
+    columns: dict[str, Any] = {
+        **({"obs_spaces": hindsight.spaces} if hindsight else _obs_arguments(env.observations, packing)),
+        "action_shape": env.actions.shape,
+        "action_dtype": str(env.actions.dtype),
+        "n_envs": env.n_envs,
+        "seed": seed,
+    }
+    if isinstance(config, PrioritizedConfig):
+        kind: Any = PrioritizedReplayBuffer
+        columns |= {"alpha": config.alpha, "beta": config.beta}
+    else:
+        kind = ReplayBuffer
+    probe = kind(capacity=1024 * env.n_envs, **columns)
+    row_bytes = -(-probe.nbytes // probe.capacity) + _obs_bytes(env.observations, packing)
+    rows = config.rows or _rows_in_memory(config, row_bytes, env.n_envs)
+    capacity = max(rows // env.n_envs, 1) * env.n_envs
+    require_memory(capacity, capacity * row_bytes)
+    buffer: AnyReplayBuffer = kind(capacity=capacity, **columns)
+    return buffer, capacity * row_bytes
+
+
+def frames_to_share(codec: ObservationCodec) -> int:
+    """How many frames an image stacks along its first dimension, so that each is stored once.
+
+    Where nobody says so, by the shape of an image alone: its first dimension of four, or of three where
+    that is the smallest and neither one grey nor three colours. If it is no stack after all, nothing is
+    shared, and nothing else is lost.
+    """
+    if len(codec.images) != 1 or codec.numeric_dim or codec.mask_dim:
+        return 1
+    if codec.n_frames > 1:
+        return codec.n_frames
+    first, *other_dims = codec.images[0].shape
+    if len(other_dims) == 2 and (first >= min(other_dims) or first == 3):
+        return 1
+    return first if len(other_dims) > 1 else 1
+
+
+def _obs_arguments(codec: ObservationCodec, packing: OneHotPacking | None) -> dict[str, Any]:
+    """What a row is, as a buffer declares it."""
+    frames, kind = frames_to_share(codec), codec.dtype.name
+    if frames == 1:
+        return {"obs_dim": packing.dim if packing else codec.dim, "obs_dtype": kind}
+    shape = (frames, codec.dim // frames)
+    return {"obs_shape": shape, "obs_dtype": kind, "frame_stack": (frames, "first")}
+
+
+def _unpacked_rows(packing: OneHotPacking, sample: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Rows for the packed observations that were drawn."""
+    return {name: packing.codec.rows(*sample[name].shape[:-1]) for name in OBS_COLUMNS}
+
+
+def _obs_bytes(codec: ObservationCodec, packing: OneHotPacking | None) -> int:
+    """Memory of an observation in a full buffer, at most: a stack is one where it is said to be."""
+    if packing is not None:
+        return packing.row_bytes
+    if codec.n_frames == 1 or frames_to_share(codec) == 1:
+        return codec.row_bytes
+    frame = codec.row_bytes // codec.n_frames
+    # its frame, the numbers of the stack's, and those that beginnings and ends of episodes have besides: one
+    # in 32 are as many as episodes of 64 steps have
+    return frame + frame // 32 + 8 * codec.n_frames
+
+
+def sampled_bytes(env: VectorEnv, has_goals: bool = False) -> int:
+    """Bytes of one transition in a batch.
+
+    Its observations are there twice where goals are given anew, and packed besides where they are packed.
+    """
+    observations = 2 * env.observations.row_bytes * (2 if has_goals else 1)
+    if not has_goals and (packing := OneHotPacking.of(env.observations)):
+        observations += 2 * packing.row_bytes
+    return observations + env.actions.row_bytes + 4 * 8  # reward, discount, flags, weight, index
+
+
+def _rows_in_memory(config: ReplayConfig, row_bytes: int, n_envs: int) -> int:
+    """The transitions that `config.memory` holds."""
+    rows = (config.memory_bytes or 0) // row_bytes
+    message = f"buffer.memory={config.memory} holds {rows:,} transitions of {row_bytes} bytes"
+    if rows < n_envs:
+        raise ConfigError(
+            f"{message}, one of each environment is needed: expected at least {n_envs * row_bytes} bytes"
+        )
+    if rows > MAX_CAPACITY:
+        largest = MAX_CAPACITY * row_bytes // 10**9
+        raise ConfigError(f"{message}, a buffer at most {MAX_CAPACITY:,}: expected at most {largest}GB")
+    return rows

@@ -1,0 +1,124 @@
+"""Batches of stretches of a dataset's episodes, as sequence models learn from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rlox.devices import to_device
+from rlox.errors import CheckpointError, ConfigError
+from rlox.sources.dataset import BATCHES_PER_BLOCK, DatasetSource
+from rlox.sources.dataset_file import COLUMNS, Dataset
+from rlox.sources.file_columns import first_rows_of
+from rlox.sources.preparation import LoadedDataset, complete_returns
+from rlox.sources.store import Store
+from rlox.types import Clock, Progress
+
+__all__ = ["SubTrajectories", "SubTrajectorySource"]
+
+
+@dataclass(frozen=True, slots=True)
+class SubTrajectories:
+    """n batches of B stretches of L steps; where `mask` is False there is padding."""
+
+    obs: Tensor  # [n, B, L, obs_dim]
+    actions: Tensor  # [n, B, L] or [n, B, L, act_dim]
+    returns: Tensor  # [n, B, L], of the rest of the episode, undiscounted
+    timesteps: Tensor  # [n, B, L] int64, from the episode's begin
+    mask: Tensor  # [n, B, L] bool
+
+    def __len__(self) -> int:
+        return len(self.obs)
+
+    def to(self, device: torch.device | str) -> SubTrajectories:
+        """The same on another device (itself when it is there already)."""
+        target_device = torch.device(device)
+        if self.obs.device == target_device:
+            return self
+        return replace(
+            self, **{f.name: to_device(getattr(self, f.name), target_device) for f in fields(self)}
+        )
+
+
+class SubTrajectorySource(DatasetSource):
+    """Stretches of `length` steps whose first is any of the dataset; batch k is a function of seed and k.
+
+    `max_timesteps` is how many steps of an episode may be told apart; `target_return` learns the highest
+    return.
+    """
+
+    def __init__(self, *arguments: Any, length: int, max_timesteps: int, target_return: Any) -> None:
+        super().__init__(*arguments)
+        self._length, self._max_timesteps, self._target_return = length, max_timesteps, target_return
+        self._complete_episodes: Any = None  # the episodes that end
+
+    def _use_dataset(self, loaded: LoadedDataset) -> None:
+        super()._use_dataset(loaded)
+        columns = loaded.columns
+        returns = complete_returns(columns)
+        if not len(returns):
+            raise ConfigError("no episode of the dataset ends, so that no return is known to learn by")
+        self._target_return.dataset_return = float(returns.max())
+        ends = np.flatnonzero(columns["terminated"] | columns["truncated"])
+        lengths = np.diff(ends, prepend=-1)
+        # rows behind the last end have no return
+        complete_columns = {name: first_rows_of(columns[name], int(ends[-1]) + 1) for name in COLUMNS}
+        is_complete = len(complete_columns["rewards"]) == len(columns["rewards"])
+        self._complete_episodes = (
+            loaded.dataset if is_complete else Dataset(complete_columns, {}, loaded.digest).buffer()
+        )
+        if lengths.max() > self._max_timesteps:
+            raise ConfigError(
+                f"algo.max_timesteps={self._max_timesteps}: an episode of the dataset has {lengths.max()} "
+                f"steps; set algo.max_timesteps={lengths.max()} or more"
+            )
+
+    def next(self, clock: Clock) -> tuple[Any, Progress]:
+        """The next batches, as many as the run has left at most."""
+        self.load()
+        first = self.batches
+        last = min(
+            first - first % BATCHES_PER_BLOCK + BATCHES_PER_BLOCK,
+            first + (clock.units_left or BATCHES_PER_BLOCK),
+        )
+        samples = [
+            self._complete_episodes.sample_trajectories(
+                self._batch_size, self._length, self._streams.key("dataset", number)
+            )
+            for number in range(first, last)
+        ]
+        self.batches = last
+        self._rows = {name: np.stack([rows[name] for rows in samples]) for name in samples[0]}
+        return self._make_batches(self._rows), Progress()
+
+    def _make_batches(self, rows: Mapping[str, Any]) -> SubTrajectories:
+        mask = torch.from_numpy(rows["mask"])
+        obs = self._prepare_obs(torch.from_numpy(rows["obs"]).flatten(3))
+        bounds, actions = self._preparation.actions, rows["actions"].reshape(*mask.shape, -1)
+        action_tensor = (
+            torch.from_numpy(actions).long().squeeze(-1)
+            if bounds is None
+            else torch.from_numpy(bounds.to_unit(actions))
+        )
+        returns = torch.from_numpy(rows["returns_to_go"]).float()
+        return SubTrajectories(obs, action_tensor, returns, torch.from_numpy(rows["timesteps"]), mask)
+
+    def save(self, store: Store) -> dict[str, Any]:
+        """With the highest return."""
+        return {**super().save(store), **self._target_return.state()}
+
+    def restore(self, state: Mapping[str, Any], store: Store) -> None:
+        """Continue from what `save` returned."""
+        super().restore(state, store)
+        dataset_best = self._target_return.dataset_return
+        self._target_return.restore(state)
+        if self._dataset is not None and self._target_return.dataset_return != dataset_best:
+            raise CheckpointError(
+                f"the highest return was {self._target_return.dataset_return}, that of the dataset here is "
+                f"{dataset_best}"
+            )

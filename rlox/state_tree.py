@@ -1,0 +1,92 @@
+"""What objects of users remember, as trees of JSON and arrays that come back with their kinds."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+
+from rlox.devices import torch_if_imported
+from rlox.errors import CheckpointError
+
+__all__ = ["from_state_tree", "to_state_tree"]
+
+# In place of a dict whose keys JSON would change, or of which arrays could not be named by; of a tuple; of
+# a number of NumPy.
+PAIRS_KEY, TUPLE_KEY, NUMBER_KEY = "$pairs", "$tuple", "$number"
+MAX_DEPTH = 100  # levels of a state: one that holds itself has no end
+MAX_PLACE_LENGTH = 120  # characters of a place, where it is deep
+
+
+def to_state_tree(value: Any, place: str, depth: int = 0, keep_numpy: bool = False) -> Any:
+    """A copy that a checkpoint takes; `CheckpointError` for what would not come back, with its place.
+
+    `OrderedDict`s, which torch's `state_dict()` gives, are dicts afterwards. Numbers of NumPy are Python's,
+    or with `keep_numpy` themselves: their kind decides the arithmetic that goes on with them.
+    """
+    if depth > MAX_DEPTH:
+        raise CheckpointError(
+            f"{place[:MAX_PLACE_LENGTH]}... holds itself, or has more than {MAX_DEPTH} levels; leave out "
+            "what refers back"
+        )
+
+    def convert(item: Any, item_place: str) -> Any:
+        return to_state_tree(item, item_place, depth + 1, keep_numpy)
+
+    if isinstance(value, np.generic):
+        if keep_numpy and value.dtype.kind in "biuf" and value.dtype.itemsize <= 8:
+            return {NUMBER_KEY: [value.dtype.str, value.item()]}
+        value = value.item()
+    value_type = type(value)  # a subclass would come back as its base
+    if value is None or value_type in (bool, int, float, str):
+        return value
+    if value_type in (dict, OrderedDict):
+        if all(type(key) is str and key[:1] != "$" and "/" not in key for key in value):
+            return {key: convert(item, f"{place}[{key!r}]") for key, item in value.items()}
+        return {
+            PAIRS_KEY: [
+                [convert(key, f"{place}, a key,"), convert(item, f"{place}[{key!r}]")]
+                for key, item in value.items()
+            ]
+        }
+    if value_type in (list, tuple):
+        items = [convert(item, f"{place}[{i}]") for i, item in enumerate(value)]
+        return {TUPLE_KEY: items} if value_type is tuple else items
+    description = f"a {value_type.__name__}"
+    if value_type is np.ndarray:
+        if value.dtype.kind in "biuf" and value.dtype.itemsize <= 8:
+            return value.copy()
+        description = f"an array of {value.dtype.str if value.dtype.kind == 'U' else value.dtype}"
+    torch = torch_if_imported()
+    if torch is not None and isinstance(value, torch.Tensor):
+        try:
+            value.new_empty(0, device="cpu").detach().numpy()
+            return value.detach().cpu().clone()
+        except (RuntimeError, TypeError):
+            description = f"a tensor of {value.dtype}, {value.layout}"
+    raise CheckpointError(
+        f"{place} is {description}, expected None, a number, text, a list, a tuple, a dict, or an array or "
+        "dense tensor of numbers that NumPy has"
+    )
+
+
+def from_state_tree(value: Any) -> Any:
+    """What `to_state_tree` was given."""
+    if isinstance(value, list):
+        return [from_state_tree(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if PAIRS_KEY in value:
+        return {from_state_tree(key): from_state_tree(item) for key, item in value[PAIRS_KEY]}
+    if NUMBER_KEY in value:
+        dtype_name, number = value[NUMBER_KEY]
+        dtype = np.dtype(dtype_name)
+        if dtype.kind not in "biuf" or type(number) not in (bool, int, float):
+            raise CheckpointError(  # np.void(10**12) would take as many bytes
+                f"{type(number).__name__} of {dtype} in a saved state, expected a number"
+            )
+        return dtype.type(number)
+    if TUPLE_KEY in value:
+        return tuple(from_state_tree(item) for item in value[TUPLE_KEY])
+    return {key: from_state_tree(item) for key, item in value.items()}

@@ -1,0 +1,12 @@
+"""Which keys a run may change when it goes on; the rest is frozen in its config.yaml."""
+
+from __future__ import annotations
+
+CHANGEABLE_KEYS = (
+    "total_steps", "eval", "checkpoint", "log", "stop", "run", "device", "torch_threads", "threads",
+    "algo.backend", "buffer.path", "buffer.memory", "dataset", "eval_dataset", "model", "tokenizer",
+)  # fmt: skip
+CHANGEABLE_KEYS_TEXT = (
+    "total_steps, eval.*, checkpoint.*, log.*, stop.*, run.*, device, torch_threads, threads, algo.backend "
+    "and buffer.path, buffer.memory, dataset, model and tokenizer (the same ones), eval_dataset"
+)

@@ -1,0 +1,125 @@
+"""One run in several processes, as torchrun starts them: the first one has the folder, others learn along."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import closing, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from rlox.configs import RunConfig
+from rlox.configs.text import TextAlgorithmConfig
+from rlox.distributed.group import ProcessGroup, join, process_count
+from rlox.errors import ConfigError, GroupError
+from rlox_cli.exit_codes import FAILED, OK
+
+if TYPE_CHECKING:
+    from rlox.runs.algorithm import Algorithm
+    from rlox_cli.command import Call
+
+__all__ = ["RANK_ZERO", "is_follower", "require_one_run", "require_shared", "run_follower"]
+
+
+def is_follower() -> bool:
+    """Whether another process than the first one of a group."""
+    return process_count() > 1 and os.environ["RANK"] != "0"
+
+
+def require_shared(config: RunConfig) -> None:
+    """`ConfigError` where several processes were started for what one does, or what they cannot share."""
+    if process_count() == 1:
+        return
+    algo = config.algo
+    if not isinstance(algo, TextAlgorithmConfig):
+        raise ConfigError(
+            f"{process_count()} processes (WORLD_SIZE) were started together, and {algo.name} learns in "
+            "one: start it without torchrun. Algorithms on text share their batches"
+        )
+    counts, parts = algo.batch_layout(config.total_steps)
+    for count in counts:
+        ProcessGroup(0, process_count()).rows(count, parts)
+
+
+def require_one_run() -> None:
+    """`ConfigError` for a sweep of several processes."""
+    if process_count() > 1:
+        raise ConfigError(
+            f"a sweep in {process_count()} processes (WORLD_SIZE) at once: run rlox sweep without torchrun, "
+            "or a single run with it"
+        )
+
+
+class RankZero:
+    """What the first process tells the others: what the run is, and when it is over."""
+
+    def __init__(self) -> None:
+        self._has_broadcast = self._is_finished = self._has_agreed = False
+
+    def broadcast(self, algorithm: Algorithm, config: RunConfig) -> None:
+        """What the run is and how far, before it goes on."""
+        if process_count() == 1:
+            return
+        # what is logged and called back is the first one's
+        follower_config = replace(config, logger={}, callbacks=(), init_from=None)
+        group = join()
+        saved = algorithm.checkpoint()
+        cpu_state = {name: on_cpu(getattr(saved, name)) for name in ("weights", "optimizer", "state")}
+        group.broadcast((follower_config, replace(saved, **cpu_state)))
+        self._has_broadcast = True
+
+        def agree(is_done: bool) -> bool:
+            self._has_agreed = True
+            self._is_finished = group.broadcast_done(is_done)
+            return self._is_finished
+
+        algorithm.components = replace(algorithm.components, broadcast_done=agree)
+
+    def release(self) -> None:
+        """Let the others go, who may have been told nothing, or wait for a run that had nothing to learn."""
+        if process_count() == 1 or self._is_finished or self._has_agreed:
+            return
+        message = True if self._has_broadcast else None
+        self._has_broadcast = False
+        with suppress(GroupError):
+            join().broadcast(message)
+
+
+RANK_ZERO = RankZero()  # of this process, if it is the first one
+
+
+def run_follower(call: Call) -> int:
+    """Learn from this process's shares of what the first one learns, until that says that it is over."""
+    from rlox.build import build
+
+    group = join()
+    try:
+        if (received := group.broadcast()) is None:
+            return OK
+        config, saved = received
+        algorithm = build(config, saved.backend, saved)
+        with closing(algorithm), call.signals.call_on_signal(_ignore_signal):
+            algorithm.restore(saved)
+            del received, saved
+            if algorithm.clock.now < config.rounded_steps:
+                algorithm.fit(config.total_steps)
+            else:
+                group.broadcast()
+    except GroupError as error:
+        print(f"rlox {call.command.name}, process {os.environ['RANK']}: {error}", file=sys.stderr)
+        return FAILED
+    return OK
+
+
+def on_cpu(tree: Any) -> Any:
+    """The same with its tensors on the CPU: they would come out on the first process's GPU."""
+    if isinstance(tree, Mapping):
+        return {name: on_cpu(part) for name, part in tree.items()}
+    if isinstance(tree, list | tuple):
+        return type(tree)(on_cpu(part) for part in tree)
+    return tree.cpu() if callable(getattr(tree, "cpu", None)) else tree
+
+
+def _ignore_signal() -> None:
+    """A signal is the first process's to answer, which tells the others when it is over."""

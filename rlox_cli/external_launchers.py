@@ -1,0 +1,215 @@
+"""`hydra/launcher=joblib|ray|submitit_local|submitit_slurm`: the jobs of a sweep where a library runs them.
+
+The options have the names of Hydra's published launchers; what goes on with the jobs is rlox's, over the
+same libraries.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hydra.core.config_store import ConfigStore
+from hydra.core.plugins import Plugins
+from omegaconf import DictConfig, OmegaConf
+
+from rlox.errors import ConfigError, MissingExtraError
+from rlox.extras import install_command
+from rlox_cli import launcher_settings, provenance
+from rlox_cli.executors import LokyExecutor, RayExecutor, SubmititExecutor
+from rlox_cli.launcher import THREAD_COUNT_VARIABLES, BaseLauncher, shared_thread_environment
+from rlox_cli.launcher_settings import QUEUE, SETTINGS
+from rlox_cli.remote_job import RemoteJob, process_identity
+from rlox_cli.remote_job_runner import JobExecutor, RemoteJobRunner, open_event_dir
+from rlox_cli.sweep_display import Display
+from rlox_cli.worker_pool import JobOutcome, Task
+
+TARGET = "hydra_plugins.rlox"  # Hydra takes launchers only under such a name
+
+
+class ExternalLauncher(BaseLauncher):
+    """Hands the jobs to an engine."""
+
+    extra: str  # which brings the library
+    module: str  # of the library
+    is_detached = False  # jobs go on without the sweep
+
+    def run_jobs(self, tasks: Sequence[Task], display: Display) -> Mapping[int, JobOutcome]:
+        """Do the jobs; how each ended."""
+        executor, variables = self.make_executor(len(tasks)), self.job_environment(len(tasks))
+        with open_event_dir(self.folder.absolute()) as event_dir:
+            worker_init = {**self.worker_init(), "runner": process_identity(), "folder": str(Path.cwd())}
+            remote_jobs = [
+                RemoteJob(n, overrides, str(event_dir.path), worker_init, variables, self.is_detached)
+                for n, overrides in tasks
+            ]
+            runner = RemoteJobRunner(executor, event_dir, display, self.task.call.signals, self.death_outcome)
+            try:
+                return runner.run(tasks, remote_jobs)
+            finally:
+                self.task.outcomes += runner.outcomes.values()
+
+    @abstractmethod
+    def make_executor(self, jobs: int) -> JobExecutor:
+        """What does so many jobs."""
+
+    def job_environment(self, jobs: int) -> dict[str, str]:
+        """What is set for each job: how many threads the data plane has, where jobs share a machine."""
+        return {}
+
+    def require_valid(self) -> None:
+        """`ConfigError` for settings that cannot be kept, before anything is made."""
+
+
+class JoblibLauncher(ExternalLauncher):
+    """Processes of joblib's on this machine."""
+
+    extra, module = "joblib", "joblib"
+
+    def __init__(self, n_jobs: int) -> None:
+        self.n_jobs = n_jobs
+
+    def make_executor(self, jobs: int) -> JobExecutor:
+        """As many processes as `n_jobs` says, as joblib counts."""
+        return LokyExecutor(self._worker_count(jobs), {})
+
+    def job_environment(self, jobs: int) -> dict[str, str]:
+        """They share the CPUs."""
+        return shared_thread_environment(self._worker_count(jobs))
+
+    def _worker_count(self, jobs: int) -> int:
+        import joblib
+
+        library: Any = joblib
+        return min(jobs, int(library.effective_n_jobs(self.n_jobs)))
+
+
+class RayLauncher(ExternalLauncher):
+    """Tasks of Ray's, on this machine or a cluster."""
+
+    extra, module = "ray", "ray"
+
+    def __init__(self, ray: Any) -> None:
+        options = _plain(ray) or {}
+        self.init, self.remote = (
+            {key: value for key, value in (options.get(part) or {}).items() if value is not None}
+            for part in ("init", "remote")
+        )
+
+    def make_executor(self, jobs: int) -> JobExecutor:
+        """Started as `ray.init` says, tasks as `ray.remote` says."""
+        return RayExecutor(self.init, self.remote)
+
+    def job_environment(self, jobs: int) -> dict[str, str]:
+        """A task has one CPU unless it asks for more."""
+        return _thread_environment(max(1, int(self.remote.get("num_cpus", 1))))
+
+
+class SubmititLauncher(ExternalLauncher):
+    """Jobs of submitit's."""
+
+    extra, module = "submitit", "submitit"
+    cluster = "local"
+
+    def __init__(self, **settings: Any) -> None:
+        self.settings = {key: _plain(value) for key, value in settings.items()}
+
+    def require_valid(self) -> None:
+        """Several processes of one job would do it several times over."""
+        for key in ("nodes", "tasks_per_node"):
+            if self.settings.get(key, 1) != 1:
+                raise ConfigError(
+                    f"hydra.launcher.{key}={self.settings[key]}: a job is one process; leave {key} out"
+                )
+
+    def make_executor(self, jobs: int) -> JobExecutor:
+        """An executor with these settings."""
+        return SubmititExecutor(self._executor(), self._worker_count(), self.cluster == "slurm")
+
+    def job_environment(self, jobs: int) -> dict[str, str]:
+        """A job has the CPUs that it asks for."""
+        return _thread_environment(int(self.settings.get("cpus_per_task") or 1))
+
+    def _worker_count(self) -> int:
+        return max(1, provenance.cores() // int(self.settings.get("cpus_per_task") or 1))
+
+    def _executor(self) -> Any:
+        import submitit
+
+        settings = {key: value for key, value in self.settings.items() if value is not None}
+        folder = Path(str(settings.pop("submitit_folder"))).absolute()
+        parameters = {k if k in QUEUE else f"{self.cluster}_{k}": v for k, v in settings.items()}
+        retries = f"{self.cluster}_max_num_timeout"
+        constructor_options = {retries: parameters.pop(retries)} if retries in parameters else {}
+        executor = submitit.AutoExecutor(folder=folder, cluster=self.cluster, **constructor_options)
+        executor.update_parameters(**parameters)
+        return executor
+
+
+class SlurmLauncher(SubmititLauncher):
+    """Jobs of Slurm's, which go on without the sweep that submitted them."""
+
+    cluster, is_detached = "slurm", True
+
+    def require_valid(self) -> None:
+        """Slurm's commands have to be there."""
+        super().require_valid()
+        missing = [name for name in ("sbatch", "srun", "sacct") if shutil.which(name) is None]
+        if missing:
+            raise ConfigError(
+                f"hydra/launcher=submitit_slurm: there is no {missing[0]} here; call it on a machine "
+                "that submits to Slurm, or use hydra/launcher=submitit_local"
+            )
+
+
+LAUNCHERS: Mapping[str, type[ExternalLauncher]] = {
+    "joblib": JoblibLauncher,
+    "ray": RayLauncher,
+    "submitit_local": SubmititLauncher,
+    "submitit_slurm": SlurmLauncher,
+}
+
+
+def register() -> None:
+    """Let `hydra/launcher=` choose them, whatever else of their names is installed."""
+    plugins = Plugins.instance()  # first: it registers what is installed
+    for name, kind in LAUNCHERS.items():
+        plugins.class_name_to_class[f"{TARGET}.{name}"] = kind
+        node = {"_target_": f"{TARGET}.{name}", **SETTINGS[name]}
+        ConfigStore.instance().store(group="hydra/launcher", name=name, node=node, provider="rlox")
+
+
+def require_launchable(node: DictConfig) -> None:
+    """`ConfigError` where the launcher that is configured so cannot launch."""
+    name = str(node._target_).removeprefix(f"{TARGET}.")
+    launcher_class = LAUNCHERS.get(name)
+    if launcher_class is None:
+        return
+    try:
+        importlib.import_module(launcher_class.module)
+    except ImportError as error:
+        raise MissingExtraError(
+            f"hydra/launcher={name} needs the package {launcher_class.module}, which is not installed: "
+            f"{install_command(launcher_class.extra)}"
+        ) from error
+    settings = {key: value for key, value in _plain(node).items() if key != "_target_"}
+    launcher_settings.require_settings(name, settings)
+    launcher_class(**settings).require_valid()
+
+
+def _plain(value: Any) -> Any:
+    return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
+
+
+def _thread_environment(count: int) -> dict[str, str]:
+    """The environment of a job that has so many CPUs, unless somebody has chosen."""
+    return (
+        {}
+        if any(name in os.environ for name in THREAD_COUNT_VARIABLES)
+        else {THREAD_COUNT_VARIABLES[0]: str(count)}
+    )

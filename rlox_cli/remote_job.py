@@ -1,0 +1,210 @@
+"""A job of a sweep in a process that some library starts, perhaps on another machine.
+
+It tells how it is doing in a file of the sweep's mailbox, lines of JSON as a worker's, and looks there
+whether it shall stop. So the sweep knows what became of each job whatever the library makes of its end.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any, cast
+
+from rlox_cli.exit_codes import exit_code
+from rlox_cli.signals import HANDLED_SIGNALS, SignalInterrupt, Signals
+from rlox_cli.worker import EventStream, JsonJobReporter
+
+POLL_SECONDS = 0.25  # seconds between looks into the mailbox
+STOP_FILE = "stop"
+PREEMPTION_SIGNAL = signal.SIGUSR2  # what submitit sends before the time of a job is up
+
+
+def process_identity() -> dict[str, Any]:
+    """This process, as another one can look for it."""
+    return {"host": socket.gethostname(), "pid": os.getpid(), "since": _process_start_time(os.getpid())}
+
+
+def has_exited(process: Mapping[str, Any]) -> bool:
+    """Whether a process of this machine is no more; of another machine nobody knows."""
+    return bool(
+        process["host"] == socket.gethostname() and _process_start_time(process["pid"]) != process["since"]
+    )
+
+
+def _process_start_time(pid: int) -> str:
+    """When a process began, by its machine's clock; empty once it has ended, waited for or not."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] in "ZX" else fields[19]
+
+
+@dataclass
+class RemoteJob:
+    """What a process has to know to do one job; calling it does the job."""
+
+    number: int
+    overrides: list[str]
+    events_dir: str
+    worker_init: dict[str, Any]  # of the sweep, as a worker gets it
+    environment: dict[str, str] = field(default_factory=dict)
+    is_detached: bool = False  # goes on when the sweep is gone
+
+    def __call__(self) -> None:
+        """Do it; how it ended is in the mailbox."""
+        events_dir = Path(self.events_dir)
+        stop_file = events_dir / STOP_FILE
+        if stop_file.exists() or (not self.is_detached and has_exited(self.worker_init["runner"])):
+            return
+        os.environ.update(self.environment)
+        with suppress(OSError):
+            os.chdir(self.worker_init["folder"])
+        sys.path[:] = self.worker_init["path"]
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        try:
+            descriptor = os.open(events_dir / f"{self.number}.jsonl", flags, 0o600)
+        except FileNotFoundError:  # the sweep is gone, and with it whoever would read
+            descriptor = os.open(os.devnull, flags)
+        try:
+            self._run(_FileJobReporter(descriptor))
+        finally:
+            os.close(descriptor)
+        if not self.is_detached and has_exited(self.worker_init["runner"]):
+            os._exit(1)  # the process would wait for another job for ever
+
+    def checkpoint(self, *args: Any) -> Any:
+        """The same again, for submitit: it goes on from its checkpoint."""
+        from submitit.helpers import DelayedSubmission
+
+        return DelayedSubmission(self)
+
+    def _run(self, reporter: _FileJobReporter) -> None:
+        reporter.send_event("started", **process_identity())
+        with _redirect_output(reporter):
+            try:
+                with Signals(ignores_repeats=True) as signals:
+                    before = signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED_SIGNALS)
+                    try:
+                        with (
+                            _handle_preemption(reporter),
+                            _watch_stop_request(self._requested_signal, signals),
+                        ):
+                            self._train(reporter, signals)
+                    finally:
+                        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            except SignalInterrupt:
+                if reporter.on_preempted is None:
+                    reporter.send_event("left")
+            except Exception as error:  # of the sweep: jobs keep theirs
+                from rlox_cli.messages import describe
+
+                failure = {"status": "failed", "code": exit_code(error), "message": describe(error)}
+                location = {"folder": None, "job": f"{self.number}", "identity": ""}
+                reporter.report_outcome(failure | location, False)
+        reporter.requeue_if_preempted()
+
+    def _train(self, reporter: _FileJobReporter, signals: Signals) -> None:
+        from rlox_cli import commands, compose
+        from rlox_cli.command import Call
+        from rlox_cli.training import TrainTask
+
+        worker_init = self.worker_init
+        command = commands.load(worker_init["command"])
+        call = Call(command, worker_init["typed"], signals, worker_init["full_trace"], reporter)
+        task = TrainTask(call)
+        task.common_overrides = frozenset(worker_init["common"])
+        with compose.sweep_job(call, worker_init["args"], task) as job:
+            job(self.number, self.overrides)
+
+    def _requested_signal(self) -> int | None:
+        """The signal that the sweep has for its jobs, or that its end is."""
+        with suppress(OSError, ValueError):
+            return int((Path(self.events_dir) / STOP_FILE).read_text())
+        return None if self.is_detached or not has_exited(self.worker_init["runner"]) else signal.SIGTERM
+
+
+class _FileJobReporter(JsonJobReporter):
+    """Tells in a file. Of a job whose time is up nothing more is told: it goes on elsewhere."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__(descriptor)
+        self.on_preempted: Callable[[], object] | None = None
+
+    def report_outcome(self, outcome: dict[str, Any], is_last: bool) -> None:
+        """The last word on the job, unless it is to go on."""
+        if self.on_preempted is None or outcome["status"] != "killed":
+            self.on_preempted = None
+            super().report_outcome(outcome, is_last)
+
+    def requeue_if_preempted(self) -> None:
+        """Have it begun anew elsewhere, if its time was up."""
+        if self.on_preempted is not None:
+            self.send_event("preempted")
+            self.on_preempted()
+
+
+@contextmanager
+def _handle_preemption(reporter: _FileJobReporter) -> Iterator[None]:
+    """While active, the notice that time is up first has the run saved."""
+    before = signal.getsignal(PREEMPTION_SIGNAL)
+    if not callable(before):  # nobody gives such notice
+        yield
+        return
+
+    def notice(number: int, frame: FrameType | None) -> None:
+        reporter.on_preempted = lambda: before(number, frame)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    signal.signal(PREEMPTION_SIGNAL, notice)
+    try:
+        yield
+    finally:
+        signal.signal(PREEMPTION_SIGNAL, before)
+
+
+@contextmanager
+def _watch_stop_request(requested_signal: Callable[[], int | None], signals: Signals) -> Iterator[None]:
+    """While active, what the sweep asks for is a signal to this process."""
+    finished = threading.Event()
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def watch() -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED_SIGNALS)
+        while not finished.wait(POLL_SECONDS):
+            number = requested_signal()
+            if number is not None:
+                if signals.received_signal is None:
+                    signal.pthread_kill(main, number)
+                return
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        finished.set()
+        thread.join()
+
+
+@contextmanager
+def _redirect_output(reporter: JsonJobReporter) -> Iterator[None]:
+    """While active, what Python prints is told."""
+    before = sys.stdout, sys.stderr
+    sys.stdout = cast(Any, EventStream(reporter))
+    sys.stderr = cast(Any, EventStream(reporter, is_error=True))
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        sys.stdout, sys.stderr = before

@@ -1,0 +1,17 @@
+"""The environment in which tests compile: one target folder."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target")
+
+
+def build_variables() -> dict[str, str]:
+    """This process's variables with the tools of this Python first, and without its own modules."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return {**variables, "PATH": path, "CARGO_TARGET_DIR": str(TARGET)}

@@ -1,0 +1,36 @@
+"""The page that says what a name of older notes is called now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import groupby
+
+from renaming.table import MODULE_KINDS, Row
+
+HEAD = """# Names that changed
+
+Notes, issues and commit messages of before 2026-11-30 use older names. This page has those of modules,
+classes, functions, methods, attributes and constants; `{table}` has those of parameters and
+local variables too, with the reason of each. The page goes with the first release.
+
+`python tests/rename.py page {table} > docs/renamed.md` wrote it.
+"""
+LEFT_OUT = ("parameter", "local")
+
+
+def page(rows: Iterable[Row], table: str) -> str:
+    """Markdown: a table for each file, and one of the files that moved."""
+    rows = [row for row in rows if row.kind not in LEFT_OUT]
+    moved = [row for row in rows if row.kind in MODULE_KINDS]
+    named = sorted((row for row in rows if row.kind not in MODULE_KINDS), key=lambda row: row.path)
+    text = [HEAD.format(table=table), "## Files", "", "| old | new |", "|---|---|"]
+    text += sorted(f"| `{row.path}` | `{row.new_path}` |" for row in moved)
+    for path, of_file in groupby(named, key=lambda row: row.path):
+        text += ["", f"## {path}", "", "| old | new |", "|---|---|"]
+        text += [f"| `{_full(row, row.old)}` | `{row.new}` |" for row in of_file]
+    return "\n".join(text)
+
+
+def _full(row: Row, name: str) -> str:
+    """A name with the class or function that it belongs to."""
+    return f"{row.scope}.{name}" if row.scope else name
