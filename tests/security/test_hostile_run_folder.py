@@ -230,7 +230,7 @@ def test_a_link_in_the_folder_of_a_sweep_writes_nowhere(
     assert (tmp_path / "mine").read_text() == "precious"
 
 
-@pytest.mark.parametrize("name", [".lock", "log.txt", "eval", "metrics.jsonl", "videos/last.mp4"])
+@pytest.mark.parametrize("name", [".lock", "log.txt", "eval", "metrics.jsonl", "videos/last.mp4", "last"])
 def test_a_link_in_a_run_folder_writes_nowhere(
     template: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -248,7 +248,7 @@ def test_a_link_in_a_run_folder_writes_nowhere(
     link.symlink_to(mine)
     for command in (["resume", str(run), "total_steps=128"], ["evaluate", str(run), "episodes=1"]):
         assert main(command) in (2, 5)
-    assert f"{link}" in capsys.readouterr().err
+    assert f"{link} is a link to" in capsys.readouterr().err
     assert list(mine.iterdir()) == [] if name == "eval" else mine.read_text() == "precious"
 
 

@@ -26,7 +26,7 @@ from rlox.sources.dataset_file import (
     require_columns,
 )
 from rlox.sources.dataset_folder import replace_dataset
-from rlox.sources.file_columns import FileColumn, OpenFile
+from rlox.sources.file_columns import FileColumn, OpenFile, iter_blocks
 
 __all__ = ["write_dataset"]
 
@@ -104,9 +104,7 @@ def _write_safetensors(columns: Mapping[str, FileColumn], path: Path) -> None:
     with path.open("wb") as file:
         file.write(len(header_bytes).to_bytes(8, "little") + header_bytes)
         for name in order:
-            row = max(1, columns[name].nbytes // max(1, len(columns[name])))
-            for row_start in range(0, len(columns[name]), max(1, (8 << 20) // row)):
-                rows_slice = slice(row_start, row_start + max(1, (8 << 20) // row))
-                file.write(columns[name][rows_slice].data)
+            for _, (block,) in iter_blocks(columns[name]):
+                file.write(block.data)
         file.flush()
         os.fsync(file.fileno())

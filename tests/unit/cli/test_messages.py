@@ -23,6 +23,7 @@ TRAIN = {
     ("+exp=classic_control",): (
         "+exp=classic_control: one is chosen already; to take its place: exp=classic_control"
     ),
+    ("sed@seeds=1",): "unknown key 'sed'; did you mean 'seed'?",
     ("env=Unheard-v0",): (
         "env=Unheard-v0: no such environment in Gymnasium\n"
         "  one of your own: env=module:Unheard-v0, with the module that registers it"

@@ -71,6 +71,15 @@ def test_axes_say_what_they_are_and_a_scale_from_0_to_1_is_in_sight(tmp_path: Pa
     assert low < 0 < 1 < high
 
 
+def test_a_performance_profile_says_how_many_runs_and_tasks_a_line_has(tmp_path: Path) -> None:
+    page = read_page(make_two_tasks(tmp_path))
+    traces = page.data["panels"]["plot-profile-0"]["data"]
+    assert {t["name"]: t["text"] for t in traces if "text" in t} == {
+        "ppo": "4 runs on 2 tasks",
+        "a2c": "1 run on 1 task",
+    }
+
+
 def test_a_method_on_one_task_has_no_score_over_all_tasks(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -292,3 +292,10 @@ def test_a_range_of_a_task_that_no_run_is_of_and_a_verdict_without_figures_are_r
     wrong = cli("report", "run", "ranges.CartPol-v1=[0,500]", "formats=[]")
     assert (wrong.code, "did you mean 'CartPole-v1'" in wrong.err) == (2, True)
     assert "give expected=FILE" in cli("report", "run", "strict=true", "formats=[]").err
+
+
+@pytest.mark.parametrize("value", ["[0]", "[500,0]", "[0,0]", "[0,1,2]", "[a,b]", "[false,true]", "5"])
+def test_a_range_that_is_no_pair_of_rising_numbers_is_refused(value: str, cli: Cli, tmp_path: Path) -> None:
+    make_run(tmp_path / "run", 1.0)
+    result = cli("report", "run", f"ranges.CartPole-v1={value}", "formats=[]")
+    assert (result.code, "expected [LOW, HIGH], e.g. [0, 500]" in result.err) == (2, True)
