@@ -83,7 +83,7 @@ def _conflicting_arguments(algo: str, options: dict[str, Any]) -> set[str]:
     """The arguments that say in another way what these say."""
     field_of_argument = {argument: key.rpartition(".")[2] for key, argument in _ARGUMENTS.items()}
     by_field = {field_of_argument.get(name, name): value for name, value in options.items()}
-    kinds = [ALGO_CONFIGS[algo], *(BUFFER_CONFIGS[kind] for kind in ALGO_CONFIGS[algo].buffer_names)]
+    kinds = [ALGO_CONFIGS[algo], *(BUFFER_CONFIGS[kind] for kind in ALGO_CONFIGS[algo].buffers)]
     conflicting = {name for kind in kinds for name in conflicting_fields(kind, by_field)}
     return conflicting | {_ARGUMENTS[key] for key in _ARGUMENTS if key.rpartition(".")[2] in conflicting}
 

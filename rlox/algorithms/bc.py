@@ -11,8 +11,8 @@ from rlox.algorithms.offline import (
     NO_ENV,
     DatasetArgument,
     PolicyAndLearner,
-    build_offline,
     offline_arguments,
+    offline_parts,
 )
 from rlox.algorithms.torch_bc import BCLearner, build_torch
 from rlox.callbacks import Callback, LoggerCallback
@@ -44,7 +44,7 @@ def make(config: RunConfig, context: BuildContext) -> RunComponents:
         native = selector.make_native(lambda: network_width, lambda: build_native_bc(*args))
         return build_torch(*args) if native is None else native
 
-    return build_offline(config, context, build_learner)
+    return offline_parts(config, context, build_learner)
 
 
 class BC(Algorithm):

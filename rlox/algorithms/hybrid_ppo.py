@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from rlox.algorithms.on_policy import build_on_policy, get_collector
+from rlox.algorithms.on_policy import get_collector, on_policy_parts
 from rlox.algorithms.torch_ppo import PPOLearner
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import HybridPPOConfig, RunConfig
@@ -40,7 +40,7 @@ def make(config: RunConfig, context: BuildContext) -> RunComponents:
             f"device={config.device}: hybrid_ppo acts in Rust on the memory that torch learns in, which "
             "is the CPU's; use device=cpu, or algo=ppo"
         )
-    return build_on_policy(
+    return on_policy_parts(
         config,
         context,
         lambda policy: HybridPPOLearner(policy, algo, context.streams),

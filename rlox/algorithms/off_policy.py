@@ -43,7 +43,7 @@ from rlox.types import Transitions
 if TYPE_CHECKING:  # a run of the native engine imports no torch
     from rlox.policies.base import Policy
 
-__all__ = ["OffPolicyBuilder", "OffPolicyComponents", "build_off_policy"]
+__all__ = ["OffPolicyBuilder", "OffPolicyComponents", "off_policy_parts"]
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class OffPolicyComponents:
 OffPolicyBuilder = Callable[[VectorEnv, EncoderSpec, BackendSelector], OffPolicyComponents]
 
 
-def build_off_policy(
+def off_policy_parts(
     config: RunConfig, context: BuildContext, build_learner: OffPolicyBuilder
 ) -> RunComponents:
     """Replayed transitions, from `config.buffer`, for what `build_learner` makes of the environment."""

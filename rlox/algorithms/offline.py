@@ -43,8 +43,8 @@ __all__ = [
     "DatasetArgument",
     "OfflineFactories",
     "PolicyAndLearner",
-    "build_offline",
     "offline_arguments",
+    "offline_parts",
     "require_env",
     "require_valid_actions",
 ]
@@ -63,7 +63,7 @@ class OfflineFactories:
     actor: Callable[..., BaseActor[Any]] = Actor
 
 
-def build_offline(
+def offline_parts(
     config: RunConfig,
     context: BuildContext,
     build_learner: OfflineBuilder,

@@ -43,8 +43,8 @@ if TYPE_CHECKING:  # a run of the native engine imports no torch
 
 __all__ = [
     "NativeLearnerFactory",
-    "build_on_policy",
     "get_collector",
+    "on_policy_parts",
     "rollout_bytes",
     "split_policy_argument",
     "update_label",
@@ -66,7 +66,7 @@ class HasNativePolicy(Protocol):
     native: NativePolicy
 
 
-def build_on_policy(
+def on_policy_parts(
     config: RunConfig,
     context: BuildContext,
     make_learner: Callable[[ActorCritic], Learner[Rollout]],

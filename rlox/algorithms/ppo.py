@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 from rlox.algorithms.native_ppo import NativePPOLearner
 from rlox.algorithms.on_policy import (
     NativeLearnerFactory,
-    build_on_policy,
     get_collector,
+    on_policy_parts,
     split_policy_argument,
 )
 from rlox.callbacks import Callback, LoggerCallback
@@ -47,7 +47,7 @@ def make(config: RunConfig, context: BuildContext) -> RunComponents:
     """PPO's learner on rollouts."""
     algo = cast(PPOConfig, config.algo)
     selector = BackendSelector(algo.backend, config, context.saved_backend)
-    return build_on_policy(
+    return on_policy_parts(
         config,
         context,
         torch_learner_factory(algo, context.streams),

@@ -25,7 +25,7 @@ class AlgorithmConfig:
     # How to have smaller batches, where a total is rounded up by much.
     shrink_hint: ClassVar[str] = "use fewer environments (env.n_envs)"
     # The buffers it can learn from; the first is its own, which `buffer: auto` becomes.
-    buffer_names: ClassVar[tuple[str, ...]] = ("rollout",)
+    buffers: ClassVar[tuple[str, ...]] = ("rollout",)
     # Defaults outside `algo` that it brings, by dotted key such as "env.n_envs".
     default_overrides: ClassVar[Mapping[str, Any]] = {}
     # The kinds of action spaces that it learns in; factored are those of several parts with choices.
@@ -42,7 +42,7 @@ class AlgorithmConfig:
     @property
     def default_buffer(self) -> str:
         """The buffer that these settings use unless one is named."""
-        return self.buffer_names[0]
+        return self.buffers[0]
 
     @property
     def has_custom_policy(self) -> bool:

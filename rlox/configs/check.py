@@ -92,7 +92,7 @@ def upgrade_saved_config(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def require_buffer(algo: str, buffer: str) -> None:
     """Raise `ConfigError` if the algorithm of that name cannot learn from the buffer of that name."""
-    buffers = ALGO_CONFIGS[algo].buffer_names
+    buffers = ALGO_CONFIGS[algo].buffers
     if buffer not in buffers:
         raise ConfigError(f"buffer={buffer}: {algo} learns from {' or '.join(buffers)}")
 
@@ -153,9 +153,9 @@ def _apply_override(
     """A group with a default; a buffer's are of the algorithm's own, which `auto` stands for then."""
     if group != "buffer" or kind is None:
         return {name: value, **node}
-    buffer_name = kind.buffer_names[0] if node.get("name") == "auto" else node.get("name")
+    buffer_name = kind.buffers[0] if node.get("name") == "auto" else node.get("name")
     # any other is refused by its name, later
-    return {name: value, **node, "name": buffer_name} if buffer_name == kind.buffer_names[0] else node
+    return {name: value, **node, "name": buffer_name} if buffer_name == kind.buffers[0] else node
 
 
 def _with_buffer(run: RunConfig) -> RunConfig:

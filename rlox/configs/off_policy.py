@@ -23,7 +23,7 @@ class OffPolicyConfig(AlgorithmConfig):
     """
 
     batch_name: ClassVar[str] = "steps of all environments"
-    buffer_names: ClassVar[tuple[str, ...]] = ("uniform", "prioritized")
+    buffers: ClassVar[tuple[str, ...]] = ("uniform", "prioritized")
     action_kinds: ClassVar[tuple[str, ...]] = ("Discrete", "Box")
     default_overrides: ClassVar[dict[str, Any]] = {"env.n_envs": 1}
     # Networks that see observations with an encoder of their own.
@@ -66,7 +66,7 @@ class OffPolicyConfig(AlgorithmConfig):
     @property
     def default_buffer(self) -> str:
         """Prioritized where that is asked for."""
-        return "prioritized" if self.prioritized else self.buffer_names[0]
+        return "prioritized" if self.prioritized else self.buffers[0]
 
     def batch_steps(self, n_envs: int) -> int:
         """One step of every environment."""

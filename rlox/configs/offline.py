@@ -36,7 +36,7 @@ class OfflineAlgorithmConfig(AlgorithmConfig):
 
     unit: ClassVar[Literal["env_steps", "updates", "samples"]] = "updates"
     batch_name: ClassVar[str] = "updates"
-    buffer_names: ClassVar[tuple[str, ...]] = ("offline",)
+    buffers: ClassVar[tuple[str, ...]] = ("offline",)
     default_overrides: ClassVar[dict[str, Any]] = {
         "env.n_envs": 1,
         "total_steps": 20_000,

@@ -18,7 +18,7 @@ class RainbowConfig(DQNConfig):
     behind convolutions there, and the limit of the gradient's norm are DQN's.
     """
 
-    buffer_names: ClassVar[tuple[str, ...]] = ("prioritized",)
+    buffers: ClassVar[tuple[str, ...]] = ("prioritized",)
     default_overrides: ClassVar[dict[str, Any]] = {"env.n_envs": 1, "buffer.alpha": 0.5}  # omega of table 1
 
     name: str = param("rainbow", "the algorithm", choices=("rainbow",))

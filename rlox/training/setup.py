@@ -68,7 +68,7 @@ def config_from_arguments(
         options = _expand_hidden(options)
     # both have a `backend`: the plain name is the algorithm's, the environment's is `env_backend`
     env_keys = _field_names(EnvConfig) - {"id", "n_envs", "backend"}
-    buffer_keys = {key for kind in ALGO_CONFIGS[algo].buffer_names for key in _buffer_keys(kind)}
+    buffer_keys = {key for kind in ALGO_CONFIGS[algo].buffers for key in _buffer_keys(kind)}
     known_arguments = (
         algo_keys | env_keys | buffer_keys | {"device", "env_backend", "env_kwargs", "init_from"}
     )
