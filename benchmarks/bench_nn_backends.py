@@ -196,7 +196,7 @@ def limit_systems(flops: float) -> list[System]:
     """So many operations at the rates of products of 256 x 256 by 256 x 256."""
     square = Sizes(1, 1, WIDTH, WIDTH)
     scale = flops / (6 * WIDTH**3)
-    limit_options: dict[str, Any] = {"bound": True, "compared": False, "scale": scale}
+    limit_options: dict[str, Any] = {"is_bound": True, "is_compared": False, "scale": scale}
     return [
         program_system(LIMIT, "cpu", "products", square, note="through the native engine", **limit_options),
         System(BLAS_LIMIT, "torch", lambda: blas_runner(square), **limit_options),

@@ -185,7 +185,7 @@ def _estimate_value(config: EvaluateConfig) -> dict[str, Any]:
     loaded_algorithm = closing(_load(config, load, checkpoint, load_options))
     with loaded_algorithm as algorithm, torch_threads(1), make_reporter() as report:
         progress = progress_callback(report, "updates", fqe.updates)
-        value_estimate = fitted_q_evaluation(algorithm.parts.actor, dataset.columns, fitting, progress)
+        value_estimate = fitted_q_evaluation(algorithm.components.actor, dataset.columns, fitting, progress)
     document = {
         "schema_version": summary.SCHEMA_VERSION,
         "method": "fqe",

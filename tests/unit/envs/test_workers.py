@@ -159,7 +159,7 @@ def test_an_environment_that_fails_too_often_in_a_row_is_an_error_with_its_trace
 def test_failures_with_a_finished_episode_between_them_are_not_in_a_row(vecs: Any) -> None:
     play = Play(vecs(partial(CounterEnv, "raise", EVERYONE, at=1, steps=1), max_restarts=1))
     for _ in range(4):
-        for index in ("envs", "lost"):
+        for index in ("envs", "lost_envs"):
             finals = play.step()
             assert finals is not None
             assert getattr(finals, index).tolist() == list(range(N))

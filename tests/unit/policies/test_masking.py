@@ -204,7 +204,7 @@ def test_a_q_policy_that_samples_takes_any_allowed_action_now_and_then() -> None
 def test_masked_noisy_networks_say_what_they_say_of_the_observation_with_that_noise(
     returns: QuantileValue | None, dueling: bool
 ) -> None:
-    options = {"net_arch": (8,), "dueling": dueling, "returns": returns, "sigma": 0.5}
+    options = {"net_arch": (8,), "dueling": dueling, "value_distribution": returns, "sigma": 0.5}
     masked, plain = (kind(OBS, ACTIONS, **options) for kind in (MaskedQPolicy, QPolicy))
     spread(masked)
     plain.load_state_dict(masked.state_dict())

@@ -179,8 +179,8 @@ class HalfCallback:
     [
         (
             {"callbacks": [HalfCallback()]},
-            "callbacks: a Half lacks on_training_start, on_rollout_end, on_training_end; derive it from "
-            "rlox.callbacks.Callback",
+            "callbacks: a HalfCallback lacks on_training_start, on_rollout_end, on_training_end; derive it "
+            "from rlox.callbacks.Callback",
         ),
         ({"callbacks": Callback}, "callbacks=Callback: a class; make one: Callback()"),
         (
