@@ -132,7 +132,7 @@ def generate_completions(
     if not isinstance(model, TextModel):
         raise ConfigError(f"model is a {type(model).__name__}, expected a TextModel: TextModel(module)")
     if not isinstance(sampling, Sampling):
-        raise ConfigError(f"how is a {type(sampling).__name__}, expected a Sampling")
+        raise ConfigError(f"sampling is a {type(sampling).__name__}, expected a Sampling")
     for name, value in (("prompts", prompts), ("attention_mask", attention_mask)):
         if any(map(is_masked, value if isinstance(value, list | tuple) else (value,))):
             raise ConfigError(f"{name}: {MASKED_MESSAGE}")

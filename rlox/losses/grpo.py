@@ -211,7 +211,9 @@ def importance_weights(
     if correction not in CORRECTIONS:
         raise ConfigError(f"correction={correction}, expected one of {', '.join(CORRECTIONS)}")
     if max_weight is not None and min_weight is not None and min_weight > max_weight:
-        raise ConfigError(f"least={min_weight} and most={max_weight}: expected least <= most")
+        raise ConfigError(
+            f"min_weight={min_weight} and max_weight={max_weight}: expected min_weight <= max_weight"
+        )
     if log_probs.dim() != 2 or not log_probs.shape == sampled_log_probs.shape == mask.shape:
         shapes = [list(tensor.shape) for tensor in (log_probs, sampled_log_probs, mask)]
         raise ShapeError(f"log-probabilities and mask {shapes}: expected [B, T], the same of all")

@@ -230,7 +230,7 @@ def test_weights_against_a_mismatch_are_ratios_that_are_cut_or_left_out() -> Non
         == found("token_mask", max_weight=None)
         == [[1, 1, 0.5], [1, 1, 1]]
     )
-    with pytest.raises(ConfigError, match=r"least=2.0 and most=1.0: expected least <= most"):
+    with pytest.raises(ConfigError, match=r"min_weight=2.0 and max_weight=1.0: expected"):
         found("token_mask", min_weight=2.0, max_weight=1.0)
 
 

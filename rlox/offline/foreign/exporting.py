@@ -37,7 +37,7 @@ def export_dataset(dataset: Dataset, path: Path | str, format_name: str) -> None
         raise ConfigError(f"format {format_name!r} is not written, expected one of {', '.join(writers)}")
     if not isinstance(dataset, Dataset):
         raise ConfigError(
-            f"dataset is a {type(dataset).__name__}, expected what read_dataset or converted gives"
+            f"dataset is a {type(dataset).__name__}, expected what read_dataset or convert_dataset returns"
         )
     write, path = writers[format_name], Path(path).absolute()
     path.parent.mkdir(parents=True, exist_ok=True)

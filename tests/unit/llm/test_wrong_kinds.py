@@ -135,7 +135,8 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     "a truth for an end": (lambda: Sampling(eos=(True,)), "expected a tuple of token ids"),
     "a module": (lambda: generate_completions(TinyLM(), IDS, GREEDY, None), "expected a TextModel"),  # type: ignore[arg-type]
     "a number for a sampling": (
-        lambda: generate_completions(TextModel(TinyLM()), IDS, 5, None), "how is a int, expected a Sampling",  # type: ignore[arg-type]
+        lambda: generate_completions(TextModel(TinyLM()), IDS, 5, None),  # type: ignore[arg-type]
+        "sampling is a int, expected a Sampling",
     ),
     "texts for prompts": (
         lambda: generate_completions(TextModel(TinyLM()), ["ab"], GREEDY, None), TOKEN_IDS_ERROR,  # type: ignore[list-item]
